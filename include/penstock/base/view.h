@@ -1,0 +1,79 @@
+// Views of memory the caller owns. A view never frees; the caller keeps the bytes alive until the
+// work enqueued on them has completed.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+
+#include "penstock/base/dtype.h"
+#include "penstock/base/place.h"
+
+namespace ps {
+
+// A run of bytes at a place.
+struct MemoryView {
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  Place place{};
+
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data);
+  }
+
+  // Bytes [offset, offset + count); throws InvalidArgument when they are not inside the view.
+  MemoryView sub(std::size_t offset, std::size_t count) const;
+};
+
+inline constexpr std::size_t max_rank = 8;
+
+// A strided array: pointer, element type, shape, strides (in elements), place. Sizes are checked on
+// construction: negative extents, products past 2^63 and too many dimensions throw InvalidArgument.
+class TensorView {
+ public:
+  TensorView() = default;
+
+  // Contiguous, last dimension fastest.
+  TensorView(void* data, DType dtype, std::span<const std::int64_t> shape, Place place = {});
+  TensorView(void* data, DType dtype, std::initializer_list<std::int64_t> shape, Place place = {});
+
+  // With strides in elements; a stride may be zero (broadcast) or negative.
+  TensorView(void* data, DType dtype, std::span<const std::int64_t> shape,
+             std::span<const std::int64_t> strides, Place place = {});
+
+  void* data() const { return data_; }
+  DType dtype() const { return dtype_; }
+  Place place() const { return place_; }
+  std::size_t rank() const { return rank_; }
+  std::span<const std::int64_t> shape() const { return {shape_.data(), rank_}; }
+  std::span<const std::int64_t> strides() const { return {strides_.data(), rank_}; }
+  std::int64_t extent(std::size_t dimension) const;
+  std::int64_t elements() const { return elements_; }
+  bool is_contiguous() const;
+
+  // Bytes of the elements themselves, elements() * size_of(dtype()).
+  std::size_t bytes() const { return static_cast<std::size_t>(elements_) * size_of(dtype_); }
+
+  // The same elements as a run of bytes; throws InvalidArgument when not contiguous.
+  MemoryView memory() const;
+
+  // "f32[4, 128] on cuda:0", for messages.
+  std::string describe() const;
+
+ private:
+  void set(void* data, DType dtype, std::span<const std::int64_t> shape, Place place);
+
+  void* data_ = nullptr;
+  DType dtype_ = DType::u8;
+  Place place_{};
+  std::size_t rank_ = 1;
+  std::array<std::int64_t, max_rank> shape_{};
+  std::array<std::int64_t, max_rank> strides_{1};
+  std::int64_t elements_ = 0;
+};
+
+}  // namespace ps

@@ -1,0 +1,31 @@
+// How much of the work that could be hidden was hidden.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace ps {
+
+// All measured in one run, in seconds.
+struct OverlapTimes {
+  double sequential = 0;  // sum of the engines' busy times in the sequential run
+  double pipelined = 0;   // wall time of the pipelined run
+  double floor = 0;       // the slowest engine or shared resource alone, at its own best chunk
+  double ideal = 0;       // floor plus the unavoidable fill and drain at this number of chunks
+};
+
+struct OverlapFigures {
+  // (sequential - pipelined) / (sequential - floor); empty when there is nothing to hide.
+  // Never clipped.
+  std::optional<double> hidden;
+  double efficiency = 0;  // floor / pipelined
+  double speedup = 0;     // sequential / pipelined
+  bool valid = true;      // false above 1.02: then the floor or the clock was measured wrongly
+  std::string note;       // why `hidden` is empty or the run invalid
+};
+
+// Throws InvalidArgument on times that are not positive and finite, or a floor above the sequential
+// time by more than 2%.
+OverlapFigures overlap_figures(const OverlapTimes& times);
+
+}  // namespace ps

@@ -1,0 +1,56 @@
+// What every engine did and when: intervals, and the arithmetic on them. Busy times are lengths of
+// unions, so nothing is counted twice.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "penstock/base/recorder.h"
+
+namespace ps {
+
+struct TimelineEntry {
+  Engine engine = Engine::host;
+  std::string stage;
+  std::uint64_t item = 0;
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;
+};
+
+// A half-open span of time.
+struct Span {
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;
+};
+
+// Sorted, disjoint cover of the given spans. Empty and reversed spans are dropped.
+std::vector<Span> union_of(std::vector<Span> spans);
+std::int64_t length_ns(const std::vector<Span>& disjoint);
+
+// Idle time of one engine between its first and its last work.
+struct Gaps {
+  std::size_t count = 0;
+  double total_seconds = 0;
+  double largest_seconds = 0;
+};
+
+class Timeline final : public Recorder {
+ public:
+  void record(const Interval& interval) noexcept override;
+
+  std::vector<TimelineEntry> entries() const;  // sorted by begin
+  void clear();
+
+  double busy_seconds(Engine engine) const;  // length of the union
+  double span_seconds() const;               // first begin to last end, over all engines
+  Gaps gaps(Engine engine) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<TimelineEntry> entries_;
+  bool lost_ = false;  // memory ran out while recording
+};
+
+}  // namespace ps

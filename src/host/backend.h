@@ -1,0 +1,119 @@
+// What a backend must provide. The public handles of penstock/host hold these.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "penstock/base/view.h"
+#include "penstock/host/device.h"
+#include "penstock/host/event.h"
+#include "penstock/host/growable.h"
+#include "penstock/host/pool.h"
+#include "penstock/host/stream.h"
+
+namespace ps::detail {
+
+class EventImpl {
+ public:
+  EventImpl() = default;
+  EventImpl(const EventImpl&) = delete;
+  EventImpl& operator=(const EventImpl&) = delete;
+  virtual ~EventImpl() = default;
+  virtual bool done() = 0;
+  virtual void synchronize() = 0;
+  virtual double seconds_since(EventImpl& start) = 0;
+  virtual Backend& backend() = 0;
+};
+
+class StreamImpl : public std::enable_shared_from_this<StreamImpl> {
+ public:
+  StreamImpl() = default;
+  StreamImpl(const StreamImpl&) = delete;
+  StreamImpl& operator=(const StreamImpl&) = delete;
+  virtual ~StreamImpl() = default;
+  virtual void call(std::function<void()> function) = 0;
+  virtual void notify(std::function<void()> function) = 0;
+  virtual void wait(EventImpl& event) = 0;
+  virtual void record(EventImpl& event) = 0;
+  virtual void synchronize() = 0;
+  virtual bool done() = 0;
+  virtual void copy(MemoryView dst, MemoryView src) = 0;
+  virtual void fill(MemoryView dst, std::uint8_t value) = 0;
+  virtual bool owned() const = 0;
+  virtual void* native() const = 0;
+  virtual Backend& backend() = 0;
+};
+
+class PoolImpl {
+ public:
+  PoolImpl() = default;
+  PoolImpl(const PoolImpl&) = delete;
+  PoolImpl& operator=(const PoolImpl&) = delete;
+  virtual ~PoolImpl() = default;
+  virtual void* allocate(std::size_t bytes, StreamImpl& stream) = 0;
+  virtual void free(void* data, std::size_t bytes, StreamImpl& stream) noexcept = 0;
+  virtual void trim(std::size_t keep) = 0;
+  virtual PoolStatistics statistics() = 0;
+  virtual Backend& backend() = 0;
+};
+
+// A reserved range of addresses with pages behind its first `mapped` bytes.
+class GrowableImpl {
+ public:
+  GrowableImpl() = default;
+  GrowableImpl(const GrowableImpl&) = delete;
+  GrowableImpl& operator=(const GrowableImpl&) = delete;
+  virtual ~GrowableImpl() = default;
+  virtual void map(std::size_t bytes) = 0;  // grows mapped() to at least this; strong guarantee
+  virtual std::byte* data() const = 0;
+  virtual std::size_t mapped() const = 0;
+  virtual std::size_t capacity() const = 0;
+  virtual std::size_t page() const = 0;
+  virtual Backend& backend() = 0;
+};
+
+// Makes this thread's CUDA calls go to a device, and puts back what was there before.
+class Current {
+ public:
+  virtual ~Current() = default;
+};
+
+class Backend : public std::enable_shared_from_this<Backend> {
+ public:
+  Backend() = default;
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+  virtual ~Backend() = default;
+
+  virtual DeviceKind kind() const = 0;
+  virtual int index() const = 0;
+  virtual Capabilities capabilities() = 0;
+  virtual void synchronize() = 0;
+
+  virtual std::shared_ptr<EventImpl> make_event(const EventOptions& options) = 0;
+  virtual std::shared_ptr<StreamImpl> make_stream(const StreamOptions& options) = 0;
+  virtual std::shared_ptr<StreamImpl> borrow_stream(void* native) = 0;
+  virtual std::shared_ptr<PoolImpl> make_pool(const PoolOptions& options) = 0;
+  virtual std::unique_ptr<GrowableImpl> make_growable(std::size_t capacity) = 0;
+
+  virtual void* allocate_pinned(std::size_t bytes) = 0;
+  virtual void free_pinned(void* data, std::size_t bytes) noexcept = 0;
+  virtual void* allocate_device(std::size_t bytes) = 0;
+  virtual void free_device(void* data, std::size_t bytes) noexcept = 0;
+
+  // Kernels launched by this thread until the result is destroyed go to this device.
+  virtual std::unique_ptr<Current> make_current() = 0;
+
+  // Memory, streams, events and pools made so far: a run in steady state adds none.
+  virtual std::uint64_t allocations() const = 0;
+
+  Device device() { return Device(shared_from_this()); }
+  std::string name() const;
+  Place place() const { return {Memory::device, index()}; }
+};
+
+}  // namespace ps::detail
