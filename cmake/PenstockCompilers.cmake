@@ -1,0 +1,24 @@
+# penstock_flags: what every target of this tree is compiled with, and none of an installed user's.
+add_library(penstock_flags INTERFACE)
+
+find_program(PENSTOCK_CCACHE ccache)
+mark_as_advanced(PENSTOCK_CCACHE)
+if(PENSTOCK_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${PENSTOCK_CCACHE}")
+endif()
+
+target_compile_features(penstock_flags INTERFACE cxx_std_20)
+target_compile_options(penstock_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wno-sign-conversion;-Werror>)
+
+if(PENSTOCK_SANITIZE STREQUAL "address")
+  set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all)
+elseif(PENSTOCK_SANITIZE STREQUAL "thread")
+  set(sanitizers -fsanitize=thread)
+elseif(PENSTOCK_SANITIZE)
+  message(FATAL_ERROR "PENSTOCK_SANITIZE is '${PENSTOCK_SANITIZE}'; expected address, thread or nothing")
+endif()
+if(PENSTOCK_SANITIZE)
+  target_compile_options(penstock_flags INTERFACE ${sanitizers} -fno-omit-frame-pointer)
+  target_link_options(penstock_flags INTERFACE ${sanitizers})
+endif()

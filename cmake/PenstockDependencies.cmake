@@ -1,0 +1,34 @@
+# penstock_private: the flags, the include paths and the private libraries of in-tree targets.
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+
+add_library(penstock_private INTERFACE)
+target_include_directories(penstock_private INTERFACE
+  "${PROJECT_SOURCE_DIR}/include" "${PROJECT_BINARY_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
+target_link_libraries(penstock_private INTERFACE
+  penstock_flags fmt::fmt-header-only nlohmann_json::nlohmann_json Threads::Threads ${CMAKE_DL_LIBS})
+
+set(PENSTOCK_WITH_URING 0)
+if(NOT PENSTOCK_URING STREQUAL "OFF")
+  find_path(PENSTOCK_URING_INCLUDE liburing.h)
+  find_library(PENSTOCK_URING_LIBRARY NAMES liburing.a)
+  mark_as_advanced(PENSTOCK_URING_INCLUDE PENSTOCK_URING_LIBRARY)
+  if(PENSTOCK_URING_INCLUDE AND PENSTOCK_URING_LIBRARY)
+    set(PENSTOCK_WITH_URING 1)
+    add_library(penstock_uring INTERFACE)
+    target_include_directories(penstock_uring SYSTEM INTERFACE "${PENSTOCK_URING_INCLUDE}")
+    target_link_libraries(penstock_uring INTERFACE "${PENSTOCK_URING_LIBRARY}")
+    target_link_libraries(penstock_private INTERFACE penstock_uring)
+  elseif(PENSTOCK_URING STREQUAL "ON")
+    message(FATAL_ERROR "PENSTOCK_URING=ON, but liburing.h or liburing.a was not found")
+  else()
+    message(STATUS "Penstock: building without io_uring: liburing.h or liburing.a was not found")
+  endif()
+endif()
+
+target_compile_definitions(penstock_private INTERFACE
+  PENSTOCK_WITH_CUDA=${PENSTOCK_WITH_CUDA} PENSTOCK_WITH_URING=${PENSTOCK_WITH_URING})
+if(PENSTOCK_WITH_CUDA)
+  target_link_libraries(penstock_private INTERFACE CUDA::cudart_static)
+endif()

@@ -1,0 +1,17 @@
+# cmake -Dsource=… -Doutput=… -Dcompiler=… -Dcuda=… -P build_info.cmake
+# Runs at every build; configure_file leaves an unchanged header untouched.
+set(commit unknown)
+find_program(git git)
+if(git)
+  execute_process(COMMAND "${git}" -C "${source}" rev-parse --short=12 HEAD
+    OUTPUT_VARIABLE head OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+  if(NOT failed)
+    set(commit "${head}")
+    execute_process(COMMAND "${git}" -C "${source}" status --porcelain
+      OUTPUT_VARIABLE changes ERROR_QUIET)
+    if(changes)
+      string(APPEND commit "-dirty")
+    endif()
+  endif()
+endif()
+configure_file("${CMAKE_CURRENT_LIST_DIR}/penstock_build.h.in" "${output}" @ONLY)
