@@ -15,17 +15,18 @@ struct OverlapTimes {
 };
 
 struct OverlapFigures {
-  // (sequential - pipelined) / (sequential - floor); empty when there is nothing to hide.
-  // Never clipped.
+  // (sequential - pipelined) / (sequential - floor). Never clipped. Empty when there is nothing to
+  // hide: sequential and floor differ by no more than 2%, which is the clock's noise.
   std::optional<double> hidden;
   double efficiency = 0;  // floor / pipelined
   double speedup = 0;     // sequential / pipelined
-  bool valid = true;      // false above 1.02: then the floor or the clock was measured wrongly
+  bool valid = true;      // false when hidden or efficiency is above 1.02: then the floor or the
+                          // clock was measured wrongly
   std::string note;       // why `hidden` is empty or the run invalid
 };
 
-// Throws InvalidArgument on times that are not positive and finite, or a floor above the sequential
-// time by more than 2%.
+// Throws InvalidArgument on times (any of the four) that are not positive and finite, or a floor
+// above the sequential time by more than 2%.
 OverlapFigures overlap_figures(const OverlapTimes& times);
 
 }  // namespace ps

@@ -2,6 +2,7 @@
 // unions, so nothing is counted twice.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -41,16 +42,18 @@ class Timeline final : public Recorder {
   void record(const Interval& interval) noexcept override;
 
   std::vector<TimelineEntry> entries() const;  // sorted by begin
+  bool complete() const;                       // false when memory ran out while recording
   void clear();
 
-  double busy_seconds(Engine engine) const;  // length of the union
-  double span_seconds() const;               // first begin to last end, over all engines
+  std::vector<Span> busy(Engine engine) const;  // the union of its intervals
+  double busy_seconds(Engine engine) const;     // length of that union
+  double span_seconds() const;                  // first begin to last end, over all engines
   Gaps gaps(Engine engine) const;
 
  private:
   mutable std::mutex mutex_;
   std::vector<TimelineEntry> entries_;
-  bool lost_ = false;  // memory ran out while recording
+  bool complete_ = true;
 };
 
 }  // namespace ps

@@ -1,0 +1,106 @@
+#include "penstock/trace/timeline.h"
+
+#include <algorithm>
+#include <new>
+#include <optional>
+
+namespace ps {
+namespace {
+
+constexpr double ns = 1e-9;
+
+double seconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * ns; }
+
+std::vector<Span> spans_of(const std::vector<TimelineEntry>& entries,
+                           std::optional<Engine> engine) {
+  std::vector<Span> spans;
+  for (const TimelineEntry& entry : entries) {
+    if (!engine || entry.engine == *engine) spans.push_back({entry.begin_ns, entry.end_ns});
+  }
+  return spans;
+}
+
+}  // namespace
+
+std::vector<Span> union_of(std::vector<Span> spans) {
+  std::erase_if(spans, [](const Span& span) { return span.end_ns <= span.begin_ns; });
+  std::sort(spans.begin(), spans.end(),
+            [](const Span& a, const Span& b) { return a.begin_ns < b.begin_ns; });
+  std::vector<Span> cover;
+  for (const Span& span : spans) {
+    if (!cover.empty() && span.begin_ns <= cover.back().end_ns) {
+      cover.back().end_ns = std::max(cover.back().end_ns, span.end_ns);
+    } else {
+      cover.push_back(span);
+    }
+  }
+  return cover;
+}
+
+std::int64_t length_ns(const std::vector<Span>& disjoint) {
+  std::int64_t length = 0;
+  for (const Span& span : disjoint) length += span.end_ns - span.begin_ns;
+  return length;
+}
+
+void Timeline::record(const Interval& interval) noexcept {
+  const std::lock_guard lock(mutex_);
+  try {
+    entries_.push_back({interval.engine, std::string(interval.stage), interval.item,
+                        interval.begin_ns, interval.end_ns});
+  } catch (const std::bad_alloc&) {
+    complete_ = false;  // a run is not to fail because its record does
+  }
+}
+
+std::vector<TimelineEntry> Timeline::entries() const {
+  std::vector<TimelineEntry> sorted;
+  {
+    const std::lock_guard lock(mutex_);
+    sorted = entries_;
+  }
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.begin_ns < b.begin_ns; });
+  return sorted;
+}
+
+bool Timeline::complete() const {
+  const std::lock_guard lock(mutex_);
+  return complete_;
+}
+
+void Timeline::clear() {
+  const std::lock_guard lock(mutex_);
+  entries_.clear();
+  complete_ = true;
+}
+
+std::vector<Span> Timeline::busy(Engine engine) const {
+  const std::lock_guard lock(mutex_);
+  return union_of(spans_of(entries_, engine));
+}
+
+double Timeline::busy_seconds(Engine engine) const { return seconds(length_ns(busy(engine))); }
+
+double Timeline::span_seconds() const {
+  std::vector<Span> cover;
+  {
+    const std::lock_guard lock(mutex_);
+    cover = union_of(spans_of(entries_, std::nullopt));
+  }
+  return cover.empty() ? 0 : seconds(cover.back().end_ns - cover.front().begin_ns);
+}
+
+Gaps Timeline::gaps(Engine engine) const {
+  const std::vector<Span> cover = busy(engine);
+  Gaps gaps;
+  for (std::size_t i = 1; i < cover.size(); ++i) {
+    const double idle = seconds(cover[i].begin_ns - cover[i - 1].end_ns);
+    ++gaps.count;
+    gaps.total_seconds += idle;
+    gaps.largest_seconds = std::max(gaps.largest_seconds, idle);
+  }
+  return gaps;
+}
+
+}  // namespace ps
