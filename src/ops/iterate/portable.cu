@@ -1,0 +1,134 @@
+// The GPU's iterate, for compute capability 8.0 and later. Every thread carries eight independent
+// elements, so that one multiply-add need not wait for the last even when few blocks run.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "host/backend.h"
+#include "ops/iterate/iterate.h"
+#include "penstock/base/checked.h"
+#include "penstock/base/error.h"
+#include "penstock/host/cuda.h"
+#include "penstock/ops/iterate.h"
+
+namespace ps::detail {
+namespace {
+
+constexpr int threads = 256;
+constexpr int elements_per_thread = 8;
+
+// Each element is read once and written once: the hints keep it from pushing others out of L2.
+__device__ void load(const float4* from, float* to) {
+  const float4 v = __ldcs(from);
+  to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+}
+__device__ void load(const float* from, float* to) { to[0] = __ldcs(from); }
+__device__ void store(float4* to, const float* from) {
+  __stcs(to, make_float4(from[0], from[1], from[2], from[3]));
+}
+__device__ void store(float* to, const float* from) { __stcs(to, from[0]); }
+
+template <int count>
+__device__ void advance(float (&x)[count], int rounds) {
+#pragma unroll 4
+  for (int round = 0; round < rounds; ++round) {
+#pragma unroll
+    for (int e = 0; e < count; ++e) x[e] = __fmaf_rn(iterate_scale, x[e], iterate_shift);
+  }
+}
+
+// `head` elements come before the first whole Vector; `ragged` before it and after the last one.
+struct Cut {
+  const float* in;
+  float* out;
+  std::size_t vectors;
+  unsigned head, ragged;
+};
+
+template <class Vector>
+__global__ void __launch_bounds__(threads) iterate_kernel(Cut cut, int rounds) {
+  constexpr int width = sizeof(Vector) / sizeof(float);
+  constexpr int per_thread = elements_per_thread / width;
+  constexpr std::size_t tile = std::size_t{threads} * per_thread;
+  const auto* in = reinterpret_cast<const Vector*>(cut.in + cut.head);
+  auto* out = reinterpret_cast<Vector*>(cut.out + cut.head);
+
+  for (std::size_t base = blockIdx.x * tile; base < cut.vectors; base += gridDim.x * tile) {
+    float x[elements_per_thread];
+#pragma unroll
+    for (int k = 0; k < per_thread; ++k) {
+      const std::size_t index = base + k * threads + threadIdx.x;
+      if (index < cut.vectors) load(in + index, x + k * width);
+    }
+    advance(x, rounds);
+#pragma unroll
+    for (int k = 0; k < per_thread; ++k) {
+      const std::size_t index = base + k * threads + threadIdx.x;
+      if (index < cut.vectors) store(out + index, x + k * width);
+    }
+  }
+
+  if (blockIdx.x == 0 && threadIdx.x < cut.ragged) {
+    const std::size_t skip = threadIdx.x < cut.head ? 0 : cut.vectors * width;
+    float x[1] = {cut.in[skip + threadIdx.x]};
+    advance(x, rounds);
+    cut.out[skip + threadIdx.x] = x[0];
+  }
+}
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  return cudaDeviceGetAttribute(&value, which, device) == cudaSuccess ? value : 0;
+}
+
+// Vectors start at a 16-byte boundary; that takes in and out being equally far from one.
+Cut cut_at_boundaries(const IterateWork& work, bool& vectorised) {
+  constexpr std::uintptr_t bytes = sizeof(float4);
+  const auto in = reinterpret_cast<std::uintptr_t>(work.in) % bytes;
+  const auto out = reinterpret_cast<std::uintptr_t>(work.out) % bytes;
+  vectorised = in == out;
+  if (!vectorised) return {work.in, work.out, work.elements, 0, 0};
+  const std::size_t head = std::min((bytes - in) % bytes / sizeof(float), work.elements);
+  const std::size_t vectors = (work.elements - head) / 4;
+  return {work.in, work.out, vectors, static_cast<unsigned>(head),
+          static_cast<unsigned>(work.elements - vectors * 4)};
+}
+
+}  // namespace
+
+void iterate_portable(const IterateWork& work, const Stream& stream) {
+  const Device device = stream.device();
+  const int major = attribute(cudaDevAttrComputeCapabilityMajor, device.index());
+  if (major < 8) {
+    throw Unsupported("iterate on " + device.name() + ": needs compute capability 8.0 or later, " +
+                      "found " + std::to_string(major) + ".x; use the CPU device");
+  }
+
+  bool vectorised = false;
+  Cut cut = cut_at_boundaries(work, vectorised);
+  int rounds = work.rounds;
+  const std::size_t tile = std::size_t{threads} * elements_per_thread / (vectorised ? 4 : 1);
+  const int most =
+      work.blocks > 0
+          ? work.blocks
+          : attribute(cudaDevAttrMultiProcessorCount, device.index()) *
+                (attribute(cudaDevAttrMaxThreadsPerMultiProcessor, device.index()) / threads);
+  const auto blocks = static_cast<unsigned>(
+      std::clamp<std::size_t>(ceil_div(cut.vectors, tile), 1, static_cast<std::size_t>(most)));
+
+  const auto current = device.backend().make_current();
+  void* arguments[] = {&cut, &rounds};
+  const void* kernel = vectorised ? reinterpret_cast<const void*>(iterate_kernel<float4>)
+                                  : reinterpret_cast<const void*>(iterate_kernel<float>);
+  const cudaError_t status =
+      cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), arguments, 0, cuda_stream(stream));
+  if (status != cudaSuccess) {
+    cudaGetLastError();  // a refused launch must not be reported again by the next call
+    throw DeviceError(device.name(), "cudaLaunchKernel(iterate)", status,
+                      cudaGetErrorString(status));
+  }
+}
+
+}  // namespace ps::detail
