@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "host/backend.h"
+#include "host/cuda/backend.h"
 #include "ops/iterate/iterate.h"
 #include "penstock/base/checked.h"
 #include "penstock/base/error.h"
@@ -18,6 +18,7 @@ namespace {
 
 constexpr int threads = 256;
 constexpr int elements_per_thread = 8;
+constexpr int blocks_per_multiprocessor = 8;
 
 // Each element is read once and written once: the hints keep it from pushing others out of L2.
 __device__ void load(const float4* from, float* to) {
@@ -78,11 +79,6 @@ __global__ void __launch_bounds__(threads) iterate_kernel(Cut cut, int rounds) {
   }
 }
 
-int attribute(cudaDeviceAttr which, int device) {
-  int value = 0;
-  return cudaDeviceGetAttribute(&value, which, device) == cudaSuccess ? value : 0;
-}
-
 // Vectors start at a 16-byte boundary; that takes in and out being equally far from one.
 Cut cut_at_boundaries(const IterateWork& work, bool& vectorised) {
   constexpr std::uintptr_t bytes = sizeof(float4);
@@ -99,36 +95,29 @@ Cut cut_at_boundaries(const IterateWork& work, bool& vectorised) {
 }  // namespace
 
 void iterate_portable(const IterateWork& work, const Stream& stream) {
-  const Device device = stream.device();
-  const int major = attribute(cudaDevAttrComputeCapabilityMajor, device.index());
-  if (major < 8) {
-    throw Unsupported("iterate on " + device.name() + ": needs compute capability 8.0 or later, " +
-                      "found " + std::to_string(major) + ".x; use the CPU device");
+  auto& backend = static_cast<cuda::Backend&>(stream.device().backend());
+  const cuda::Properties& gpu = backend.properties();
+  if (gpu.major < 8) {
+    throw Unsupported(
+        "iterate on " + backend.name() + ": needs compute capability 8.0 or later, found " +
+        std::to_string(gpu.major) + "." + std::to_string(gpu.minor) + "; use the CPU device");
   }
 
   bool vectorised = false;
   Cut cut = cut_at_boundaries(work, vectorised);
   int rounds = work.rounds;
   const std::size_t tile = std::size_t{threads} * elements_per_thread / (vectorised ? 4 : 1);
-  const int most =
-      work.blocks > 0
-          ? work.blocks
-          : attribute(cudaDevAttrMultiProcessorCount, device.index()) *
-                (attribute(cudaDevAttrMaxThreadsPerMultiProcessor, device.index()) / threads);
+  const int most = work.blocks > 0 ? work.blocks : gpu.multiprocessors * blocks_per_multiprocessor;
   const auto blocks = static_cast<unsigned>(
       std::clamp<std::size_t>(ceil_div(cut.vectors, tile), 1, static_cast<std::size_t>(most)));
 
-  const auto current = device.backend().make_current();
+  const cuda::Guard current(backend);
   void* arguments[] = {&cut, &rounds};
   const void* kernel = vectorised ? reinterpret_cast<const void*>(iterate_kernel<float4>)
                                   : reinterpret_cast<const void*>(iterate_kernel<float>);
-  const cudaError_t status =
-      cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), arguments, 0, cuda_stream(stream));
-  if (status != cudaSuccess) {
-    cudaGetLastError();  // a refused launch must not be reported again by the next call
-    throw DeviceError(device.name(), "cudaLaunchKernel(iterate)", status,
-                      cudaGetErrorString(status));
-  }
+  backend.check(
+      cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), arguments, 0, cuda_stream(stream)),
+      "launching iterate");
 }
 
 }  // namespace ps::detail
