@@ -1,0 +1,31 @@
+import pytest
+
+import words
+
+
+@pytest.mark.parametrize("line", [
+    "see /" + "work/notes.txt",
+    '"/' + 'work/main"',
+    "// TO" + "DO: later",
+    "# FIX" + "ME",
+])
+def test_refused(write, tmp_path, line):
+    write("a.txt", f"fine\n{line}\n")
+    found = list(words.violations(tmp_path, ["a.txt"]))
+    assert len(found) == 1 and found[0].startswith("a.txt:2: ")
+
+
+@pytest.mark.parametrize("line", [
+    "the work/ folder",
+    "../" + "work/notes.txt",
+    "home/work/",
+    "METHODOLOGY",
+])
+def test_accepted(write, tmp_path, line):
+    write("a.txt", line)
+    assert list(words.violations(tmp_path, ["a.txt"])) == []
+
+
+def test_binary_and_absent_files_are_passed_over(write, tmp_path):
+    (tmp_path / "a.bin").write_bytes(b"\0 TO" + b"DO")
+    assert list(words.violations(tmp_path, ["a.bin", "gone.txt"])) == []

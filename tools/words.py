@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Checks that tracked text names no path of a developer's machine and leaves no note to self."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+NO_REPOSITORY = 77
+
+# Written in pieces so that this file passes its own check.
+REFUSED = {
+    "a path of one machine": re.compile(r"(?<![\w.])/" + r"work/"),
+    "a note to self": re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b"),
+}
+
+
+def violations(root, names):
+    for name in names:
+        path = root / name
+        if not path.is_file() or b"\0" in (data := path.read_bytes()):
+            continue
+        for number, line in enumerate(data.decode(errors="replace").splitlines(), 1):
+            for what, pattern in REFUSED.items():
+                if pattern.search(line):
+                    yield f"{name}:{number}: {what}: {line.strip()[:80]}"
+
+
+def main():
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
+    listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True)
+    if listed.returncode != 0:
+        print("words: not a git repository, nothing to check")
+        return NO_REPOSITORY
+    found = list(violations(root, filter(None, listed.stdout.split("\0"))))
+    print("\n".join(found) if found else "words: nothing found")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
