@@ -17,7 +17,7 @@
 
 namespace ps::detail {
 
-class EventImpl {
+class EventImpl : public std::enable_shared_from_this<EventImpl> {
  public:
   EventImpl() = default;
   EventImpl(const EventImpl&) = delete;

@@ -10,10 +10,6 @@
 
 namespace ps {
 
-namespace detail {
-class GrowableImpl;
-}
-
 struct GrowableOptions {
   std::size_t capacity = 0;  // most bytes it may ever hold: addresses, not memory
   std::size_t initial = 0;   // bytes usable at once
@@ -34,13 +30,14 @@ class GrowableBuffer {
   // OutOfMemory when pages run out: the buffer then stays as it was.
   void grow(std::size_t bytes, const Stream& stream);
 
-  MemoryView view() const;              // the bytes asked for so far
-  std::size_t mapped() const;           // the same, rounded up to pages
+  MemoryView view() const;     // the bytes asked for so far
+  std::size_t mapped() const;  // the same, rounded up to pages
   std::size_t capacity() const;
   std::size_t page() const;
 
  private:
-  std::unique_ptr<detail::GrowableImpl> impl_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace ps

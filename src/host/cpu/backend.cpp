@@ -1,0 +1,96 @@
+#include "host/cpu/backend.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "host/cpu/event.h"
+#include "host/cpu/growable.h"
+#include "host/cpu/pool.h"
+#include "host/cpu/stream.h"
+#include "penstock/base/checked.h"
+#include "penstock/base/error.h"
+
+namespace ps::cpu {
+namespace {
+
+std::string model_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.rfind("model name", 0) == 0) {
+      const auto colon = line.find(": ");
+      if (colon != std::string::npos) return line.substr(colon + 2);
+    }
+  }
+  return "CPU";
+}
+
+}  // namespace
+
+Capabilities Backend::capabilities() {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  Capabilities result;
+  result.name = model_name();
+  result.multiprocessors = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  result.memory_bytes = page * static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES));
+  result.free_bytes = page * static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES));
+  const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  result.l2_bytes = cache > 0 ? static_cast<std::size_t>(cache) : 0;
+  result.memory_pools = result.virtual_memory = true;
+  return result;
+}
+
+void Backend::synchronize() {
+  std::vector<std::shared_ptr<detail::StreamImpl>> live;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& weak : streams_) {
+      if (auto stream = weak.lock()) live.push_back(std::move(stream));
+    }
+  }
+  for (const auto& stream : live) stream->synchronize();
+}
+
+std::shared_ptr<detail::EventImpl> Backend::make_event(const EventOptions& options) {
+  ++allocations_;
+  return std::make_shared<Event>(shared_from_this(), options.timing);
+}
+
+std::shared_ptr<detail::StreamImpl> Backend::make_stream(const StreamOptions& /*options*/) {
+  ++allocations_;
+  auto stream = std::make_shared<Stream>(shared_from_this());
+  const std::lock_guard lock(mutex_);
+  std::erase_if(streams_, [](const auto& weak) { return weak.expired(); });
+  streams_.push_back(stream);
+  return stream;
+}
+
+std::shared_ptr<detail::StreamImpl> Backend::borrow_stream(void* /*native*/) {
+  throw Unsupported("the CPU has no native streams to borrow; make a ps::Stream on it instead");
+}
+
+std::shared_ptr<detail::PoolImpl> Backend::make_pool(const PoolOptions& options) {
+  ++allocations_;
+  return std::make_shared<Pool>(shared_from_this(), heap_, options);
+}
+
+std::unique_ptr<detail::GrowableImpl> Backend::make_growable(std::size_t capacity) {
+  ++allocations_;
+  return std::make_unique<Growable>(shared_from_this(), capacity);
+}
+
+// Whole pages: direct disk reads need the alignment.
+void* Backend::allocate_pinned(std::size_t bytes) {
+  constexpr std::size_t page = 4096;
+  void* data = heap_->allocate(align_up(bytes, page, "bytes"), page);
+  if (data == nullptr) throw OutOfMemory("host memory", bytes);
+  ++allocations_;
+  return data;
+}
+
+void Backend::free_pinned(void* data, std::size_t /*bytes*/) noexcept { heap_->free(data); }
+
+}  // namespace ps::cpu

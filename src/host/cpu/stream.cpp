@@ -1,0 +1,61 @@
+#include "host/cpu/stream.h"
+
+#include <cstring>
+#include <utility>
+
+#include "penstock/base/error.h"
+
+namespace ps::cpu {
+namespace {
+
+// Keeps the event alive until the task has run.
+std::shared_ptr<Event> own(detail::EventImpl& event) {
+  auto* mine = dynamic_cast<Event*>(&event);
+  if (mine == nullptr) {
+    detail::throw_invalid("event", "an event of the CPU", "one of another device");
+  }
+  return std::static_pointer_cast<Event>(mine->shared_from_this());
+}
+
+}  // namespace
+
+void Stream::call(std::function<void()> function) {
+  worker_.post([function = std::move(function), error = error_] {
+    try {
+      function();
+    } catch (...) {
+      error->set(std::current_exception());
+    }
+  });
+}
+
+// A worker has one thread: what does not hold the stream back would need a second one, and gains
+// nothing where the stream itself is host work.
+void Stream::notify(std::function<void()> function) { call(std::move(function)); }
+
+void Stream::wait(detail::EventImpl& event) {
+  auto mine = own(event);
+  worker_.post([mine, mark = mine->last_mark()] { mine->wait_for(mark); });
+}
+
+void Stream::record(detail::EventImpl& event) {
+  auto mine = own(event);
+  worker_.post([mine, mark = mine->next_mark()] { mine->reach(mark); });
+}
+
+void Stream::synchronize() {
+  worker_.drain();
+  error_->rethrow();
+}
+
+void Stream::copy(MemoryView dst, MemoryView src) {
+  worker_.post([to = dst.data, from = src.data, bytes = src.bytes] {
+    std::memmove(to, from, bytes);
+  });
+}
+
+void Stream::fill(MemoryView dst, std::uint8_t value) {
+  worker_.post([to = dst.data, bytes = dst.bytes, value] { std::memset(to, value, bytes); });
+}
+
+}  // namespace ps::cpu

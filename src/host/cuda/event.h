@@ -1,0 +1,35 @@
+// An event of a GPU.
+#pragma once
+
+#include <atomic>
+
+#include "host/cuda/backend.h"
+
+namespace ps::cuda {
+
+class Event final : public detail::EventImpl {
+ public:
+  Event(std::shared_ptr<Backend> backend, const EventOptions& options)
+      : backend_(backend),
+        timing_(options.timing),
+        owner_(std::move(backend), options.timing, options.waiting == Waiting::block) {}
+
+  EventHandle handle() const { return owner_.handle(); }
+  Backend& cuda() { return *backend_; }
+  void mark_recorded() { recorded_ = true; }
+
+  bool done() override;
+  void synchronize() override;
+  double seconds_since(EventImpl& start) override;
+  detail::Backend& backend() override { return *backend_; }
+
+ private:
+  void check_timed(const char* argument);
+
+  std::shared_ptr<Backend> backend_;
+  bool timing_;
+  std::atomic<bool> recorded_{false};
+  EventOwner owner_;
+};
+
+}  // namespace ps::cuda

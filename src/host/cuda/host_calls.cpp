@@ -1,0 +1,108 @@
+#include "host/cuda/host_calls.h"
+
+#include <atomic>
+#include <utility>
+
+namespace ps::cuda {
+namespace {
+
+// Raised by the CPU, read by the GPU.
+void raise(std::uint32_t* flag, std::uint32_t number) {
+  std::atomic_ref<std::uint32_t>(*flag).store(number, std::memory_order_seq_cst);
+}
+
+}  // namespace
+
+HostCalls::HostCalls(std::shared_ptr<Backend> backend)
+    : state_(std::make_shared<State>(std::move(backend))) {}
+
+HostCalls::~HostCalls() = default;
+
+HostCalls::State::~State() {
+  if (flag == nullptr) return;
+  // The GPU may still be reading the flag that the last function raised.
+  if (passed) backend->driver().event_synchronize(passed->handle());
+  backend->free_pinned(flag, sizeof(*flag));
+}
+
+std::shared_ptr<EventOwner> HostCalls::State::take_event() {
+  {
+    const std::lock_guard lock(mutex);
+    if (!events.empty()) {
+      auto event = std::move(events.back());
+      events.pop_back();
+      return event;
+    }
+  }
+  return std::make_shared<EventOwner>(backend, false, true);
+}
+
+void HostCalls::State::give_back(std::shared_ptr<EventOwner> event) {
+  const std::lock_guard lock(mutex);
+  events.push_back(std::move(event));
+}
+
+void HostCalls::State::finish(std::uint32_t number) {
+  const std::lock_guard lock(mutex);
+  finished = number;
+  if (flag != nullptr) raise(flag, number);
+  finished_changed.notify_all();
+}
+
+void HostCalls::enqueue(StreamHandle stream, std::function<void()> function, bool hold) {
+  // One function at a time: the order of events, flags and functions must be the same.
+  const std::lock_guard lock(enqueue_mutex_);
+  Backend& backend = *state_->backend;
+  const Guard guard(backend);
+  const bool by_flag = backend.properties().stream_wait_value;
+  if (hold && by_flag && state_->flag == nullptr) {
+    auto* flag = static_cast<std::uint32_t*>(backend.allocate_pinned(sizeof(std::uint32_t)));
+    *flag = 0;
+    state_->flag = flag;
+    state_->passed = std::make_shared<EventOwner>(state_->backend, false, true);
+  }
+  std::shared_ptr<EventOwner> reached = state_->take_event();
+  backend.check(backend.driver().event_record(reached->handle(), stream), "recording an event");
+
+  const std::uint32_t number = hold ? ++numbers_ : 0;
+  worker_.post([state = state_, reached = std::move(reached), function = std::move(function), hold,
+                number]() mutable {
+    const Status status = state->backend->driver().event_synchronize(reached->handle());
+    try {
+      state->backend->check(status, "waiting for the point of a host function");
+      function();
+    } catch (...) {
+      state->error.set(std::current_exception());
+    }
+    function = nullptr;  // what it captured goes before anyone hears that it ran
+    state->give_back(std::move(reached));
+    if (hold) state->finish(number);
+  });
+  if (hold) hold_stream(stream, number);
+}
+
+void HostCalls::hold_stream(StreamHandle stream, std::uint32_t number) {
+  Backend& backend = *state_->backend;
+  if (state_->flag != nullptr) {
+    backend.check(backend.driver().stream_wait_value(stream, state_->flag, number),
+                  "holding a stream for a host function");
+    backend.check(backend.driver().event_record(state_->passed->handle(), stream),
+                  "recording an event");
+    return;
+  }
+  auto held = std::make_unique<Held>(Held{state_, number});
+  backend.check(backend.driver().launch_host(stream, &HostCalls::wait_in_callback, held.get()),
+                "holding a stream for a host function");
+  held.release();
+}
+
+// Where the GPU cannot wait on memory, the driver's callback waits; it runs no user code.
+void HostCalls::wait_in_callback(void* data) {
+  const std::unique_ptr<Held> held(static_cast<Held*>(data));
+  std::unique_lock lock(held->state->mutex);
+  held->state->finished_changed.wait(lock, [&] {
+    return static_cast<std::int32_t>(held->state->finished - held->number) >= 0;
+  });
+}
+
+}  // namespace ps::cuda

@@ -1,0 +1,66 @@
+// Host functions at points of a stream. An event marks the point; a thread of the library waits for
+// it and runs the function; the stream is held, where wanted, by a wait on a flag in page-locked
+// memory that the thread raises. User code never runs inside a driver callback.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "host/cuda/backend.h"
+#include "host/first_error.h"
+#include "host/worker.h"
+
+namespace ps::cuda {
+
+class HostCalls {
+ public:
+  explicit HostCalls(std::shared_ptr<Backend> backend);
+  ~HostCalls();
+  HostCalls(const HostCalls&) = delete;
+  HostCalls& operator=(const HostCalls&) = delete;
+
+  void enqueue(StreamHandle stream, std::function<void()> function, bool hold);
+
+  // Blocks until the functions enqueued so far have run.
+  void drain() { worker_.drain(); }
+  bool idle() { return worker_.idle(); }
+  // Throws the first exception of a function, once.
+  void rethrow() { state_->error.rethrow(); }
+
+ private:
+  // Shared with the worker, which may outlive the stream's last handle.
+  struct State {
+    explicit State(std::shared_ptr<Backend> b) : backend(std::move(b)) {}
+    ~State();
+    std::shared_ptr<EventOwner> take_event();
+    void give_back(std::shared_ptr<EventOwner> event);
+    void finish(std::uint32_t number);
+
+    std::shared_ptr<Backend> backend;
+    detail::FirstError error;
+    std::mutex mutex;
+    std::condition_variable finished_changed;
+    std::uint32_t finished = 0;                       // number of the last holding function that ran
+    std::uint32_t* flag = nullptr;                    // what a held stream waits on; page-locked
+    std::shared_ptr<EventOwner> passed;               // recorded behind the last such wait
+    std::vector<std::shared_ptr<EventOwner>> events;  // not in use
+  };
+  struct Held {
+    std::shared_ptr<State> state;
+    std::uint32_t number;
+  };
+
+  void hold_stream(StreamHandle stream, std::uint32_t number);
+  static void wait_in_callback(void* held);
+
+  std::shared_ptr<State> state_;
+  std::uint32_t numbers_ = 0;
+  std::mutex enqueue_mutex_;
+  detail::Worker worker_;
+};
+
+}  // namespace ps::cuda

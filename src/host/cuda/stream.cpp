@@ -1,0 +1,104 @@
+#include "host/cuda/stream.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "host/cuda/event.h"
+#include "penstock/base/error.h"
+
+namespace ps::cuda {
+
+Stream::~Stream() {
+  calls_.reset();
+  if (!owned_) return;
+  const Guard guard(*backend_);
+  if (backend_->driver().stream_destroy(handle_) != success) backend_->driver().last_error();
+}
+
+void Stream::refuse_capture(const char* operation) {
+  backend_->check_alive();
+  bool capturing = false;
+  backend_->check(backend_->driver().stream_is_capturing(handle_, &capturing),
+                  "asking whether a stream is being captured");
+  if (capturing) {
+    throw Unsupported(fmt::format(
+        "{} cannot be captured into a CUDA graph; end the capture first or leave it out", operation));
+  }
+}
+
+HostCalls& Stream::calls() {
+  const std::lock_guard lock(calls_mutex_);
+  if (!calls_) calls_ = std::make_unique<HostCalls>(backend_);
+  return *calls_;
+}
+
+HostCalls* Stream::existing_calls() {
+  const std::lock_guard lock(calls_mutex_);
+  return calls_.get();
+}
+
+void Stream::call(std::function<void()> function) {
+  refuse_capture("Stream::call");
+  calls().enqueue(handle_, std::move(function), true);
+}
+
+void Stream::notify(std::function<void()> function) {
+  refuse_capture("Stream::notify");
+  calls().enqueue(handle_, std::move(function), false);
+}
+
+void Stream::wait(detail::EventImpl& event) {
+  backend_->check_alive();
+  backend_->check(
+      backend_->driver().stream_wait_event(handle_, dynamic_cast<Event&>(event).handle()),
+      "making a stream wait for an event");
+}
+
+void Stream::record(detail::EventImpl& event) {
+  backend_->check_alive();
+  auto* mine = dynamic_cast<Event*>(&event);
+  if (mine == nullptr || &mine->cuda() != backend_.get()) {
+    detail::throw_invalid("event", "an event of " + backend_->name(),
+                          "one of " + event.backend().name());
+  }
+  const Guard guard(*backend_);
+  backend_->check(backend_->driver().event_record(mine->handle(), handle_), "recording an event");
+  mine->mark_recorded();
+}
+
+void Stream::synchronize() {
+  refuse_capture("Stream::synchronize");
+  backend_->check(backend_->driver().stream_synchronize(handle_), "synchronising a stream");
+  if (HostCalls* calls = existing_calls()) {
+    calls->drain();  // functions that do not hold the stream may still be on their way
+    calls->rethrow();
+  }
+}
+
+bool Stream::done() {
+  backend_->check_alive();
+  const Status status = backend_->driver().stream_query(handle_);
+  if (status == not_ready) {
+    backend_->driver().last_error();  // "not ready" must not look like the caller's failure
+    return false;
+  }
+  backend_->check(status, "querying a stream");
+  HostCalls* calls = existing_calls();
+  return calls == nullptr || calls->idle();
+}
+
+void Stream::copy(MemoryView dst, MemoryView src) {
+  backend_->check_alive();
+  const Guard guard(*backend_);
+  backend_->check(backend_->driver().copy(dst.data, src.data, src.bytes, handle_),
+                  "enqueuing a copy");
+}
+
+void Stream::fill(MemoryView dst, std::uint8_t value) {
+  backend_->check_alive();
+  const Guard guard(*backend_);
+  backend_->check(backend_->driver().fill(dst.data, value, dst.bytes, handle_), "enqueuing a fill");
+}
+
+}  // namespace ps::cuda

@@ -1,0 +1,43 @@
+// A stream of a GPU, owned or borrowed.
+#pragma once
+
+#include <mutex>
+
+#include "host/cuda/backend.h"
+#include "host/cuda/host_calls.h"
+
+namespace ps::cuda {
+
+class Stream final : public detail::StreamImpl {
+ public:
+  Stream(std::shared_ptr<Backend> backend, StreamHandle handle, bool owned)
+      : backend_(std::move(backend)), handle_(handle), owned_(owned) {}
+  ~Stream() override;
+
+  void call(std::function<void()> function) override;
+  void notify(std::function<void()> function) override;
+  void wait(detail::EventImpl& event) override;
+  void record(detail::EventImpl& event) override;
+  void synchronize() override;
+  bool done() override;
+  void copy(MemoryView dst, MemoryView src) override;
+  void fill(MemoryView dst, std::uint8_t value) override;
+  bool owned() const override { return owned_; }
+  void* native() const override { return handle_; }
+  detail::Backend& backend() override { return *backend_; }
+
+  StreamHandle handle() const { return handle_; }
+
+ private:
+  void refuse_capture(const char* operation);
+  HostCalls& calls();
+  HostCalls* existing_calls();
+
+  std::shared_ptr<Backend> backend_;
+  StreamHandle handle_;
+  bool owned_;
+  std::mutex calls_mutex_;
+  std::unique_ptr<HostCalls> calls_;  // made by the first host function
+};
+
+}  // namespace ps::cuda

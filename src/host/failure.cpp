@@ -1,0 +1,30 @@
+#include "host/failure.h"
+
+#include <utility>
+
+namespace ps::detail {
+namespace {
+thread_local FailureScope* active = nullptr;
+}
+
+FailureScope::FailureScope(std::shared_ptr<FailureSink> sink_, std::size_t stage_,
+                           std::uint64_t item_)
+    : sink(std::move(sink_)), stage(stage_), item(item_), outer_(active) {
+  active = this;
+}
+
+FailureScope::~FailureScope() { active = outer_; }
+
+std::function<void()> bind_failure(std::function<void()> function) {
+  if (active == nullptr) return function;
+  return [function = std::move(function), sink = active->sink, stage = active->stage,
+          item = active->item] {
+    try {
+      function();
+    } catch (...) {
+      sink->fail(stage, item, std::current_exception());
+    }
+  };
+}
+
+}  // namespace ps::detail

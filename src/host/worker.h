@@ -1,0 +1,44 @@
+// A thread of the library that runs functions in order. It is started by the first function and ends
+// by itself: closing never waits, and what was posted still runs.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+namespace ps::detail {
+
+class Worker {
+ public:
+  using Task = std::function<void()>;  // must not throw
+
+  Worker() : state_(std::make_shared<State>()) {}
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  void post(Task task);
+
+  // Blocks until everything posted before has run. On the worker's own thread, where it would wait
+  // for itself, it returns at once.
+  void drain();
+  bool idle();
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed, drained;
+    std::deque<Task> tasks;
+    std::uint64_t posted = 0, finished = 0;
+    bool started = false, closing = false;
+  };
+
+  static void loop(State& state);
+
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace ps::detail
