@@ -1,0 +1,32 @@
+# Short names for the scripts.
+.DEFAULT_GOAL := help
+.PHONY: help demo test gpu-test gpu-bench format lint clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+demo: ## build what is needed and run the demonstration
+	@scripts/setup.sh --no-python
+	@preset=$$(scripts/preset.sh) && scripts/build.sh $$preset penstock_cli && \
+	  build/$$preset/bin/penstock demo
+
+test: ## check everything that needs no GPU
+	@scripts/test.sh
+
+gpu-test: ## run the GPU tests, building them unless they were carried here
+	@scripts/gpu_test.sh
+
+gpu-bench: ## run the benchmarks into bench/results/
+	@scripts/gpu_bench.sh
+
+format: ## lay out the sources
+	@scripts/setup.sh
+	@scripts/format.sh
+
+lint: ## run clang-tidy over what changed
+	@scripts/setup.sh
+	@scripts/build.sh cpu
+	@scripts/lint.sh
+
+clean: ## remove everything that was built
+	rm -rf build

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Runs the GPU tests. Needs no network: binaries that were carried here are run as they are.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if [[ -f build/gpu/build.ninja || ! -x build/gpu/bin/test_gpu ]]; then
+  scripts/build.sh gpu test_gpu test_gpu_ptds
+fi
+for test in test_gpu test_gpu_ptds; do
+  echo "== $test"
+  "build/gpu/bin/$test" "$@"
+done

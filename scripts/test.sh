@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Everything that can be checked without a GPU. Stops at the first failure.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+times=()
+
+phase() {
+  local name=$1 start=$SECONDS
+  shift
+  echo "== $name"
+  "$@"
+  times+=("$(printf '%6ds  %s' $((SECONDS - start)) "$name")")
+  echo "== $name: $((SECONDS - start)) s"
+}
+
+show_times() {
+  echo "== phases so far"
+  printf '%s\n' "${times[@]}"
+}
+
+# ThreadSanitizer cannot map its shadow where the kernel randomises addresses too widely.
+fixed_addresses() {
+  if setarch -R true 2>/dev/null; then setarch -R "$@"; else "$@"; fi
+}
+
+phase "setup" scripts/setup.sh
+main=$(scripts/preset.sh)
+phase "format" scripts/format.sh --check
+phase "house" build/venv/bin/pytest tests/house
+phase "build cpu" scripts/build.sh cpu
+phase "lint" scripts/lint.sh
+if [[ $main != cpu ]]; then
+  phase "test cpu" ctest --preset cpu
+fi
+phase "build asan" scripts/build.sh asan
+phase "test asan" ctest --preset asan
+phase "build tsan" scripts/build.sh tsan
+phase "test tsan" fixed_addresses ctest --preset tsan
+phase "build $main" scripts/build.sh "$main"
+show_times
+# The fullest run comes last, so that its summary closes the output.
+ctest --preset "$main"
