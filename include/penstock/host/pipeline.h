@@ -85,23 +85,23 @@ struct RingOptions {
 };
 
 struct StageOptions {
-  std::vector<StageId> after;
-  std::vector<RingId> uses;
+  std::vector<StageId> after{};
+  std::vector<RingId> uses{};
   Engine engine = Engine::compute;
   Priority priority = Priority::normal;
-  std::optional<Stream> stream;  // the caller's; else the stage gets its own
+  std::optional<Stream> stream{};  // the caller's; else the stage gets its own
 };
 
 struct HostStageOptions {
-  std::vector<StageId> after;
-  std::vector<RingId> uses;
+  std::vector<StageId> after{};
+  std::vector<RingId> uses{};
   Engine engine = Engine::host;
 };
 
 struct PipelineOptions {
   Device device = Device::best();
-  std::size_t depth = 4;     // slots of a ring that does not say otherwise
-  std::optional<Pool> pool;  // for scratch; else the pipeline makes its own when first needed
+  std::size_t depth = 4;       // slots of a ring that does not say otherwise
+  std::optional<Pool> pool{};  // for scratch; else the pipeline makes its own when first needed
   Waiting waiting = Waiting::block;
 };
 
@@ -112,11 +112,11 @@ struct Progress {
 
 struct RunOptions {
   std::uint64_t items = 0;
-  std::stop_token stop;                           // cancels; work in flight completes
-  std::function<void(const Progress&)> progress;  // at most ten times a second, and at the end
-  Recorder* recorder = nullptr;                   // receives every stage's busy intervals
-  std::optional<Stream> after;                    // the run starts behind this stream's work, and
-                                                  // work enqueued on it later follows the run
+  std::stop_token stop{};                           // cancels; work in flight completes
+  std::function<void(const Progress&)> progress{};  // at most ten times a second, and at the end
+  Recorder* recorder = nullptr;                     // receives every stage's busy intervals
+  std::optional<Stream> after{};                    // the run starts behind this stream's work, and
+                                                    // work enqueued on it later follows the run
 };
 
 struct StageReport {
