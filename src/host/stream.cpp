@@ -39,9 +39,8 @@ Device Stream::device() const { return impl_->backend().device(); }
 bool Stream::owned() const { return impl_->owned(); }
 void* Stream::native() const { return impl_->native(); }
 
-Stream borrow_native(const Device& device, void* stream);
-Stream borrow_native(const Device& device, void* stream) {
-  return Stream(device.backend().borrow_stream(stream));
+Stream borrow_native(const Device& device, void* native) {
+  return Stream(device.backend().borrow_stream(native));
 }
 
 namespace {

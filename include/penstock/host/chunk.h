@@ -12,8 +12,8 @@ struct EngineCost {
   double bytes_per_second = 0;
 };
 
-// Least squares over measured (bytes, seconds) pairs, weighted by 1 / seconds so that small chunks
-// count. Needs two different sizes; a negative overhead is set to zero.
+// Least squares over measured (bytes, seconds) pairs in which relative errors count, so that small
+// chunks weigh as much as large ones. Needs two different sizes; an overhead below zero becomes zero.
 struct CostSample {
   std::size_t bytes = 0;
   double seconds = 0;

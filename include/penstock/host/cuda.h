@@ -11,8 +11,6 @@ namespace ps {
 // The caller's stream, used exactly as it is; the caller keeps it alive. Stream 0 means what it means
 // where this header is compiled: the per-thread default stream under
 // CUDA_API_PER_THREAD_DEFAULT_STREAM, else the legacy one.
-Stream borrow_native(const Device& device, void* stream);
-
 inline Stream borrow(const Device& device, cudaStream_t stream) {
 #ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
   return borrow_native(device, stream == nullptr ? cudaStreamPerThread : stream);

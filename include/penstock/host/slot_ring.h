@@ -44,7 +44,8 @@ struct SlotRingStatistics {
   std::uint64_t allocations = 0;  // of memory, streams or events, since construction
   std::size_t free_slots = 0;
   // From device completion to reusable, in microseconds; present when measured.
-  std::optional<double> recycle_p50_us, recycle_p99_us;
+  std::optional<double> recycle_p50_us = {};
+  std::optional<double> recycle_p99_us = {};
 };
 
 class SlotRing {

@@ -67,6 +67,9 @@ class Stream {
   std::shared_ptr<detail::StreamImpl> impl_;
 };
 
+// A stream that belongs to somebody else, by its native handle; host/cuda.h has the typed form.
+Stream borrow_native(const Device& device, void* native);
+
 struct CopyOptions {
   // A copy to or from pageable memory is staged by the driver and blocks the caller; it is refused
   // unless this says that the caller wants it.

@@ -1,0 +1,106 @@
+// The ceilings of this machine, measured: what its link, memories and disk move per second.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "penstock/base/units.h"
+#include "penstock/host/device.h"
+#include "penstock/measure/machine.h"
+
+namespace ps {
+
+enum class Ceiling : std::uint8_t {
+  h2d,           // host to device, page-locked memory
+  d2h,           // device to host, page-locked memory
+  both_ways,     // both at once, the bytes of both directions together
+  h2d_pageable,  // host to device, ordinary memory
+  device_copy,   // within the device; bytes read plus bytes written
+  host_copy,     // memcpy on all cores; bytes read plus bytes written
+  disk_read,     // O_DIRECT, several blocks in flight
+  disk_write,    // the same; each repetition ends with fdatasync
+};
+
+inline constexpr std::array all_ceilings = {
+    Ceiling::h2d,         Ceiling::d2h,       Ceiling::both_ways, Ceiling::h2d_pageable,
+    Ceiling::device_copy, Ceiling::host_copy, Ceiling::disk_read, Ceiling::disk_write};
+
+std::string_view name(Ceiling ceiling);         // "h2d", as in files
+std::string_view description(Ceiling ceiling);  // "host to device, page-locked"
+
+struct Rate {
+  double bytes_per_second = 0;  // median over the repetitions
+  std::size_t bytes = 0;        // of one repetition, counted as the ceiling's comment says
+  int repetitions = 0;
+  std::string note;  // what to know about this figure; often empty
+};
+
+// The machine that figures belong to: they are worth nothing on another.
+struct LimitsKey {
+  std::string device;   // "NVIDIA H200"; the CPU's name where that is the device
+  std::string driver;   // "580.65.06"; empty on the CPU
+  std::string cpu;      // "AMD EPYC 9334 32-Core Processor"
+  std::string version;  // of Penstock
+
+  friend bool operator==(const LimitsKey&, const LimitsKey&) = default;
+};
+
+struct Limits {
+  LimitsKey key;
+  std::string date;       // when measured, UTC: "2026-11-15T08:30:00Z"
+  std::string directory;  // that the disk figures are of; empty without them
+  std::map<Ceiling, Rate> rates;
+
+  const Rate* find(Ceiling ceiling) const;  // null when not measured
+};
+
+struct LimitsProgress {
+  Ceiling ceiling = Ceiling::h2d;  // being measured now
+  double fraction = 0;             // of the whole, 0 to 1
+};
+
+struct LimitsOptions {
+  bool device = true;  // the link and the device's memory; nothing to measure on the CPU
+  bool host = true;
+  bool disk = true;
+  std::filesystem::path directory = ".";  // of the disk test
+
+  // Buffers shrink by themselves where memory is short; the file where the disk is nearly full.
+  std::size_t link_bytes = 256 * MiB;
+  std::size_t device_bytes = 1 * GiB;
+  std::size_t host_bytes = 256 * MiB;
+  std::size_t disk_bytes = 1 * GiB;
+  double seconds =
+      0.8;              // for each ceiling, twice that for the disk's; bounds the repetitions' size
+  int repetitions = 9;  // at least 7
+
+  std::stop_token stop;
+  std::function<void(const LimitsProgress&)> progress;
+};
+
+// A quarter of the time and smaller buffers: good to about a tenth.
+LimitsOptions quick_limits();
+
+// Who the figures of `device` belong to.
+LimitsKey limits_key(const Device& device);
+
+// Measures. On the CPU only host memory and disk. Throws InvalidArgument on options out of range,
+// SystemError naming the path when the disk test cannot write, Cancelled, OutOfMemory, DeviceError.
+// The disk test's file has no name by the time it is written, so nothing is ever left behind.
+Limits measure_limits(const Device& device, const LimitsOptions& options);
+
+// What the figures say about the machine they were measured on.
+std::vector<Finding> findings(const Limits& limits, const Machine& machine);
+
+// One object: {"device", "driver", ..., "rates": {"h2d": {"bytes_per_second", ...}, ...}}.
+std::string as_json(const Limits& limits);
+
+}  // namespace ps

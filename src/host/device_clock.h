@@ -1,0 +1,36 @@
+// Places a device's events on the host's clock.
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/host/event.h"
+#include "penstock/host/stream.h"
+
+namespace ps::detail {
+
+// Two pairs of (device time, host time), taken before and after, allow for clocks that drift apart.
+// Each pair takes the host time just before the event was enqueued, so a device time is placed too
+// early rather than too late, by the few microseconds of a launch.
+class DeviceClock {
+ public:
+  // Synchronises `stream`.
+  explicit DeviceClock(const Stream& stream);
+
+  const Event& origin() const { return origin_; }
+
+  // Takes the second pair; synchronises the stream.
+  void close();
+
+  // Host time (as now_ns) of a device time given in seconds since the origin.
+  std::int64_t host_ns(double seconds_since_origin) const;
+
+ private:
+  std::int64_t mark(const Event& event) const;
+
+  Stream stream_;
+  Event origin_, end_;
+  std::int64_t origin_ns_ = 0;
+  double rate_ = 1;  // host seconds per device second
+};
+
+}  // namespace ps::detail

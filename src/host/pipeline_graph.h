@@ -1,0 +1,78 @@
+// A pipeline as built: stages, rings, and what each stage must wait for.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "penstock/host/buffer.h"
+#include "penstock/host/pipeline.h"
+
+namespace ps::detail {
+
+// Stage S does item i only when `stage` has done item i - lag. Lag 0: the data is there. Lag d: the
+// slot, which item i - d used before, is free again.
+struct Dependency {
+  std::size_t stage = 0;
+  std::size_t lag = 0;
+};
+
+struct Ring {
+  std::string name;
+  Memory memory = Memory::pinned;
+  std::size_t bytes = 0, depth = 0;
+  std::vector<std::size_t> users;  // stages, in order; the first acquires
+  // One of the two holds every slot, in one piece.
+  PinnedBuffer pinned;
+  DeviceBuffer device;
+
+  MemoryView slot(std::uint64_t item) const;
+};
+
+struct Stage {
+  std::string name;
+  StageFunction function;
+  bool on_host = false;
+  Engine engine = Engine::compute;
+  Priority priority = Priority::normal;
+  std::optional<Stream> stream;  // device stages only; made before the first run
+  std::vector<std::size_t> rings;
+  std::vector<Dependency> dependencies;
+  std::vector<std::size_t> ancestors;  // stages that are done with an item when this one is
+  bool tracked = false;                // the host must learn of its completions
+  std::vector<Event> done;             // per item in flight; device stages only
+  std::vector<Event> begin, end;       // with timing; made when first recorded
+};
+
+class PipelineImpl {
+ public:
+  explicit PipelineImpl(PipelineOptions options);
+
+  RingId add_ring(std::string_view name, const RingOptions& options);
+  StageId add_stage(std::string_view name, Stage stage, const std::vector<StageId>& after,
+                    const std::vector<RingId>& uses);
+
+  // Makes what a run needs and is not there yet; throws with nothing half made in use.
+  void prepare(bool recorded);
+
+  bool precedes(std::size_t earlier, std::size_t later) const;
+  Pool& pool();
+
+  PipelineOptions options;
+  std::vector<Ring> rings;
+  std::vector<Stage> stages;
+  std::size_t window = 0;  // items a stage may be ahead of what the host knows to be complete
+  bool running = false;
+
+ private:
+  void check_name(std::string_view name) const;
+  void link_rings();
+  void track();
+
+  std::vector<std::vector<bool>> precedes_;  // [later][earlier], closed over the graph
+  bool linked_ = false;
+};
+
+}  // namespace ps::detail

@@ -1,0 +1,352 @@
+#include "host/pipeline_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stop_token>
+#include <utility>
+
+#include "host/backend.h"
+#include "host/clock.h"
+#include "penstock/base/error.h"
+
+namespace ps::detail {
+namespace {
+constexpr std::int64_t progress_ns = 100'000'000;
+}
+
+PipelineRun::PipelineRun(PipelineImpl& graph, const RunOptions& options)
+    : graph_(graph),
+      options_(options),
+      kept_(graph.stages.size()),
+      counts_(graph.stages.size()),
+      exhausted_(graph.stages.size(), 0) {
+  for (auto& per_item : kept_) per_item.resize(graph.window);
+}
+
+// ---- counters; the mutex is held -----------------------------------------------------------
+
+bool PipelineRun::ready(std::size_t stage, std::uint64_t item) const {
+  const Stage& s = graph_.stages[stage];
+  for (const Dependency& d : s.dependencies) {
+    if (d.lag > item) continue;
+    const Count& count = counts_[d.stage];
+    // Between device stages the device itself waits; the host only needs the event to be recorded.
+    const bool on_device = !s.on_host && !graph_.stages[d.stage].on_host;
+    if ((on_device ? count.started : count.finished) <= item - d.lag) return false;
+  }
+  // The window keeps an event from being recorded anew before its last completion was seen.
+  return s.on_host || item < counts_[stage].finished + graph_.window;
+}
+
+bool PipelineRun::slot_in_use(std::size_t stage, std::uint64_t item) const {
+  const auto& dependencies = graph_.stages[stage].dependencies;
+  return std::any_of(dependencies.begin(), dependencies.end(), [&](const Dependency& d) {
+    return d.lag > 0 && d.lag <= item && counts_[d.stage].finished <= item - d.lag;
+  });
+}
+
+void PipelineRun::count_finished(std::size_t stage, std::uint64_t finished) {
+  counts_[stage].finished = finished;
+  for (const std::size_t ancestor : graph_.stages[stage].ancestors) {
+    counts_[ancestor].finished = std::max(counts_[ancestor].finished, finished);
+  }
+  changed_.notify_all();
+}
+
+std::uint64_t PipelineRun::done() const {
+  std::uint64_t least = options_.items;
+  for (const Count& count : counts_) least = std::min(least, count.finished);
+  return least;
+}
+
+void PipelineRun::stop() {
+  stop_ = true;
+  changed_.notify_all();
+}
+
+bool PipelineRun::stopping() {
+  const std::lock_guard lock(mutex_);
+  return stop_;
+}
+
+void PipelineRun::fail(std::size_t stage, std::uint64_t item, std::exception_ptr cause) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) failure_ = Failure{stage, item, std::move(cause)};
+  stop();
+}
+
+// ---- what an item may ask for --------------------------------------------------------------
+
+MemoryView PipelineRun::slot(std::size_t stage, std::uint64_t item, RingId ring) const {
+  const Stage& s = graph_.stages[stage];
+  if (std::find(s.rings.begin(), s.rings.end(), ring.value) == s.rings.end()) {
+    throw_invalid("ring", fmt::format("a ring in the `uses` of stage '{}'", s.name),
+                  ring.value < graph_.rings.size()
+                      ? fmt::format("'{}'", graph_.rings[ring.value].name)
+                      : fmt::format("ring number {}", ring.value));
+  }
+  return graph_.rings[ring.value].slot(item);
+}
+
+const Stream& PipelineRun::stream(std::size_t stage) const {
+  const Stage& s = graph_.stages[stage];
+  if (!s.stream) {
+    throw_invalid("stage", "a device stage", fmt::format("'{}', which runs on the host", s.name));
+  }
+  return *s.stream;
+}
+
+MemoryView PipelineRun::scratch(std::size_t stage, std::uint64_t item, std::size_t bytes,
+                                StageId until) {
+  const Stream& on = stream(stage);
+  if (until.value != stage &&
+      (until.value >= graph_.stages.size() || !graph_.precedes(stage, until.value) ||
+       graph_.stages[until.value].on_host)) {
+    throw_invalid("until",
+                  fmt::format("a device stage after '{}'", graph_.stages[stage].name),
+                  until.value < graph_.stages.size()
+                      ? fmt::format("'{}'", graph_.stages[until.value].name)
+                      : fmt::format("stage number {}", until.value));
+  }
+  auto& keep = kept_[until.value][item % graph_.window];
+  keep.reserve(keep.size() + 1);  // nothing may fail once the memory is there
+  const MemoryView memory = graph_.pool().allocate(bytes, on);
+  keep.push_back(memory);
+  return memory;
+}
+
+// ---- the run -------------------------------------------------------------------------------
+
+RunReport PipelineRun::run() {
+  const auto current = graph_.options.device.backend().make_current();
+  const std::uint64_t allocations = graph_.options.device.backend().allocations();
+  const auto any_device = std::find_if(graph_.stages.begin(), graph_.stages.end(),
+                                       [](const Stage& s) { return !s.on_host; });
+  if (options_.recorder != nullptr && any_device != graph_.stages.end()) {
+    clock_.emplace(*any_device->stream);
+  }
+  if (options_.after) {
+    after_.emplace(options_.after->device());
+    options_.after->record(*after_);
+    for (const Stage& stage : graph_.stages) {
+      if (!stage.on_host) stage.stream->wait(*after_);
+    }
+  }
+  const std::int64_t cpu_begin = thread_cpu_ns();
+  begin_ns_ = now_ns();
+  {
+    // Declared before the threads start, so that however this scope ends the threads do too.
+    const std::stop_callback on_cancel(options_.stop, [this] {
+      const std::lock_guard lock(mutex_);
+      cancelled_ = true;
+      stop();
+    });
+    try {
+      start_threads();
+      submit_all();
+    } catch (...) {
+      // Threads could not be started, or the progress function threw.
+      {
+        const std::lock_guard lock(mutex_);
+        stop();
+      }
+      settle();
+      throw;
+    }
+    settle();
+  }
+  if (failure_) {
+    throw PipelineError(graph_.stages[failure_->stage].name, failure_->item, failure_->cause);
+  }
+  return report(begin_ns_, cpu_begin, allocations);
+}
+
+void PipelineRun::start_threads() {
+  threads_.reserve(graph_.stages.size());
+  for (std::size_t s = 0; s < graph_.stages.size(); ++s) {
+    const Stage& stage = graph_.stages[s];
+    if (stage.on_host) {
+      threads_.emplace_back([this, s] { host_loop(s); });
+    } else if (stage.tracked || options_.recorder != nullptr) {
+      threads_.emplace_back([this, s] { completion_loop(s); });
+    }
+  }
+}
+
+void PipelineRun::submit_all() {
+  std::unique_lock lock(mutex_);
+  while (!stop_ && !complete()) {
+    const bool advanced = submit_round(lock);
+    if (options_.progress) report_progress(lock, false);
+    if (advanced || stop_ || complete()) continue;
+    if (options_.progress) {
+      changed_.wait_for(lock, std::chrono::nanoseconds(progress_ns));
+    } else {
+      changed_.wait(lock);
+    }
+  }
+  if (options_.progress && !stop_) report_progress(lock, true);
+}
+
+// One item of every device stage that is ready; an item's stages follow each other closely.
+bool PipelineRun::submit_round(std::unique_lock<std::mutex>& lock) {
+  bool advanced = false;
+  for (std::size_t s = 0; s < graph_.stages.size() && !stop_; ++s) {
+    const std::uint64_t item = counts_[s].started;
+    if (graph_.stages[s].on_host || item == options_.items || !ready(s, item)) continue;
+    if (slot_in_use(s, item)) ++exhausted_[s];
+    lock.unlock();
+    try {
+      enqueue(s, item);
+    } catch (...) {
+      fail(s, item, std::current_exception());
+    }
+    lock.lock();
+    ++counts_[s].started;
+    changed_.notify_all();
+    advanced = true;
+  }
+  return advanced;
+}
+
+void PipelineRun::enqueue(std::size_t stage, std::uint64_t item) {
+  const Stage& s = graph_.stages[stage];
+  const Stream& on = *s.stream;
+  const std::size_t place = item % graph_.window;
+  for (const Dependency& d : s.dependencies) {
+    const Stage& other = graph_.stages[d.stage];
+    if (d.lag > item || other.on_host || other.stream == s.stream) continue;
+    on.wait(other.done[(item - d.lag) % graph_.window]);
+  }
+  if (options_.recorder != nullptr) on.record(s.begin[place]);
+  const auto finish = [&] {
+    for (const MemoryView memory : kept_[stage][place]) graph_.pool().free(memory, on);
+    kept_[stage][place].clear();
+    if (options_.recorder != nullptr) on.record(s.end[place]);
+    on.record(s.done[place]);
+  };
+  try {
+    const FailureScope scope(shared_from_this(), stage, item);
+    Item view(*this, stage, item);
+    s.function(view);
+  } catch (...) {
+    fail(stage, item, std::current_exception());
+  }
+  finish();
+}
+
+void PipelineRun::host_loop(std::size_t stage) {
+  const Stage& s = graph_.stages[stage];
+  const auto current = graph_.options.device.backend().make_current();
+  std::uint64_t item = 0;
+  try {
+    if (after_) after_->synchronize();
+    std::unique_lock lock(mutex_);
+    for (; item < options_.items; ++item) {
+      if (slot_in_use(stage, item)) ++exhausted_[stage];
+      changed_.wait(lock, [&] { return stop_ || ready(stage, item); });
+      if (stop_) return;
+      ++counts_[stage].started;
+      lock.unlock();
+      const std::int64_t begin = now_ns();
+      {
+        const FailureScope scope(shared_from_this(), stage, item);
+        Item view(*this, stage, item);
+        s.function(view);
+      }
+      if (options_.recorder != nullptr) {
+        options_.recorder->record(
+            {s.engine, s.name, item, begin - begin_ns_, now_ns() - begin_ns_});
+      }
+      lock.lock();
+      count_finished(stage, item + 1);
+    }
+  } catch (...) {
+    fail(stage, item, std::current_exception());
+  }
+}
+
+// Follows a device stage's completions in order, until nothing enqueued is left.
+void PipelineRun::completion_loop(std::size_t stage) {
+  const Stage& s = graph_.stages[stage];
+  std::uint64_t item = 0;
+  try {
+    for (; item < options_.items; ++item) {
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return counts_[stage].started > item || submitted_all_; });
+        if (counts_[stage].started <= item) return;
+      }
+      s.done[item % graph_.window].synchronize();
+      if (options_.recorder != nullptr) harvest(stage, item);
+      const std::lock_guard lock(mutex_);
+      count_finished(stage, item + 1);
+    }
+  } catch (...) {
+    fail(stage, item, std::current_exception());
+  }
+}
+
+void PipelineRun::harvest(std::size_t stage, std::uint64_t item) {
+  const Stage& s = graph_.stages[stage];
+  const std::size_t place = item % graph_.window;
+  const auto at = [&](const Event& event) {
+    return clock_->host_ns(Event::seconds_between(clock_->origin(), event)) - begin_ns_;
+  };
+  options_.recorder->record({s.engine, s.name, item, at(s.begin[place]), at(s.end[place])});
+}
+
+void PipelineRun::report_progress(std::unique_lock<std::mutex>& lock, bool last) {
+  const std::int64_t now = now_ns();
+  if (!last && now - last_progress_ns_ < progress_ns) return;
+  last_progress_ns_ = now;
+  const Progress progress{done(), options_.items};
+  lock.unlock();
+  options_.progress(progress);
+  lock.lock();
+}
+
+// Ends the threads, lets the device finish what was enqueued, and gives back all scratch.
+void PipelineRun::settle() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    submitted_all_ = true;
+    changed_.notify_all();
+  }
+  threads_.clear();
+  for (std::size_t i = 0; i < graph_.stages.size(); ++i) {
+    const Stage& stage = graph_.stages[i];
+    if (stage.on_host) continue;
+    try {
+      stage.stream->synchronize();
+    } catch (...) {
+      fail(i, counts_[i].finished, std::current_exception());
+    }
+  }
+  for (std::size_t i = 0; i < graph_.stages.size(); ++i) {
+    for (auto& memories : kept_[i]) {
+      for (const MemoryView memory : memories) graph_.pool().free(memory, *graph_.stages[i].stream);
+      memories.clear();
+    }
+  }
+}
+
+RunReport PipelineRun::report(std::int64_t begin_ns, std::int64_t cpu_ns,
+                              std::uint64_t allocations) const {
+  RunReport result;
+  result.items = done();
+  result.cancelled = cancelled_ && result.items < options_.items;
+  result.seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
+  result.submit_cpu_seconds = static_cast<double>(thread_cpu_ns() - cpu_ns) * 1e-9;
+  result.allocations = graph_.options.device.backend().allocations() - allocations;
+  for (std::size_t s = 0; s < graph_.stages.size(); ++s) {
+    result.stages.push_back({graph_.stages[s].name, counts_[s].finished});
+  }
+  for (const Ring& ring : graph_.rings) {
+    result.rings.push_back({ring.name, ring.depth, exhausted_[ring.users.front()]});
+  }
+  return result;
+}
+
+}  // namespace ps::detail

@@ -1,0 +1,87 @@
+// One run of a pipeline. Progress is a pair of counters per stage: items `started` (a device stage
+// has enqueued them, a host stage has begun them) and items `finished`. Stages take items in order,
+// so "is item i ready for stage S" is a few comparisons, however many items there are.
+//
+// Threads: the caller enqueues every device stage; each host stage has a thread; each device stage
+// whose completions the host must know has a thread that waits for them.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "host/device_clock.h"
+#include "host/failure.h"
+#include "host/pipeline_graph.h"
+
+namespace ps::detail {
+
+class PipelineRun final : public FailureSink, public std::enable_shared_from_this<PipelineRun> {
+ public:
+  PipelineRun(PipelineImpl& graph, const RunOptions& options);
+
+  RunReport run();
+
+  // From Item.
+  MemoryView slot(std::size_t stage, std::uint64_t item, RingId ring) const;
+  const Stream& stream(std::size_t stage) const;
+  MemoryView scratch(std::size_t stage, std::uint64_t item, std::size_t bytes, StageId until);
+  bool stopping();
+
+  void fail(std::size_t stage, std::uint64_t item, std::exception_ptr cause) noexcept override;
+
+ private:
+  struct Count {
+    std::uint64_t started = 0, finished = 0;
+  };
+  struct Failure {
+    std::size_t stage;
+    std::uint64_t item;
+    std::exception_ptr cause;
+  };
+
+  bool ready(std::size_t stage, std::uint64_t item) const;
+  bool slot_in_use(std::size_t stage, std::uint64_t item) const;
+  void count_finished(std::size_t stage, std::uint64_t finished);
+  std::uint64_t done() const;
+  bool complete() const { return done() == options_.items; }
+  void stop();
+
+  void start_threads();
+  void submit_all();
+  bool submit_round(std::unique_lock<std::mutex>& lock);
+  void enqueue(std::size_t stage, std::uint64_t item);
+  void host_loop(std::size_t stage);
+  void completion_loop(std::size_t stage);
+  void harvest(std::size_t stage, std::uint64_t item);
+  void report_progress(std::unique_lock<std::mutex>& lock, bool last);
+  void settle() noexcept;
+  RunReport report(std::int64_t begin_ns, std::int64_t cpu_ns, std::uint64_t allocations) const;
+
+  PipelineImpl& graph_;
+  const RunOptions& options_;
+  std::optional<Event> after_;
+  std::optional<DeviceClock> clock_;
+  std::int64_t begin_ns_ = 0;
+  std::int64_t last_progress_ns_ = 0;
+
+  // Enqueuing thread only: scratch to be freed by a stage, per item in flight.
+  std::vector<std::vector<std::vector<MemoryView>>> kept_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Count> counts_;
+  std::vector<std::uint64_t> exhausted_;  // per stage
+  bool stop_ = false, cancelled_ = false, submitted_all_ = false;
+  std::optional<Failure> failure_;
+
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace ps::detail

@@ -1,0 +1,252 @@
+#include "penstock/host/slot_ring.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "host/backend.h"
+#include "host/clock.h"
+#include "host/device_clock.h"
+#include "host/worker.h"
+#include "penstock/base/checked.h"
+#include "penstock/base/error.h"
+#include "penstock/host/buffer.h"
+
+namespace ps {
+namespace detail {
+
+class SlotRingState : public std::enable_shared_from_this<SlotRingState> {
+ public:
+  SlotRingState(const Device& device, const SlotRingOptions& options);
+
+  std::optional<std::size_t> acquire(std::optional<std::chrono::nanoseconds> timeout);
+  void release(std::size_t index) noexcept;
+  void release_after(std::size_t index, const Stream& stream);
+  void wait_for_returns();
+  SlotRingStatistics statistics();
+
+  const SlotRingOptions options;
+  PinnedBuffer memory;  // every slot, in one piece
+
+  MemoryView view(std::size_t index) const {
+    return memory.view().sub(index * options.slot_bytes, options.slot_bytes);
+  }
+
+ private:
+  struct Slot {
+    Event done;
+    SlotRingState* ring;  // for the driver's callback, which takes one pointer
+    std::size_t index;
+    std::shared_ptr<SlotRingState> alive;  // while a callback is on its way
+    std::int64_t came_back_ns = 0;         // not yet among the samples; 0: nothing to sample
+  };
+  struct Sample {
+    double device_seconds;
+    std::int64_t host_ns;
+  };
+
+  void recycle(std::size_t index) noexcept;
+  void sample(Slot& slot);
+  void come_back(std::size_t index) noexcept;
+  static void on_side_stream(void* slot);
+
+  Device device_;
+  std::optional<Stream> side_;
+  std::optional<DeviceClock> clock_;
+  std::vector<Slot> slots_;
+
+  std::mutex mutex_;
+  std::condition_variable came_back_;
+  std::deque<std::size_t> free_;
+  std::size_t returning_ = 0;
+  std::exception_ptr error_;
+  std::uint64_t acquired_ = 0, exhausted_ = 0, allocations_ = 0;
+  std::vector<Sample> samples_;
+  Worker worker_;
+};
+
+SlotRingState::SlotRingState(const Device& device, const SlotRingOptions& o)
+    : options(o), device_(device) {
+  if (o.slots == 0) throw_invalid("slots", "at least 1", "0");
+  if (o.slot_bytes == 0) throw_invalid("slot_bytes", "at least 1", "0");
+  memory = PinnedBuffer(device, checked_mul(o.slots, o.slot_bytes, "slots * slot_bytes"));
+  const EventOptions event{
+      .timing = o.measure,
+      .waiting = o.recycling == Recycling::polling_thread ? Waiting::spin : Waiting::block};
+  slots_.reserve(o.slots);
+  for (std::size_t i = 0; i < o.slots; ++i) {
+    slots_.push_back({Event(device, event), this, i, nullptr});
+    free_.push_back(i);
+  }
+  if (o.recycling == Recycling::side_stream) side_.emplace(device);
+  if (o.measure) clock_.emplace(side_ ? *side_ : Stream(device));
+  allocations_ = 1 + o.slots + (side_ ? 1 : 0);
+}
+
+std::optional<std::size_t> SlotRingState::acquire(
+    std::optional<std::chrono::nanoseconds> timeout) {
+  std::unique_lock lock(mutex_);
+  const auto ready = [&] { return !free_.empty() || error_; };
+  if (free_.empty()) {
+    ++exhausted_;
+    if (!timeout) {
+      came_back_.wait(lock, ready);
+    } else if (!came_back_.wait_for(lock, *timeout, ready)) {
+      return std::nullopt;
+    }
+  }
+  if (error_) std::rethrow_exception(error_);
+  const std::size_t index = free_.front();
+  free_.pop_front();
+  ++acquired_;
+  return index;
+}
+
+void SlotRingState::release(std::size_t index) noexcept {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(index);
+  came_back_.notify_one();
+}
+
+void SlotRingState::release_after(std::size_t index, const Stream& stream) {
+  Slot& slot = slots_[index];
+  if (options.measure) sample(slot);
+  stream.record(slot.done);
+  if (side_) side_->wait(slot.done);
+  {
+    const std::lock_guard lock(mutex_);
+    ++returning_;
+  }
+  try {
+    if (side_) {
+      slot.alive = shared_from_this();
+      side_->impl().callback(&SlotRingState::on_side_stream, &slot);
+    } else {
+      worker_.post([state = shared_from_this(), index] { state->recycle(index); });
+    }
+  } catch (...) {
+    slot.alive.reset();
+    const std::lock_guard lock(mutex_);
+    --returning_;
+    throw;
+  }
+}
+
+// On the ring's thread.
+void SlotRingState::recycle(std::size_t index) noexcept {
+  try {
+    slots_[index].done.synchronize();
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::current_exception();
+  }
+  come_back(index);
+}
+
+// Inside the driver's callback: no device call, no user code.
+void SlotRingState::on_side_stream(void* data) {
+  auto* slot = static_cast<Slot*>(data);
+  const auto alive = std::move(slot->alive);
+  alive->come_back(slot->index);
+}
+
+void SlotRingState::come_back(std::size_t index) noexcept {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(index);
+  --returning_;
+  if (options.measure) slots_[index].came_back_ns = now_ns();
+  came_back_.notify_all();
+}
+
+// Reads the event's time before the event is recorded anew. The slot is the caller's or free.
+void SlotRingState::sample(Slot& slot) {
+  if (slot.came_back_ns == 0) return;
+  samples_.push_back(
+      {Event::seconds_between(clock_->origin(), slot.done), slot.came_back_ns});
+  slot.came_back_ns = 0;
+}
+
+void SlotRingState::wait_for_returns() {
+  std::unique_lock lock(mutex_);
+  came_back_.wait(lock, [&] { return returning_ == 0; });
+}
+
+SlotRingStatistics SlotRingState::statistics() {
+  const std::lock_guard lock(mutex_);
+  SlotRingStatistics result{.acquired = acquired_,
+                            .exhausted = exhausted_,
+                            .allocations = allocations_,
+                            .free_slots = free_.size()};
+  if (!options.measure) return result;
+  for (const std::size_t index : free_) sample(slots_[index]);
+  if (samples_.empty()) return result;
+  clock_->close();
+  std::vector<double> late;
+  late.reserve(samples_.size());
+  for (const Sample& s : samples_) {
+    late.push_back(static_cast<double>(s.host_ns - clock_->host_ns(s.device_seconds)) * 1e-3);
+  }
+  std::sort(late.begin(), late.end());
+  const auto at = [&](double share) {
+    return late[static_cast<std::size_t>(share * static_cast<double>(late.size() - 1))];
+  };
+  result.recycle_p50_us = at(0.5);
+  result.recycle_p99_us = at(0.99);
+  return result;
+}
+
+}  // namespace detail
+
+SlotRing::Slot::Slot(std::shared_ptr<detail::SlotRingState> state, std::size_t index)
+    : state_(std::move(state)), index_(index) {}
+SlotRing::Slot::Slot(Slot&& other) noexcept
+    : state_(std::move(other.state_)), index_(other.index_) {}
+SlotRing::Slot& SlotRing::Slot::operator=(Slot&& other) noexcept {
+  std::swap(state_, other.state_);
+  std::swap(index_, other.index_);
+  return *this;
+}
+SlotRing::Slot::~Slot() { release(); }
+
+MemoryView SlotRing::Slot::view() const { return state_->view(index_); }
+
+void SlotRing::Slot::release_after(const Stream& stream) {
+  state_->release_after(index_, stream);
+  state_.reset();
+}
+
+void SlotRing::Slot::release() noexcept {
+  if (const auto state = std::exchange(state_, nullptr)) state->release(index_);
+}
+
+SlotRing::SlotRing(const Device& device, SlotRingOptions options)
+    : state_(std::make_shared<detail::SlotRingState>(device, options)) {}
+
+SlotRing::~SlotRing() { state_->wait_for_returns(); }
+
+SlotRing::Slot SlotRing::acquire() {
+  std::optional<std::chrono::nanoseconds> timeout;
+  if (state_->options.when_exhausted == WhenExhausted::fail) timeout.emplace(0);
+  const auto index = state_->acquire(timeout);
+  if (!index) {
+    throw Exhausted(fmt::format("all {} slots of {} bytes are in use", state_->options.slots,
+                                state_->options.slot_bytes));
+  }
+  return {state_, *index};
+}
+
+std::optional<SlotRing::Slot> SlotRing::try_acquire(std::chrono::nanoseconds timeout) {
+  const auto index = state_->acquire(timeout);
+  if (!index) return std::nullopt;
+  return Slot(state_, *index);
+}
+
+std::size_t SlotRing::slots() const { return state_->options.slots; }
+SlotRingStatistics SlotRing::statistics() const { return state_->statistics(); }
+
+}  // namespace ps
