@@ -35,8 +35,8 @@ bool PipelineRun::ready(std::size_t stage, std::uint64_t item) const {
     const bool on_device = !s.on_host && !graph_.stages[d.stage].on_host;
     if ((on_device ? count.started : count.finished) <= item - d.lag) return false;
   }
-  // The window keeps an event from being recorded anew before its last completion was seen.
-  return s.on_host || item < counts_[stage].finished + graph_.window;
+  // Bounds what is in flight: events and scratch are kept per item of the window.
+  return item < done_ + graph_.window;
 }
 
 bool PipelineRun::slot_in_use(std::size_t stage, std::uint64_t item) const {
@@ -51,13 +51,9 @@ void PipelineRun::count_finished(std::size_t stage, std::uint64_t finished) {
   for (const std::size_t ancestor : graph_.stages[stage].ancestors) {
     counts_[ancestor].finished = std::max(counts_[ancestor].finished, finished);
   }
+  done_ = options_.items;
+  for (const Count& count : counts_) done_ = std::min(done_, count.finished);
   changed_.notify_all();
-}
-
-std::uint64_t PipelineRun::done() const {
-  std::uint64_t least = options_.items;
-  for (const Count& count : counts_) least = std::min(least, count.finished);
-  return least;
 }
 
 void PipelineRun::stop() {
@@ -156,6 +152,7 @@ RunReport PipelineRun::run() {
     }
     settle();
   }
+  const std::lock_guard lock(mutex_);
   if (failure_) {
     throw PipelineError(graph_.stages[failure_->stage].name, failure_->item, failure_->cause);
   }
@@ -177,8 +174,9 @@ void PipelineRun::start_threads() {
 void PipelineRun::submit_all() {
   std::unique_lock lock(mutex_);
   while (!stop_ && !complete()) {
-    const bool advanced = submit_round(lock);
+    // Before the round: between the round's look at the counters and the wait, the lock stays held.
     if (options_.progress) report_progress(lock, false);
+    const bool advanced = submit_round(lock);
     if (advanced || stop_ || complete()) continue;
     if (options_.progress) {
       changed_.wait_for(lock, std::chrono::nanoseconds(progress_ns));
@@ -301,7 +299,7 @@ void PipelineRun::report_progress(std::unique_lock<std::mutex>& lock, bool last)
   const std::int64_t now = now_ns();
   if (!last && now - last_progress_ns_ < progress_ns) return;
   last_progress_ns_ = now;
-  const Progress progress{done(), options_.items};
+  const Progress progress{done_, options_.items};
   lock.unlock();
   options_.progress(progress);
   lock.lock();
@@ -317,7 +315,8 @@ void PipelineRun::settle() noexcept {
   threads_.clear();
   for (std::size_t i = 0; i < graph_.stages.size(); ++i) {
     const Stage& stage = graph_.stages[i];
-    if (stage.on_host) continue;
+    // A caller's stream may hold other work, which is waited for only if a stage may have failed.
+    if (stage.on_host || (complete() && !stage.stream->owned())) continue;
     try {
       stage.stream->synchronize();
     } catch (...) {
@@ -335,7 +334,7 @@ void PipelineRun::settle() noexcept {
 RunReport PipelineRun::report(std::int64_t begin_ns, std::int64_t cpu_ns,
                               std::uint64_t allocations) const {
   RunReport result;
-  result.items = done();
+  result.items = done_;
   result.cancelled = cancelled_ && result.items < options_.items;
   result.seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
   result.submit_cpu_seconds = static_cast<double>(thread_cpu_ns() - cpu_ns) * 1e-9;

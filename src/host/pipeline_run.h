@@ -49,8 +49,7 @@ class PipelineRun final : public FailureSink, public std::enable_shared_from_thi
   bool ready(std::size_t stage, std::uint64_t item) const;
   bool slot_in_use(std::size_t stage, std::uint64_t item) const;
   void count_finished(std::size_t stage, std::uint64_t finished);
-  std::uint64_t done() const;
-  bool complete() const { return done() == options_.items; }
+  bool complete() const { return done_ == options_.items; }
   void stop();
 
   void start_threads();
@@ -77,6 +76,7 @@ class PipelineRun final : public FailureSink, public std::enable_shared_from_thi
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Count> counts_;
+  std::uint64_t done_ = 0;                // items that every stage has finished
   std::vector<std::uint64_t> exhausted_;  // per stage
   bool stop_ = false, cancelled_ = false, submitted_all_ = false;
   std::optional<Failure> failure_;

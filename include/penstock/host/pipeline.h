@@ -112,11 +112,14 @@ struct Progress {
 
 struct RunOptions {
   std::uint64_t items = 0;
-  std::stop_token stop{};                           // cancels; work in flight completes
-  std::function<void(const Progress&)> progress{};  // at most ten times a second, and at the end
-  Recorder* recorder = nullptr;                     // receives every stage's busy intervals
-  std::optional<Stream> after{};                    // the run starts behind this stream's work, and
-                                                    // work enqueued on it later follows the run
+  // Cancels the run; items in flight on the device complete.
+  std::stop_token stop{};
+  // Called at most ten times a second, and at the end, by the thread that called run().
+  std::function<void(const Progress&)> progress{};
+  // Receives every stage's busy intervals.
+  Recorder* recorder = nullptr;
+  // The run starts behind the work enqueued on this stream.
+  std::optional<Stream> after{};
 };
 
 struct StageReport {
@@ -127,7 +130,7 @@ struct StageReport {
 struct RingReport {
   std::string name;
   std::size_t slots = 0;
-  std::uint64_t exhausted = 0;  // times the acquiring stage had to wait on the host for a free slot
+  std::uint64_t exhausted = 0;  // times a slot was still in use when its next item came
 };
 
 struct RunReport {
