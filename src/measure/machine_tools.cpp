@@ -1,0 +1,96 @@
+#include "measure/machine_tools.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+namespace ps::detail {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Closer {
+  void operator()(void* library) const { dlclose(library); }
+};
+using Library = std::unique_ptr<void, Closer>;
+
+constexpr const char* nvml_name = "libnvidia-ml.so.1";
+
+Library open_library(const std::string& name) {
+  return Library(dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL));
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+// The loader's own search first, then where toolkits keep what is not on the loader's path.
+std::string find_cupti() {
+  std::vector<std::string> folders = {""};
+  for (const std::string& home : {variable("CUDA_HOME"), std::string("/usr/local/cuda")}) {
+    if (home.empty()) continue;
+    folders.push_back(home + "/lib64/");
+    folders.push_back(home + "/extras/CUPTI/lib64/");
+  }
+  for (const std::string& folder : folders) {
+    for (const char* name : {"libcupti.so.13", "libcupti.so.12"}) {
+      if (open_library(folder + name)) return folder + name;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string find_program(std::string_view program, std::string_view path) {
+  while (!path.empty()) {
+    const std::size_t colon = path.find(':');
+    const std::string_view folder = path.substr(0, colon);
+    path.remove_prefix(colon == std::string_view::npos ? path.size() : colon + 1);
+    if (folder.empty()) continue;
+    const fs::path file = fs::path(folder) / program;
+    std::error_code error;
+    if (fs::is_regular_file(file, error) && access(file.c_str(), X_OK) == 0) return file.string();
+  }
+  return {};
+}
+
+std::string nvidia_driver_version() {
+  if (const Library nvml = open_library(nvml_name)) {
+    using Initialise = int (*)();
+    using Version = int (*)(char*, unsigned);
+    const auto start = reinterpret_cast<Initialise>(dlsym(nvml.get(), "nvmlInit_v2"));
+    const auto stop = reinterpret_cast<Initialise>(dlsym(nvml.get(), "nvmlShutdown"));
+    const auto version = reinterpret_cast<Version>(dlsym(nvml.get(), "nvmlSystemGetDriverVersion"));
+    if (start != nullptr && stop != nullptr && version != nullptr && start() == 0) {
+      std::array<char, 96> text{};
+      const int status = version(text.data(), static_cast<unsigned>(text.size() - 1));
+      stop();
+      if (status == 0) return text.data();
+    }
+  }
+  std::ifstream module("/sys/module/nvidia/version");
+  std::string text;
+  std::getline(module, text);
+  return text;
+}
+
+std::vector<Tool> find_tools() {
+  const std::string path = variable("PATH");
+  return {
+      {"CUPTI", "timelines of kernels and copies from the GPU's own clock", find_cupti()},
+      {"NVML", "clocks, power and throttling beside a measurement",
+       open_library(nvml_name) ? nvml_name : ""},
+      {"ncu", "hardware counters of a kernel", find_program("ncu", path)},
+      {"compute-sanitizer", "memory and race checks of kernels",
+       find_program("compute-sanitizer", path)},
+  };
+}
+
+}  // namespace ps::detail
