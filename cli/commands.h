@@ -1,0 +1,16 @@
+// Every command of the program: declare it here, put it in the table, write its file.
+#pragma once
+
+#include <array>
+
+namespace ps::cli {
+
+class Program;
+
+// Each adds its subcommand to the program's app, and calls Program::chosen() when it is selected.
+void add_doctor(Program& program);
+
+// In the order of `penstock --help`.
+inline constexpr std::array all_commands = {add_doctor};
+
+}  // namespace ps::cli

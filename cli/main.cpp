@@ -1,0 +1,90 @@
+// The program `penstock`. Exit codes: 0 success, 1 failure, 2 a command line it does not
+// understand, 130 interrupted.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+
+#include "commands.h"
+#include "interrupt.h"
+#include "penstock/base/error.h"
+#include "penstock/measure/build.h"
+#include "penstock/measure/cancelled.h"
+#include "program.h"
+
+namespace ps::cli {
+namespace {
+
+enum Exit : int { ok = 0, failed = 1, misused = 2, interrupted = 130 };
+
+void complain(std::string message) {
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  std::fputs(fmt::format("penstock: error: {}\n", message).c_str(), stderr);
+}
+
+std::string version_text() {
+  const BuildInfo build = build_info();
+  return fmt::format("penstock {} (commit {}, {}, CUDA {})", build.version, build.commit,
+                     build.compiler, build.cuda);
+}
+
+// The command that the user was at when the line went wrong.
+std::string help_hint(const CLI::App& app) {
+  std::string command = "penstock";
+  for (const CLI::App* chosen : app.get_subcommands()) command += " " + chosen->get_name();
+  return command + " --help";
+}
+
+int parse_and_run(int argc, char** argv) {
+  CLI::App app("Overlaps data movement with computation, and says how far from the limit it was.",
+               "penstock");
+  app.set_version_flag("--version", version_text());
+  app.require_subcommand(1);
+  app.footer("Example:\n  penstock doctor\n\n`penstock COMMAND --help` says what a command takes.");
+
+  const Interrupt interrupt;
+  Program program(app, interrupt.token());
+  for (const auto add : all_commands) add(program);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked) {
+    app.exit(asked);  // --help or --version
+    return ok;
+  } catch (const CLI::Error& error) {
+    complain(fmt::format("{} (see: {})", error.what(), help_hint(app)));
+    return misused;
+  }
+  program.run();
+  return ok;
+}
+
+// What was printed counts only once it has arrived: a full disk behind a pipe is a failure too.
+void finish_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    throw SystemError(errno, "write", "standard output");
+  }
+}
+
+int guarded(int argc, char** argv) {
+  try {
+    const int code = parse_and_run(argc, argv);
+    finish_output();
+    return code;
+  } catch (const Cancelled&) {
+    std::fputs("penstock: interrupted\n", stderr);
+    return interrupted;
+  } catch (const std::exception& error) {
+    complain(error.what());
+    return failed;
+  }
+}
+
+}  // namespace
+}  // namespace ps::cli
+
+int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error to report, not a way to die
+  return ps::cli::guarded(argc, argv);
+}
