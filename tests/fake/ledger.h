@@ -1,0 +1,94 @@
+// Which memory is allocated, and who touched it: finds accesses that nothing orders.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "fake/clock.h"
+
+namespace ps::test {
+
+enum class MemoryKind : std::uint8_t { pinned, device, pool, mapped, pageable };
+
+// A piece of device work, as it was enqueued.
+struct Operation {
+  std::string what;  // "copy on stream 3"
+  StreamNumber stream = 0;
+  Tick tick = 0;
+  Clock clock{};
+  int device = 0;
+  bool local_only = false;  // may touch memory of its own device and page-locked memory only
+};
+
+// A point where a stream stands still until the host has done something: a host function, or a flag
+// that the host sets. Until then the host may touch what the work behind it will touch.
+struct Gate {
+  StreamNumber stream = 0;
+  Tick tick = 0;
+  const std::uint32_t* flag = nullptr;  // null: a host function, open when it returned
+  std::uint32_t value = 0;
+
+  bool open() const;
+};
+
+// Not thread-safe. The checks return what is wrong, or nothing.
+class Ledger {
+ public:
+  explicit Ledger(const HostClock& host) : host_(host) {}
+
+  void add(const void* data, std::size_t bytes, MemoryKind kind, int device);
+  void remove(const void* data);
+
+  // Whether an allocation of this kind begins here.
+  bool holds(const void* data, MemoryKind kind) const;
+  bool covers(const void* data, std::size_t bytes, MemoryKind kind) const;
+  std::size_t count(MemoryKind kind) const;
+  std::size_t bytes_at(const void* data) const;
+  int device_at(const void* data) const;
+
+  // Device work touches these bytes: they must be allocated, and every earlier access that
+  // conflicts must happen before.
+  std::string access(const Operation& operation, const void* data, std::size_t bytes, bool write);
+
+  // The host touches these bytes now: it must know of the end of every conflicting access.
+  std::string host_access(const void* data, std::size_t bytes, bool write);
+
+  // The host gives the allocation that begins here back: it must know of the end of all its work.
+  std::string still_used(const void* data) const;
+
+  void add_gate(const Gate& gate) { gates_.push_back(gate); }
+  void remove_gates(StreamNumber stream, Tick until);
+
+ private:
+  using Address = std::uintptr_t;
+
+  struct Access {
+    Address begin = 0, end = 0;
+    bool write = false;
+    Operation operation;
+  };
+
+  struct Range {
+    Address begin = 0, end = 0;
+    MemoryKind kind = MemoryKind::device;
+    int device = 0;
+    std::vector<Access> accesses{};
+  };
+
+  // The ranges that cover the bytes; empty when some byte is not allocated.
+  std::vector<Range*> find(const void* data, std::size_t bytes);
+  const Range* at(const void* data) const;
+  bool known(const Operation& operation) const {
+    return host_.knows(operation.stream, operation.tick);
+  }
+  bool held_back(const Operation& operation) const;
+
+  const HostClock& host_;
+  std::map<Address, Range> ranges_;
+  std::vector<Gate> gates_;
+};
+
+}  // namespace ps::test
