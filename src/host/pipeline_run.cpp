@@ -48,8 +48,12 @@ bool PipelineRun::slot_in_use(std::size_t stage, std::uint64_t item) const {
 
 void PipelineRun::count_finished(std::size_t stage, std::uint64_t finished) {
   counts_[stage].finished = finished;
-  for (const std::size_t ancestor : graph_.stages[stage].ancestors) {
-    counts_[ancestor].finished = std::max(counts_[ancestor].finished, finished);
+  // What came before is done as well. Not so in a recorded run, where done means that the times were
+  // read: every stage counts for itself, or its events would be recorded anew too early.
+  if (options_.recorder == nullptr) {
+    for (const std::size_t ancestor : graph_.stages[stage].ancestors) {
+      counts_[ancestor].finished = std::max(counts_[ancestor].finished, finished);
+    }
   }
   done_ = options_.items;
   for (const Count& count : counts_) done_ = std::min(done_, count.finished);
