@@ -19,7 +19,6 @@ void check_view(std::string_view argument, const TensorView& view, const Device&
     detail::throw_invalid(argument, "a contiguous view", view.describe() + " with strides");
   }
   if (view.elements() == 0) return;
-  if (view.data() == nullptr) detail::throw_invalid(argument, "data", "a null pointer");
   if (reinterpret_cast<std::uintptr_t>(view.data()) % alignof(float) != 0) {
     detail::throw_invalid(argument, "data aligned to 4 bytes", "an address that is not");
   }
