@@ -84,7 +84,8 @@ SlotRingState::SlotRingState(const Device& device, const SlotRingOptions& o)
     free_.push_back(i);
   }
   if (o.recycling == Recycling::side_stream) side_.emplace(device);
-  if (o.measure) clock_.emplace(side_ ? *side_ : Stream(device));
+  // A stream of its own: the clock must never wait for slots on their way back.
+  if (o.measure) clock_.emplace(Stream(device));
   allocations_ = 1 + o.slots + (side_ ? 1 : 0);
 }
 

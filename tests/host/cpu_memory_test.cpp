@@ -1,0 +1,211 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "penstock/base/error.h"
+#include "penstock/base/units.h"
+#include "penstock/host/growable.h"
+#include "penstock/host/pool.h"
+#include "penstock/host/slot_ring.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// Holds a stream until told to go on.
+class Gate {
+ public:
+  explicit Gate(const ps::Stream& stream) {
+    stream.call([this] {
+      while (!open_) std::this_thread::yield();
+    });
+  }
+  void open() { open_ = true; }
+
+ private:
+  std::atomic<bool> open_{false};
+};
+
+TEST(CpuPool, FreedMemoryIsReusedAtOnceByItsStreamAndLaterByOthers) {
+  const ps::Stream stream(ps::Device::cpu()), other(ps::Device::cpu());
+  const ps::Pool pool(ps::Device::cpu());
+  Gate gate(stream);
+  const auto first = pool.allocate(ps::MiB, stream);
+  pool.free(first, stream);
+  // The free has not been reached: another stream must not get the same bytes, this one may.
+  const auto elsewhere = pool.allocate(ps::MiB, other);
+  EXPECT_NE(elsewhere.data, first.data);
+  const auto again = pool.allocate(ps::MiB, stream);
+  EXPECT_EQ(again.data, first.data);
+  pool.free(again, stream);
+  gate.open();
+  stream.synchronize();
+  EXPECT_EQ(pool.allocate(ps::MiB, other).data, first.data);
+}
+
+TEST(CpuPool, CountsWhatItHolds) {
+  const ps::Stream stream(ps::Device::cpu());
+  const ps::Pool pool(ps::Device::cpu());
+  const auto a = pool.allocate(ps::MiB, stream);
+  const auto b = pool.allocate(2 * ps::MiB, stream);
+  EXPECT_EQ(pool.statistics().in_use, 3 * ps::MiB);
+  pool.free(a, stream);
+  pool.free(b, stream);
+  stream.synchronize();
+  auto statistics = pool.statistics();
+  EXPECT_EQ(statistics.in_use, 0U);
+  EXPECT_EQ(statistics.in_use_high, 3 * ps::MiB);
+  EXPECT_EQ(statistics.reserved, 3 * ps::MiB);
+  EXPECT_EQ(statistics.allocations, 2U);
+  pool.trim(2 * ps::MiB);
+  EXPECT_LE(pool.statistics().reserved, 2 * ps::MiB);
+  pool.trim();
+  statistics = pool.statistics();
+  EXPECT_EQ(statistics.reserved, 0U);
+  EXPECT_EQ(statistics.reserved_high, 3 * ps::MiB);
+}
+
+TEST(CpuPool, ThresholdZeroGivesEverythingBack) {
+  const ps::Stream stream(ps::Device::cpu());
+  const ps::Pool pool(ps::Device::cpu(), {.release_threshold = 0});
+  pool.free(pool.allocate(ps::MiB, stream), stream);
+  stream.synchronize();
+  EXPECT_EQ(pool.statistics().reserved, 0U);
+}
+
+TEST(CpuPool, LimitIsHardAndThePoolStaysUsable) {
+  const ps::Stream stream(ps::Device::cpu());
+  const ps::Pool pool(ps::Device::cpu(), {.limit = 4 * ps::MiB});
+  const auto a = pool.allocate(3 * ps::MiB, stream);
+  EXPECT_THROW(pool.allocate(2 * ps::MiB, stream), ps::OutOfMemory);
+  EXPECT_EQ(pool.statistics().failures, 1U);
+  EXPECT_EQ(pool.statistics().in_use, 3 * ps::MiB);
+  pool.free(a, stream);
+  stream.synchronize();
+  EXPECT_NE(pool.allocate(4 * ps::MiB, stream).data, nullptr);  // what was cached made room
+  EXPECT_LE(pool.statistics().reserved_high, 4 * ps::MiB);
+}
+
+TEST(CpuPool, EdgeSizes) {
+  const ps::Stream stream(ps::Device::cpu());
+  const ps::Pool pool(ps::Device::cpu());
+  EXPECT_EQ(pool.allocate(0, stream).data, nullptr);
+  pool.free({}, stream);
+  EXPECT_THROW(pool.allocate(~std::size_t{0}, stream), ps::InvalidArgument);
+  EXPECT_THROW(pool.allocate(std::size_t{1} << 60, stream), ps::OutOfMemory);
+  const auto tiny = pool.allocate(1, stream);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tiny.data) % 256, 0U);
+  pool.free(tiny, stream);
+}
+
+TEST(CpuGrowable, KeepsAddressAndContents) {
+  const ps::Stream stream(ps::Device::cpu());
+  ps::GrowableBuffer buffer(ps::Device::cpu(), {.capacity = 64 * ps::MiB, .initial = 100});
+  std::byte* const address = buffer.view().data;
+  ps::fill(buffer.view(), 42, stream);
+  for (std::size_t bytes = 1000; bytes <= 64 * ps::MiB; bytes *= 4) {
+    buffer.grow(bytes, stream);
+    ASSERT_EQ(buffer.view().data, address);
+    ASSERT_EQ(buffer.view().bytes, bytes);
+    ASSERT_GE(buffer.mapped(), bytes);
+    ps::fill(buffer.view().sub(bytes - 1, 1), 1, stream);
+  }
+  stream.synchronize();
+  EXPECT_EQ(address[99], std::byte{42});
+  buffer.grow(10, stream);  // never shrinks
+  EXPECT_GT(buffer.view().bytes, 10U);
+  EXPECT_THROW(buffer.grow(65 * ps::MiB, stream), ps::InvalidArgument);
+  EXPECT_THROW(ps::GrowableBuffer(ps::Device::cpu(), {}), ps::InvalidArgument);
+  EXPECT_THROW(ps::GrowableBuffer(ps::Device::cpu(), {.capacity = 1, .initial = 2}),
+               ps::InvalidArgument);
+}
+
+class SlotRings : public testing::TestWithParam<ps::Recycling> {};
+
+TEST_P(SlotRings, FewSlotsServeManyBatches) {
+  const ps::Stream stream(ps::Device::cpu());
+  ps::SlotRing ring(ps::Device::cpu(),
+                    {.slots = 3, .slot_bytes = 64, .recycling = GetParam(), .measure = true});
+  std::vector<std::byte> sink(64);
+  for (int batch = 0; batch < 1000; ++batch) {
+    auto slot = ring.acquire();
+    const auto value = static_cast<std::uint8_t>(batch);
+    std::memset(slot.view().data, value, 64);
+    const std::byte* bytes = slot.view().data;
+    stream.call([bytes, value, &sink] {
+      std::memcpy(sink.data(), bytes, 64);
+      if (sink[63] != std::byte{value}) throw std::runtime_error("slot was overwritten in use");
+    });
+    slot.release_after(stream);
+  }
+  stream.synchronize();
+  const auto statistics = ring.statistics();
+  EXPECT_EQ(statistics.acquired, 1000U);
+  EXPECT_EQ(statistics.allocations, ps::SlotRing(ps::Device::cpu(), {.slots = 3,
+                                                                     .slot_bytes = 64,
+                                                                     .recycling = GetParam()})
+                                        .statistics()
+                                        .allocations);
+  ASSERT_TRUE(statistics.recycle_p50_us.has_value());
+  EXPECT_LE(*statistics.recycle_p50_us, *statistics.recycle_p99_us);
+}
+
+TEST_P(SlotRings, ExhaustionFailsOrWaitsAndIsCounted) {
+  const ps::Stream stream(ps::Device::cpu());
+  ps::SlotRing ring(ps::Device::cpu(), {.slots = 2,
+                                        .slot_bytes = 64,
+                                        .when_exhausted = ps::WhenExhausted::fail,
+                                        .recycling = GetParam()});
+  Gate gate(stream);
+  auto a = ring.acquire();
+  auto b = ring.acquire();
+  EXPECT_THROW(ring.acquire(), ps::Exhausted);
+  EXPECT_FALSE(ring.try_acquire(1ms).has_value());
+  EXPECT_EQ(ring.statistics().exhausted, 2U);
+  a.release_after(stream);
+  EXPECT_FALSE(ring.try_acquire().has_value());  // the stream has not got there
+  gate.open();
+  EXPECT_TRUE(ring.try_acquire(10s).has_value());
+  b.release();
+  EXPECT_NO_THROW(ring.acquire());
+}
+
+TEST_P(SlotRings, DroppedSlotsComeBack) {
+  ps::SlotRing ring(ps::Device::cpu(),
+                    {.slots = 1, .slot_bytes = 64, .recycling = GetParam()});
+  for (int i = 0; i < 10; ++i) ring.acquire();
+  EXPECT_EQ(ring.statistics().free_slots, 1U);
+}
+
+TEST_P(SlotRings, SlotsMayOutliveTheRing) {
+  std::optional<ps::SlotRing::Slot> slot;
+  const ps::Stream stream(ps::Device::cpu());
+  {
+    ps::SlotRing ring(ps::Device::cpu(),
+                      {.slots = 2, .slot_bytes = 64, .recycling = GetParam()});
+    ring.acquire().release_after(stream);
+    slot = ring.acquire();
+  }
+  std::memset(slot->view().data, 1, 64);
+  slot->release_after(stream);
+  stream.synchronize();
+}
+
+INSTANTIATE_TEST_SUITE_P(Recycling, SlotRings,
+                         testing::Values(ps::Recycling::waiting_thread,
+                                         ps::Recycling::polling_thread,
+                                         ps::Recycling::side_stream));
+
+TEST(SlotRing, RefusesNonsense) {
+  EXPECT_THROW(ps::SlotRing(ps::Device::cpu(), {.slots = 0, .slot_bytes = 1}), ps::InvalidArgument);
+  EXPECT_THROW(ps::SlotRing(ps::Device::cpu(), {.slots = 1}), ps::InvalidArgument);
+  EXPECT_THROW(ps::SlotRing(ps::Device::cpu(), {.slots = ~std::size_t{0}, .slot_bytes = 2}),
+               ps::InvalidArgument);
+}
+
+}  // namespace
