@@ -24,8 +24,9 @@ std::vector<Ceiling> plan_of(const Device& device, const LimitsOptions& options)
   if (options.disk) plan.insert(plan.end(), {Ceiling::disk_write, Ceiling::disk_read});
   if (options.host) plan.push_back(Ceiling::host_copy);
   if (options.device && device.kind() != DeviceKind::cpu) {
-    plan.insert(plan.end(), {Ceiling::h2d, Ceiling::d2h, Ceiling::both_ways, Ceiling::h2d_pageable,
-                             Ceiling::device_copy});
+    plan.insert(plan.end(), {Ceiling::h2d, Ceiling::d2h, Ceiling::both_ways});
+    if (options.pageable) plan.push_back(Ceiling::h2d_pageable);
+    plan.push_back(Ceiling::device_copy);
   }
   return plan;
 }

@@ -15,6 +15,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int schema = 1;
+constexpr int deepest = 8;
 
 std::string shown(const Json& value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -136,9 +137,16 @@ std::string format_limits(const std::vector<Limits>& entries) {
 }
 
 std::vector<Limits> parse_limits(std::string_view given) {
+  // Printing and destroying what is nested deeper than ours would recurse as deep.
+  const auto shallow = [](int depth, Json::parse_event_t, const Json&) {
+    if (depth > deepest) {
+      detail::throw_invalid("limits", "JSON of ours", "one that is nested too deeply");
+    }
+    return true;
+  };
   Json file;
   try {
-    file = Json::parse(given);
+    file = Json::parse(given, shallow);
   } catch (const Json::exception& error) {
     detail::throw_invalid("limits", "JSON", error.what());
   }

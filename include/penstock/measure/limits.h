@@ -68,7 +68,8 @@ struct LimitsProgress {
 };
 
 struct LimitsOptions {
-  bool device = true;  // the link and the device's memory; nothing to measure on the CPU
+  bool device = true;    // the link and the device's memory; nothing to measure on the CPU
+  bool pageable = true;  // also uploads from ordinary memory, which the driver stages
   bool host = true;
   bool disk = true;
   std::filesystem::path directory = ".";  // of the disk test

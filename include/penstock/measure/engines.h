@@ -1,0 +1,48 @@
+// What each engine needs alone, and the limits that follow for work that uses several at once.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "penstock/base/recorder.h"
+#include "penstock/host/chunk.h"
+#include "penstock/measure/yardstick.h"
+
+namespace ps {
+
+// Time of all the bytes through one engine (or both link directions at once) with nothing beside
+// it, at the chunk size that suits it best.
+struct Alone {
+  double seconds = 0;
+  std::size_t chunk = 0;
+  EngineCost cost{};  // of one chunk, fitted over the sizes tried
+};
+
+struct Engines {
+  Alone upload, download, both_ways, compute, device_copy;
+  int rounds = 1;  // of iterate
+  int cores = 0;   // that all engines share; 0 where each engine has hardware of its own
+
+  const Alone& alone(Engine engine) const;
+
+  // The largest of the engines' times alone, of both directions together where both are used, and
+  // of all work over the cores where the engines share those.
+  double floor_seconds(std::span<const Engine> engines) const;
+
+  // One cost per engine for choosing a chunk: the slowest as it is beside the others, the rest as
+  // they are alone, which is how they fill and drain.
+  std::vector<EngineCost> costs(std::span<const Engine> engines) const;
+};
+
+struct EnginesOptions {
+  double compute_ratio = 1;     // rounds are chosen so that compute takes this times upload
+  int rounds = 0;               // or given
+  std::size_t largest = 0;      // chunk to try; 0: half the bytes
+  int repeats = 3;
+};
+
+// Overwrites the yardstick's output and result.
+Engines measure_engines(const Yardstick& yardstick, const EnginesOptions& options = {});
+
+}  // namespace ps

@@ -1,0 +1,211 @@
+#include "penstock/measure/engines.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "penstock/base/checked.h"
+#include "penstock/base/error.h"
+#include "penstock/base/units.h"
+#include "penstock/host/stream.h"
+#include "penstock/measure/timing.h"
+#include "penstock/ops/iterate.h"
+
+namespace ps {
+namespace {
+
+// Powers of two from a 256th of the largest up: enough small ones to see the overhead.
+std::vector<std::size_t> candidates(std::size_t largest) {
+  std::vector<std::size_t> sizes;
+  for (std::size_t size = largest; size >= 256 * KiB && sizes.size() < 8; size /= 2) {
+    sizes.push_back(size / sizeof(float) * sizeof(float));
+  }
+  if (sizes.empty()) sizes.push_back(largest);
+  return sizes;
+}
+
+// All bytes once through one engine, piece by piece.
+class Passes {
+ public:
+  Passes(const Yardstick& yardstick, std::size_t largest)
+      : yardstick_(yardstick),
+        spare_(yardstick.device(), largest),
+        stream_(yardstick.device()),
+        back_(yardstick.device()) {}
+
+  void upload(std::size_t chunk) const {
+    each(chunk, [&](std::size_t at, std::size_t n) {
+      copy(yardstick_.result().sub(at, n), yardstick_.input().sub(at, n), stream_);
+    });
+    stream_.synchronize();
+  }
+
+  void download(std::size_t chunk) const {
+    each(chunk, [&](std::size_t at, std::size_t n) { download_piece(at, n, stream_); });
+    stream_.synchronize();
+  }
+
+  // The uploads go elsewhere, so that neither direction waits for the other's bytes.
+  void both_ways(std::size_t chunk) const {
+    each(chunk, [&](std::size_t at, std::size_t n) {
+      copy(spare(at, n), yardstick_.input().sub(at, n), stream_);
+      download_piece(at, n, back_);
+    });
+    stream_.synchronize();
+    back_.synchronize();
+  }
+
+  void compute(std::size_t chunk, int rounds) const {
+    each(chunk, [&](std::size_t at, std::size_t n) {
+      const TensorView piece = floats(yardstick_.result().sub(at, n));
+      iterate({.in = piece, .out = piece, .rounds = rounds}, stream_);
+    });
+    stream_.synchronize();
+  }
+
+  void device_copy(std::size_t chunk) const {
+    each(chunk, [&](std::size_t at, std::size_t n) {
+      copy(spare(at, n), yardstick_.result().sub(at, n), stream_);
+    });
+    stream_.synchronize();
+  }
+
+ private:
+  template <class Piece>
+  void each(std::size_t chunk, const Piece& piece) const {
+    const std::size_t bytes = yardstick_.bytes();
+    for (std::size_t at = 0; at < bytes; at += chunk) piece(at, std::min(chunk, bytes - at));
+  }
+
+  // Room for n bytes, moving on with `at` so that the cache does not hold it all.
+  MemoryView spare(std::size_t at, std::size_t n) const {
+    const std::size_t offset = at % spare_.bytes();
+    return spare_.view().sub(offset + n <= spare_.bytes() ? offset : 0, n);
+  }
+
+  void download_piece(std::size_t at, std::size_t n, const Stream& stream) const {
+    copy(yardstick_.output().sub(at, n), yardstick_.result().sub(at, n), stream);
+  }
+
+  const Yardstick& yardstick_;
+  DeviceBuffer spare_;
+  Stream stream_, back_;
+};
+
+Alone best_of(std::size_t bytes, std::size_t largest, int repeats,
+              const std::function<void(std::size_t)>& pass) {
+  Alone best{.seconds = std::numeric_limits<double>::infinity()};
+  std::vector<CostSample> samples;
+  for (const std::size_t chunk : candidates(largest)) {
+    const double seconds = median_seconds(repeats, [&] { pass(chunk); });
+    samples.push_back({chunk, seconds / static_cast<double>(ceil_div(bytes, chunk))});
+    if (seconds < best.seconds) {
+      best.seconds = seconds;
+      best.chunk = chunk;
+    }
+  }
+  try {
+    best.cost = fit_cost(samples);
+  } catch (const InvalidArgument&) {
+    // One size only, or a machine so busy that large pieces seem no slower than small ones.
+    best.cost = {.bytes_per_second = static_cast<double>(bytes) / best.seconds};
+  }
+  return best;
+}
+
+// The rounds for which compute takes `wanted` seconds.
+int balanced_rounds(const Passes& passes, std::size_t chunk, double wanted) {
+  int rounds = 1;
+  for (int step = 0; step < 8; ++step) {
+    const double seconds = median_seconds(1, [&] { passes.compute(chunk, rounds); });
+    // Small counts are bound by memory and say little: go up by at most 16 at a time.
+    const double scale = std::clamp(wanted / seconds, 1.0 / 16, 16.0);
+    const int next = std::max(1, static_cast<int>(std::lround(rounds * scale)));
+    if (std::abs(next - rounds) <= rounds / 200) return next;
+    rounds = next;
+  }
+  return rounds;
+}
+
+bool contains(std::span<const Engine> engines, Engine engine) {
+  return std::ranges::find(engines, engine) != engines.end();
+}
+
+bool uses_both_ways(std::span<const Engine> engines) {
+  return contains(engines, Engine::upload) && contains(engines, Engine::download);
+}
+
+}  // namespace
+
+const Alone& Engines::alone(Engine engine) const {
+  switch (engine) {
+    case Engine::upload:
+      return upload;
+    case Engine::download:
+      return download;
+    case Engine::device_copy:
+      return device_copy;
+    case Engine::compute:
+      return compute;
+    case Engine::disk:
+    case Engine::host:
+      break;
+  }
+  throw InvalidArgument("engine", "upload, download, device copy or compute",
+                        std::string(name(engine)));
+}
+
+double Engines::floor_seconds(std::span<const Engine> engines) const {
+  double floor = 0, sum = 0;
+  for (const Engine engine : engines) {
+    floor = std::max(floor, alone(engine).seconds);
+    sum += alone(engine).seconds;
+  }
+  if (uses_both_ways(engines)) floor = std::max(floor, both_ways.seconds);
+  if (cores > 0) floor = std::max(floor, sum / cores);
+  return floor;
+}
+
+std::vector<EngineCost> Engines::costs(std::span<const Engine> engines) const {
+  std::vector<EngineCost> result;
+  for (const Engine engine : engines) result.push_back(alone(engine).cost);
+  if (uses_both_ways(engines)) {
+    const auto at = std::ranges::find(engines, Engine::upload) - engines.begin();
+    result[static_cast<std::size_t>(at)] = both_ways.cost;
+  }
+  return result;
+}
+
+Engines measure_engines(const Yardstick& yardstick, const EnginesOptions& options) {
+  if (!(options.compute_ratio > 0) || !(options.compute_ratio <= 1000)) {
+    detail::throw_invalid("compute_ratio", "above 0 and at most 1000",
+                          std::to_string(options.compute_ratio));
+  }
+  if (options.rounds < 0) {
+    detail::throw_invalid("rounds", "at least 0", std::to_string(options.rounds));
+  }
+  const std::size_t bytes = yardstick.bytes();
+  const std::size_t largest =
+      options.largest == 0 ? std::max(bytes / 2, sizeof(float)) : std::min(options.largest, bytes);
+  const Passes passes(yardstick, largest);
+  const auto measure = [&](const std::function<void(std::size_t)>& pass) {
+    return best_of(bytes, largest, options.repeats, pass);
+  };
+
+  Engines engines;
+  engines.upload = measure([&](std::size_t c) { passes.upload(c); });
+  engines.download = measure([&](std::size_t c) { passes.download(c); });
+  engines.both_ways = measure([&](std::size_t c) { passes.both_ways(c); });
+  engines.device_copy = measure([&](std::size_t c) { passes.device_copy(c); });
+  engines.rounds = options.rounds > 0
+                       ? options.rounds
+                       : balanced_rounds(passes, engines.upload.chunk,
+                                         engines.upload.seconds * options.compute_ratio);
+  engines.compute = measure([&](std::size_t c) { passes.compute(c, engines.rounds); });
+  const Device& device = yardstick.device();
+  if (device.kind() == DeviceKind::cpu) engines.cores = device.capabilities().multiprocessors;
+  return engines;
+}
+
+}  // namespace ps

@@ -1,0 +1,221 @@
+#include "penstock/measure/overlap.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "measure/overlap_flow.h"
+#include "penstock/base/checked.h"
+#include "penstock/base/error.h"
+#include "penstock/measure/cancelled.h"
+#include "penstock/measure/timing.h"
+
+namespace ps {
+namespace {
+
+constexpr std::size_t chunk_step = 64 * KiB;
+
+OverlapRun busy_times(const Timeline& timeline) {
+  return {.upload = timeline.busy_seconds(Engine::upload),
+          .compute = timeline.busy_seconds(Engine::compute),
+          .device_copy = timeline.busy_seconds(Engine::device_copy),
+          .download = timeline.busy_seconds(Engine::download)};
+}
+
+std::size_t checked_total(std::size_t items, std::size_t item_bytes) {
+  if (items == 0) detail::throw_invalid("items", "at least 1", "0");
+  if (item_bytes == 0 || item_bytes % sizeof(float) != 0) {
+    detail::throw_invalid("item_bytes", "a multiple of 4 above 0", std::to_string(item_bytes));
+  }
+  return checked_mul(items, item_bytes, "items * item_bytes");
+}
+
+void check(const OverlapOptions& options, const Yardstick& yardstick) {
+  const auto refuse = [](const char* argument, const char* expected, auto given) {
+    detail::throw_invalid(argument, expected, fmt::format("{}", given));
+  };
+  const auto bad_chunk = [&](std::size_t chunk) {
+    return chunk > options.item_bytes || chunk % sizeof(float) != 0;
+  };
+  if (options.depth == 0) refuse("depth", "at least 1", options.depth);
+  if (options.repeats < 1) refuse("repeats", "at least 1", options.repeats);
+  if (options.fewest_chunks == 0) refuse("fewest_chunks", "at least 1", 0);
+  if (bad_chunk(options.chunk)) {
+    refuse("chunk", "a multiple of 4, at most one item", options.chunk);
+  }
+  for (const std::size_t chunk : options.sweep_chunks) {
+    if (chunk == 0 || bad_chunk(chunk)) {
+      refuse("sweep_chunks", "multiples of 4 above 0, at most one item", chunk);
+    }
+  }
+  for (const std::size_t depth : options.sweep_depths) {
+    if (depth == 0) refuse("sweep_depths", "at least 1", depth);
+  }
+  const Capabilities capabilities = yardstick.device().capabilities();
+  if (options.ways == Ways::four && yardstick.device().kind() == DeviceKind::cuda &&
+      capabilities.copy_engines < 3) {
+    throw Unsupported(fmt::format(
+        "four-way overlap needs three copy engines and {} has {}; use three-way",
+        capabilities.name, capabilities.copy_engines));
+  }
+}
+
+// The chosen chunk, evened out so that an item's chunks are alike.
+std::size_t choose(const OverlapOptions& options, std::size_t total,
+                   std::span<const EngineCost> costs) {
+  const ChunkChoice choice =
+      choose_chunk(total, costs,
+                   {.granularity = std::min(chunk_step, options.item_bytes),
+                    .minimum_chunks = options.fewest_chunks,
+                    .maximum_bytes = options.item_bytes});
+  const std::size_t pieces = ceil_div(options.item_bytes, choice.chunk_bytes);
+  return std::min(options.item_bytes,
+                  align_up(ceil_div(options.item_bytes, pieces), 4096, "chunk"));
+}
+
+// Time of one chunk through every engine but the slowest: what fills and drains.
+double fill_seconds(const Engines& engines, Ways ways, std::size_t chunk, std::size_t total) {
+  double sum = 0, slowest = 0;
+  for (const Engine engine : engines_of(ways)) {
+    sum += engines.alone(engine).seconds;
+    slowest = std::max(slowest, engines.alone(engine).seconds);
+  }
+  return (sum - slowest) * static_cast<double>(chunk) / static_cast<double>(total);
+}
+
+}  // namespace
+
+std::string_view name(Ways ways) {
+  switch (ways) {
+    case Ways::two:
+      return "two-way";
+    case Ways::three:
+      return "three-way";
+    case Ways::four:
+      return "four-way";
+  }
+  return "unknown";
+}
+
+std::span<const Engine> engines_of(Ways ways) {
+  static constexpr std::array two{Engine::upload, Engine::compute};
+  static constexpr std::array three{Engine::upload, Engine::compute, Engine::download};
+  static constexpr std::array four{Engine::upload, Engine::compute, Engine::device_copy,
+                                   Engine::download};
+  switch (ways) {
+    case Ways::two:
+      return two;
+    case Ways::three:
+      return three;
+    case Ways::four:
+      return four;
+  }
+  return {};
+}
+
+OverlapExperiment::OverlapExperiment(const Device& device, std::size_t items,
+                                     std::size_t item_bytes)
+    : items_(items), item_bytes_(item_bytes), yardstick_(device, checked_total(items, item_bytes)) {}
+
+const Engines& OverlapExperiment::engines(const OverlapOptions& options) {
+  const double key = options.rounds > 0 ? -options.rounds : options.compute_ratio;
+  for (const auto& [known, engines] : measured_) {
+    if (known == key) return engines;
+  }
+  measured_.emplace_back(key, measure_engines(yardstick_, {.compute_ratio = options.compute_ratio,
+                                                           .rounds = options.rounds,
+                                                           .largest = item_bytes_,
+                                                           .repeats = 3}));
+  return measured_.back().second;
+}
+
+std::unique_ptr<OverlapResult> OverlapExperiment::run(const OverlapOptions& given) {
+  OverlapOptions options = given;
+  options.items = items_;
+  options.item_bytes = item_bytes_;
+  check(options, yardstick_);
+  const std::size_t total = yardstick_.bytes();
+  const auto tell = [&](std::string_view what, double share) {
+    if (options.stop.stop_requested()) throw Cancelled();
+    if (options.progress) options.progress(what, share);
+  };
+
+  auto result = std::make_unique<OverlapResult>();
+  OverlapResult& r = *result;
+  tell("engines alone", 0);
+  r.engines = engines(options);
+  const std::vector<EngineCost> costs = r.engines.costs(engines_of(options.ways));
+  r.ways = options.ways;
+  r.items = items_;
+  r.item_bytes = item_bytes_;
+  r.depth = options.depth;
+  r.chunk = options.chunk > 0 ? options.chunk : choose(options, total, costs);
+  r.predicted = predict_seconds(total, r.chunk, costs);
+
+  tell("sequential", 0.3);
+  detail::FlowOptions flow{.ways = options.ways,
+                           .item_bytes = item_bytes_,
+                           .chunk = item_bytes_,
+                           .depth = 1,
+                           .rounds = r.engines.rounds,
+                           .sequential = true};
+  {
+    detail::OverlapFlow sequential(yardstick_, flow);
+    sequential.run_checked(nullptr, options.stop);
+    const double wall =
+        median_seconds(options.repeats, [&] { sequential.run(nullptr, options.stop); });
+    sequential.run_checked(&r.sequential_timeline, options.stop);
+    r.sequential = busy_times(r.sequential_timeline);
+    r.sequential.seconds = wall;
+  }
+
+  tell("pipelined", 0.5);
+  flow.chunk = r.chunk;
+  flow.depth = options.depth;
+  flow.sequential = false;
+  detail::OverlapFlow pipelined(yardstick_, flow);
+  r.chunks = pipelined.chunks();
+  pipelined.run_checked(nullptr, options.stop);
+  std::vector<double> cpu;
+  const double wall = median_seconds(options.repeats, [&] {
+    const RunReport report = pipelined.run(nullptr, options.stop);
+    r.allocations += report.allocations;
+    cpu.push_back(report.submit_cpu_seconds);
+  });
+  std::ranges::sort(cpu);
+  r.submit_cpu_us = cpu[cpu.size() / 2] * 1e6 / static_cast<double>(r.chunks);
+  if (options.trace) {
+    pipelined.run_checked(&r.pipelined_timeline, options.stop);
+    r.pipelined = busy_times(r.pipelined_timeline);
+    r.upload_gaps = r.pipelined_timeline.gaps(Engine::upload);
+    r.upload_rate_share = r.engines.upload.seconds / r.pipelined.upload;
+  }
+  r.pipelined.seconds = wall;
+
+  r.times.sequential = r.sequential.transfer() + r.sequential.compute;
+  r.times.pipelined = wall;
+  r.times.floor = r.engines.floor_seconds(engines_of(options.ways));
+  r.times.ideal = r.times.floor + fill_seconds(r.engines, options.ways, r.chunk, total);
+  r.figures = overlap_figures(r.times);
+
+  std::vector<std::pair<std::size_t, std::size_t>> points;
+  for (const std::size_t chunk : options.sweep_chunks) points.emplace_back(chunk, options.depth);
+  for (const std::size_t depth : options.sweep_depths) points.emplace_back(r.chunk, depth);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    tell("sweep", 0.6 + 0.4 * static_cast<double>(i) / static_cast<double>(points.size()));
+    flow.chunk = points[i].first;
+    flow.depth = points[i].second;
+    detail::OverlapFlow point(yardstick_, flow);
+    point.run_checked(nullptr, options.stop);
+    const double seconds =
+        median_seconds(options.repeats, [&] { point.run(nullptr, options.stop); });
+    r.sweep.push_back({flow.chunk, flow.depth, seconds,
+                       flow.depth == options.depth ? predict_seconds(total, flow.chunk, costs) : 0});
+  }
+  tell("done", 1);
+  return result;
+}
+
+}  // namespace ps
