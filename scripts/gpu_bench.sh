@@ -8,7 +8,9 @@ if [[ -f build/gpu/build.ninja ]] || ! compgen -G "$bin/bench_*" >/dev/null; the
   scripts/build.sh gpu
 fi
 names=("$@")
-((${#names[@]})) || names=($(cd "$bin" && printf '%s\n' bench_* | sed 's/^bench_//'))
+if ((${#names[@]} == 0)); then
+  mapfile -t names < <(cd "$bin" && printf '%s\n' bench_* | sed 's/^bench_//')
+fi
 mkdir -p bench/results
 for name in "${names[@]}"; do
   echo "== $name"

@@ -10,3 +10,5 @@ for test in test_gpu test_gpu_ptds; do
   echo "== $test"
   "build/gpu/bin/$test" "$@"
 done
+# Only a full run is evidence.
+(($#)) || python3 tools/gpu_evidence.py keep "$(cat build/gpu/bin/test_gpu.sources)"

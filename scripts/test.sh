@@ -39,5 +39,6 @@ phase "build tsan" scripts/build.sh tsan
 phase "test tsan" fixed_addresses ctest --preset tsan
 phase "build $main" scripts/build.sh "$main"
 show_times
+python3 tools/gpu_evidence.py show
 # The fullest run comes last, so that its summary closes the output.
 ctest --preset "$main"

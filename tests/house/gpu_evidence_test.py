@@ -1,0 +1,29 @@
+import gpu_evidence
+
+
+def test_evidence_is_kept_and_goes_stale(write, tmp_path):
+    write("tests/gpu/a_test.cpp")
+    kernel = write("src/ops/a/sm90.cu", "one")
+    assert "none yet" in gpu_evidence.show(tmp_path)[1]
+    assert gpu_evidence.keep(tmp_path, gpu_evidence.device_hash(tmp_path))[0] == 0
+    assert "were green" in gpu_evidence.show(tmp_path)[1]
+    kernel.write_text("two")
+    assert "stale" in gpu_evidence.show(tmp_path)[1]
+
+
+def test_tests_built_from_other_sources_are_no_evidence(write, tmp_path):
+    write("tests/gpu/a_test.cpp")
+    kernel = write("src/ops/a/sm90.cu", "one")
+    built = gpu_evidence.device_hash(tmp_path)
+    kernel.write_text("two")
+    assert gpu_evidence.keep(tmp_path, built)[0] == 1
+    assert not (tmp_path / "tests/gpu/green.txt").exists()
+
+
+def test_names_count_and_host_sources_do_not(write, tmp_path):
+    kernel = write("src/ops/a/sm90.cu", "one")
+    first = gpu_evidence.device_hash(tmp_path)
+    write("src/host/stream.cpp", "host")
+    assert gpu_evidence.device_hash(tmp_path) == first
+    kernel.rename(kernel.with_name("portable.cu"))
+    assert gpu_evidence.device_hash(tmp_path) != first

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Keeps the evidence of the last green GPU run, because CI has no GPU.
+
+gpu_evidence.py hash            prints the hash of the device sources
+gpu_evidence.py keep BUILT      after a green run: notes the hash in tests/gpu/green.txt, unless
+                                BUILT, the hash that the tests were built from, is another
+gpu_evidence.py show            says whether the device sources are those of the last green run
+"""
+
+import datetime
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDERS = ("include", "src", "tests/gpu")
+PATTERNS = ("*.cu", "*.cuh", "*_cuda.cpp")
+
+
+def device_hash(root):
+    digest = hashlib.sha256()
+    files = {p for folder in FOLDERS for pattern in PATTERNS for p in (root / folder).rglob(pattern)}
+    for path in sorted(files):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0")
+        digest.update(path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def gpu_name():
+    try:
+        command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        asked = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "an unnamed GPU"
+    return asked.stdout.splitlines()[0]
+
+
+def keep(root, built):
+    now = device_hash(root)
+    if built != now:
+        return 1, "GPU evidence: not kept: the tests were built from other sources than these"
+    day = datetime.datetime.now(datetime.timezone.utc).date()
+    (root / "tests/gpu/green.txt").write_text(f"{now}\n{gpu_name()}, {day}\n")
+    return 0, "GPU evidence: wrote tests/gpu/green.txt; commit it"
+
+
+def show(root):
+    kept = root / "tests/gpu/green.txt"
+    if not kept.is_file():
+        return 0, "GPU evidence: none yet: run 'make gpu-test' on a machine with a GPU"
+    known, where = kept.read_text().splitlines()
+    if known != device_hash(root):
+        return 0, f"GPU evidence: stale: the device sources changed since the green run on {where}"
+    return 0, f"GPU evidence: these device sources were green on {where}"
+
+
+def main(arguments):
+    root = Path(__file__).resolve().parent.parent
+    match arguments:
+        case ["hash"]:
+            status, text = 0, device_hash(root)
+        case ["keep", built]:
+            status, text = keep(root, built)
+        case ["show"]:
+            status, text = show(root)
+        case _:
+            status, text = 2, __doc__
+    print(text)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
