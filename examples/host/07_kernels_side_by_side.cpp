@@ -7,7 +7,6 @@
 
 #include "support/context.h"
 #include "support/spin.h"
-#include "support/timing.h"
 
 namespace {
 
@@ -18,7 +17,7 @@ double time_together(ladder::Context& context, std::size_t count, const ladder::
     while (made.size() < count) made.emplace_back(context.device());
     return made;
   }();
-  return ladder::median_seconds(std::min(context.repeats(), 3), [&] {
+  return context.median_seconds([&] {
     for (const ps::Stream& stream : streams) ladder::spin(spin, stream);
     for (const ps::Stream& stream : streams) stream.synchronize();
   });
@@ -46,8 +45,9 @@ std::vector<ladder::Row> run(ladder::Context& context) {
 
   std::vector<ladder::Row> rows;
   for (std::size_t count = 1; count <= (context.on_gpu() ? 512U : 8U); count *= 2) {
-    rows.push_back(measure(context, std::to_string(count) + " small kernels", count, at_once,
-                           {.seconds = seconds}));
+    rows.push_back(
+        measure(context, std::to_string(count) + (count == 1 ? " small kernel" : " small kernels"),
+                count, at_once, {.seconds = seconds}));
   }
   if (!context.on_gpu()) return rows;
 

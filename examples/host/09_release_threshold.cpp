@@ -5,7 +5,6 @@
 #include "penstock/host/stream.h"
 #include "penstock/ops/iterate.h"
 #include "support/context.h"
-#include "support/timing.h"
 
 namespace {
 
@@ -13,7 +12,7 @@ ladder::Row measure(ladder::Context& context, std::string label, std::size_t thr
   const ps::Pool pool(context.device(), {.release_threshold = threshold});
   const ps::Stream stream(context.device());
 
-  const double seconds = ladder::median_seconds(context.repeats(), [&] {
+  const double seconds = context.median_seconds([&] {
     for (std::size_t i = 0; i < context.chunks(); ++i) {
       const ps::MemoryView in = context.result(i);
       const ps::MemoryView scratch = pool.allocate(in.bytes, stream);

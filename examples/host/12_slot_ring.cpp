@@ -5,7 +5,6 @@
 #include "penstock/host/slot_ring.h"
 #include "penstock/host/stream.h"
 #include "support/context.h"
-#include "support/timing.h"
 
 namespace {
 
@@ -40,11 +39,10 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   };
 
   const auto measure = [&](std::string label, const auto& loop) {
-    context.data().poison();
+    context.data().poison_result();
     loop();
     context.data().check_result(0);  // zero rounds: the input itself
-    return ladder::Row{.label = std::move(label),
-                       .seconds = ladder::median_seconds(context.repeats(), loop)};
+    return ladder::Row{.label = std::move(label), .seconds = context.median_seconds(loop)};
   };
   std::vector<ladder::Row> rows{measure("page-locked anew for every batch", lock_per_batch),
                                 measure("four slots in a ring", slots_from_ring)};

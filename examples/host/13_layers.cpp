@@ -9,7 +9,6 @@
 #include "penstock/host/pipeline.h"
 #include "penstock/ops/iterate.h"
 #include "support/context.h"
-#include "support/timing.h"
 
 namespace {
 
@@ -111,12 +110,12 @@ std::vector<ladder::Row> measure(const Network& network, const std::string& kind
   network.upload(stream);
 
   const auto row = [&](const std::string& label, const auto& run) {
-    context.data().poison();
+    context.data().poison_result();
     run();
     network.check(stream);
     return ladder::Row{.label = kind + ", " + label,
                        .work = "layers, " + kind,
-                       .seconds = ladder::median_seconds(context.repeats(), run)};
+                       .seconds = context.median_seconds(run)};
   };
   ladder::Row one = row("one stream", [&] { run_in_one_stream(network, stream, pool); });
   ladder::Row several = row("a stream per group", [&] { pipeline.run({.items = batches}); });

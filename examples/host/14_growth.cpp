@@ -10,7 +10,6 @@
 #include "penstock/host/growable.h"
 #include "penstock/host/stream.h"
 #include "support/context.h"
-#include "support/timing.h"
 
 namespace {
 
@@ -75,7 +74,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
 
   const auto check = [&](ps::MemoryView cache) {
     const ps::MemoryView home = context.data().output().sub(0, cache.bytes);
-    std::memset(home.data, 0xFF, home.bytes);
+    context.data().poison_output();
     ps::copy(home, cache, stream);
     stream.synchronize();
     if (std::memcmp(home.data, context.data().input().data, home.bytes) != 0) {
@@ -85,8 +84,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   const auto measure = [&](const std::string& label, const auto& run_once) {
     run_once(true);
     std::size_t peak = 0;
-    const double seconds =
-        ladder::median_seconds(std::min(context.repeats(), 3), [&] { peak = run_once(false); });
+    const double seconds = context.median_seconds([&] { peak = run_once(false); });
     const auto appended = static_cast<double>(steps.last - steps.first);
     return ladder::Row{.label = label,
                        .seconds = seconds,

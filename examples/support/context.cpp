@@ -18,6 +18,10 @@ std::size_t suitable_bytes(const Settings& settings) {
   return gpu ? 2 * ps::GiB : 256 * ps::MiB;
 }
 
+bool downloads(const Work& work) {
+  return std::ranges::find(work.engines, ps::Engine::download) != work.engines.end();
+}
+
 }  // namespace
 
 Context::Context(const Settings& settings) : settings_(settings) {
@@ -39,7 +43,8 @@ Data& Context::data() {
 
 const Engines& Context::engines() {
   if (!engines_) {
-    engines_ = std::make_unique<Engines>(measure_engines(device(), data(), settings_.chunk, 3));
+    engines_ = std::make_unique<Engines>(
+        measure_engines(device(), data(), settings_.chunk, settings_.stop));
   }
   return *engines_;
 }
@@ -49,17 +54,21 @@ ps::MemoryView Context::piece(ps::MemoryView whole, std::size_t i) {
   return whole.sub(begin, std::min(chunk(), whole.bytes - begin));
 }
 
+double Context::median_seconds(const std::function<void()>& run) {
+  return ladder::median_seconds(quick() ? 3 : 7, settings_.stop, run);
+}
+
 Row Context::measure(std::string label, const Work& work, const std::function<void(Trace&)>& run) {
   Row row{.label = std::move(label), .work = work.name};
   Trace off;
-  data().poison();
+  poison(work);
   run(off);
   check(work);
-  row.seconds = median_seconds(repeats(), [&] { run(off); });
+  row.seconds = median_seconds([&] { run(off); });
 
   ps::Timeline timeline;
   Trace on(device(), timeline);
-  data().poison();
+  poison(work);
   run(on);
   on.finish();
   check(work);
@@ -71,12 +80,12 @@ Row Context::measure(std::string label, const Work& work, const std::function<vo
   return row;
 }
 
+void Context::poison(const Work& work) {
+  downloads(work) ? data().poison_output() : data().poison_result();
+}
+
 void Context::check(const Work& work) {
-  if (std::ranges::find(work.engines, ps::Engine::download) != work.engines.end()) {
-    data().check_output(rounds());
-  } else {
-    data().check_result(rounds());
-  }
+  downloads(work) ? data().check_output(rounds()) : data().check_result(rounds());
 }
 
 void set_overlap(Row& row, double sequential, double floor, double ideal) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct Settings {
   std::size_t bytes = 0;  // of input; 0: what suits the device
   std::size_t chunk = 0;  // 0: chosen from the engines' measured costs
   bool quick = false;     // a second or so in all, for a look and for tests
+  std::stop_token stop = {};
 };
 
 // The work of a row: rows of the same work are compared, and its engines give the floor. It ends in
@@ -44,7 +46,6 @@ class Context {
   const ps::Device& device() const { return settings_.device; }
   bool on_gpu() const { return device().kind() == ps::DeviceKind::cuda; }
   bool quick() const { return settings_.quick; }
-  int repeats() const { return quick() ? 3 : 7; }
 
   std::size_t bytes() const { return settings_.bytes; }
   std::size_t chunk() { return engines().chunk; }
@@ -58,12 +59,17 @@ class Context {
   ps::MemoryView output(std::size_t i) { return piece(data().output(), i); }
   ps::MemoryView result(std::size_t i) { return piece(data().result(), i); }
 
+  // Seconds of a run: the median of a few, after one to warm up. `run` completes its work before it
+  // returns. Throws ps::Cancelled when asked to stop.
+  double median_seconds(const std::function<void()>& run);
+
   // Runs `run` to warm up and checks what it computed, times it, and runs it once more with the
-  // trace on, on poisoned memory, and checks again. `run` completes its work before it returns.
+  // trace on, on poisoned memory, and checks again.
   Row measure(std::string label, const Work& work, const std::function<void(Trace&)>& run);
 
  private:
   ps::MemoryView piece(ps::MemoryView whole, std::size_t i);
+  void poison(const Work& work);
   void check(const Work& work);
 
   Settings settings_;

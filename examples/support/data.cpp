@@ -54,10 +54,11 @@ Data::Data(const ps::Device& device, std::size_t bytes)
   fill_random(input());
 }
 
-void Data::poison() const {
+void Data::poison_output() const { std::memset(output().data, nan_byte, output().bytes); }
+
+void Data::poison_result() const {
   const ps::Stream stream(device_);
   ps::fill(result(), nan_byte, stream);
-  std::memset(output().data, nan_byte, output().bytes);
   stream.synchronize();
 }
 

@@ -24,8 +24,9 @@ class Data {
   ps::MemoryView output() const { return output_.view(); }  // page-locked
   ps::MemoryView result() const { return result_.view(); }  // on the device
 
-  // Fills output and result with NaN, so that a piece that is never written cannot pass.
-  void poison() const;
+  // Fill with NaN, so that a piece that is never written cannot pass.
+  void poison_output() const;
+  void poison_result() const;
 
   // check_iterated() of output, or of result once it is downloaded into output.
   void check_output(int rounds) const;

@@ -117,11 +117,12 @@ class Passes {
   ps::Stream stream_, back_;
 };
 
-Alone best_of(std::size_t bytes, int repeats, const std::function<void(std::size_t)>& pass) {
+Alone best_of(std::size_t bytes, const std::stop_token& stop,
+              const std::function<void(std::size_t)>& pass) {
   Alone best{.seconds = std::numeric_limits<double>::infinity(), .chunk = 0, .cost = {}};
   std::vector<ps::CostSample> samples;
   for (const std::size_t chunk : candidates(bytes)) {
-    const double seconds = median_seconds(repeats, [&] { pass(chunk); });
+    const double seconds = median_seconds(3, stop, [&] { pass(chunk); });
     const auto pieces = static_cast<double>(ps::ceil_div(bytes, chunk));
     samples.push_back({chunk, seconds / pieces});
     if (seconds < best.seconds) best.seconds = seconds, best.chunk = chunk;
@@ -136,10 +137,11 @@ Alone best_of(std::size_t bytes, int repeats, const std::function<void(std::size
 }
 
 // The rounds for which compute takes `wanted` seconds.
-int balanced_rounds(const Passes& passes, std::size_t chunk, double wanted) {
+int balanced_rounds(const Passes& passes, std::size_t chunk, double wanted,
+                    const std::stop_token& stop) {
   int rounds = 1;
   for (int step = 0; step < 6; ++step) {
-    const double seconds = median_seconds(1, [&] { passes.compute(chunk, rounds); });
+    const double seconds = median_seconds(1, stop, [&] { passes.compute(chunk, rounds); });
     // Small counts are bound by memory and say little: go up by at most 16 at a time.
     const double scale = std::clamp(wanted / seconds, 1.0 / 16, 16.0);
     const int next = std::max(1, static_cast<int>(std::lround(rounds * scale)));
@@ -195,17 +197,16 @@ double Engines::ideal_seconds(std::span<const Engine> engines) const {
 }
 
 Engines measure_engines(const ps::Device& device, const Data& data, std::size_t chunk,
-                        int repeats) {
+                        const std::stop_token& stop) {
   const Passes passes(device, data, chunk);
   const std::size_t bytes = passes.bytes();
   Engines engines;
-  engines.upload = best_of(bytes, repeats, [&](std::size_t c) { passes.upload(c); });
-  engines.download = best_of(bytes, repeats, [&](std::size_t c) { passes.download(c); });
-  engines.both_ways = best_of(bytes, repeats, [&](std::size_t c) { passes.both_ways(c); });
-  engines.device_copy = best_of(bytes, repeats, [&](std::size_t c) { passes.device_copy(c); });
-  engines.rounds = balanced_rounds(passes, engines.upload.chunk, engines.upload.seconds);
-  engines.compute =
-      best_of(bytes, repeats, [&](std::size_t c) { passes.compute(c, engines.rounds); });
+  engines.upload = best_of(bytes, stop, [&](std::size_t c) { passes.upload(c); });
+  engines.download = best_of(bytes, stop, [&](std::size_t c) { passes.download(c); });
+  engines.both_ways = best_of(bytes, stop, [&](std::size_t c) { passes.both_ways(c); });
+  engines.device_copy = best_of(bytes, stop, [&](std::size_t c) { passes.device_copy(c); });
+  engines.rounds = balanced_rounds(passes, engines.upload.chunk, engines.upload.seconds, stop);
+  engines.compute = best_of(bytes, stop, [&](std::size_t c) { passes.compute(c, engines.rounds); });
   if (device.kind() == ps::DeviceKind::cpu) engines.cores = device.capabilities().multiprocessors;
 
   if (chunk == 0) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <span>
+#include <stop_token>
 
 #include "penstock/base/recorder.h"
 #include "penstock/host/chunk.h"
@@ -40,7 +41,8 @@ struct Engines {
 };
 
 // Measures on the buffers of `data`, whose output and result it overwrites. Zero for `chunk` lets
-// the measured costs choose.
-Engines measure_engines(const ps::Device& device, const Data& data, std::size_t chunk, int repeats);
+// the measured costs choose. Throws ps::Cancelled when asked to stop.
+Engines measure_engines(const ps::Device& device, const Data& data, std::size_t chunk,
+                        const std::stop_token& stop);
 
 }  // namespace ladder

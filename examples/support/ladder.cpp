@@ -1,13 +1,12 @@
 #include "support/ladder.h"
 
 #include <fmt/format.h>
-#include <fmt/ostream.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <ostream>
 
-#include "penstock/base/error.h"
 #include "penstock/base/units.h"
 
 namespace ladder {
@@ -24,43 +23,33 @@ std::string gaps_text(const std::optional<ps::Gaps>& gaps) {
   return fmt::format("{} in {}", ps::format_seconds(gaps->total_seconds), gaps->count);
 }
 
-Json as_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
-Json as_json(const Row& row) {
-  Json json{{"label", row.label}, {"work", row.work}};
-  json["seconds"] = row.seconds > 0 ? Json(row.seconds) : Json();
-  json["speedup"] = as_json(row.speedup);
-  json["hidden"] = as_json(row.hidden);
-  json["efficiency"] = as_json(row.efficiency);
-  json["upload_gaps"] = Json();
+Json row_as_json(const Row& row) {
+  Json gaps;
   if (row.gaps) {
-    json["upload_gaps"] = {{"seconds", row.gaps->total_seconds},
-                           {"count", row.gaps->count},
-                           {"largest_seconds", row.gaps->largest_seconds}};
+    gaps = {{"seconds", row.gaps->total_seconds},
+            {"count", row.gaps->count},
+            {"largest_seconds", row.gaps->largest_seconds}};
   }
-  json["note"] = row.note;
-  return json;
+  return {{"label", row.label},
+          {"work", row.work},
+          {"seconds", row.seconds > 0 ? Json(row.seconds) : Json()},
+          {"speedup", number_or_null(row.speedup)},
+          {"hidden", number_or_null(row.hidden)},
+          {"efficiency", number_or_null(row.efficiency)},
+          {"upload_gaps", gaps},
+          {"note", row.note}};
 }
 
 }  // namespace
 
-std::vector<Rung> select_rungs(const std::string& only) {
-  std::vector<Rung> all = rungs();
-  if (only.empty()) return all;
-  std::string names;
-  for (const Rung& rung : all) {
-    if (rung.name == only) return {rung};
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", rung.name);
-  }
-  throw ps::InvalidArgument("--only", "one of " + names, only);
-}
-
 std::vector<RungRows> climb(Context& context, const std::vector<Rung>& rungs,
-                            const std::function<void(const Rung&)>& starting) {
+                            const std::function<void(const Rung&, double fraction)>& starting) {
   std::vector<RungRows> results;
   std::map<std::string, double> first_seconds;
   for (const Rung& rung : rungs) {
-    starting(rung);
+    starting(rung, static_cast<double>(results.size()) / static_cast<double>(rungs.size()));
     std::vector<Row> rows = rung.run(context);
     for (Row& row : rows) {
       if (row.work.empty()) row.work = rung.name;
@@ -73,57 +62,67 @@ std::vector<RungRows> climb(Context& context, const std::vector<Rung>& rungs,
   return results;
 }
 
-void print_table(std::ostream& out, Context& context, const std::vector<RungRows>& results) {
+std::string as_table(Context& context, const std::vector<RungRows>& results) {
   const Engines& engines = context.engines();
-  fmt::print(out, "{}, {} in {} chunks of {}, {} rounds of arithmetic\n", context.device().name(),
-             ps::format_bytes(context.bytes()), engines.chunks, ps::format_bytes(engines.chunk),
-             engines.rounds);
-  fmt::print(
-      out, "alone: upload {}, download {}, both ways {}, compute {}, device copy {}\n",
-      ps::format_seconds(engines.upload.seconds), ps::format_seconds(engines.download.seconds),
-      ps::format_seconds(engines.both_ways.seconds), ps::format_seconds(engines.compute.seconds),
-      ps::format_seconds(engines.device_copy.seconds));
+  std::string text = fmt::format(
+      "{}, {} in {} chunks of {}, {} rounds of arithmetic\n"
+      "alone: upload {}, download {}, both ways {}, compute {}, device copy {}\n",
+      context.device().name(), ps::format_bytes(context.bytes()), engines.chunks,
+      ps::format_bytes(engines.chunk), engines.rounds, ps::format_seconds(engines.upload.seconds),
+      ps::format_seconds(engines.download.seconds), ps::format_seconds(engines.both_ways.seconds),
+      ps::format_seconds(engines.compute.seconds), ps::format_seconds(engines.device_copy.seconds));
 
   std::size_t width = 0;
   for (const RungRows& result : results) {
     for (const Row& row : result.rows) width = std::max(width, row.label.size());
   }
+  const auto add_line = [&](const std::string& label, const std::string& seconds,
+                            const std::string& speedup, const std::string& hidden,
+                            const std::string& efficiency, const std::string& gaps,
+                            const std::string& note) {
+    fmt::format_to(std::back_inserter(text), "  {:{}}  {:>9}  {:>8}  {:>6}  {:>10}  {:>16}{}{}\n",
+                   label, width, seconds, speedup, hidden, efficiency, gaps,
+                   note.empty() ? "" : "  ", note);
+  };
   for (const RungRows& result : results) {
-    fmt::print(out, "\n{}: {}\n", result.rung.name, result.rung.sentence);
-    fmt::print(out, "  {:{}}  {:>9}  {:>8}  {:>6}  {:>10}  {:>16}\n", "", width, "time", "speed-up",
-               "hidden", "efficiency", "upload idle");
+    text += fmt::format("\n{}: {}\n", result.rung.name, result.rung.sentence);
+    add_line("", "time", "speed-up", "hidden", "efficiency", "upload idle", "");
     for (const Row& row : result.rows) {
-      fmt::print(out, "  {:{}}  {:>9}  {:>8}  {:>6}  {:>10}  {:>16}{}{}\n", row.label, width,
-                 row.seconds > 0 ? ps::format_seconds(row.seconds) : "-", number(row.speedup, "x"),
-                 number(row.hidden), number(row.efficiency), gaps_text(row.gaps),
-                 row.note.empty() ? "" : "  ", row.note);
+      add_line(row.label, row.seconds > 0 ? ps::format_seconds(row.seconds) : "-",
+               number(row.speedup, "x"), number(row.hidden), number(row.efficiency),
+               gaps_text(row.gaps), row.note);
     }
   }
+  return text;
 }
 
-void print_json(std::ostream& out, Context& context, const std::vector<RungRows>& results) {
+std::string as_json(Context& context, const std::vector<RungRows>& results) {
   const Engines& engines = context.engines();
-  Json json{{"schema", 1},
-            {"name", "ladder host"},
-            {"device", context.device().name()},
-            {"device_name", context.device().capabilities().name},
-            {"quick", context.quick()},
-            {"bytes", context.bytes()},
-            {"chunk", engines.chunk},
-            {"rounds", engines.rounds}};
-  json["alone_seconds"] = {{"upload", engines.upload.seconds},
-                           {"download", engines.download.seconds},
-                           {"both_ways", engines.both_ways.seconds},
-                           {"compute", engines.compute.seconds},
-                           {"device_copy", engines.device_copy.seconds}};
-  json["rungs"] = Json::array();
+  Json rungs = Json::array();
   for (const RungRows& result : results) {
     Json rows = Json::array();
-    for (const Row& row : result.rows) rows.push_back(as_json(row));
-    json["rungs"].push_back(
-        {{"name", result.rung.name}, {"sentence", result.rung.sentence}, {"rows", rows}});
+    for (const Row& row : result.rows) rows.push_back(row_as_json(row));
+    rungs.push_back({{"ladder", result.rung.ladder},
+                     {"name", result.rung.name},
+                     {"sentence", result.rung.sentence},
+                     {"rows", rows}});
   }
-  out << json.dump(2) << '\n';
+  const Json json{{"schema", 1},
+                  {"name", "ladder"},
+                  {"device", context.device().name()},
+                  {"device_name", context.device().capabilities().name},
+                  {"quick", context.quick()},
+                  {"bytes", context.bytes()},
+                  {"chunk", engines.chunk},
+                  {"rounds", engines.rounds},
+                  {"alone_seconds",
+                   {{"upload", engines.upload.seconds},
+                    {"download", engines.download.seconds},
+                    {"both_ways", engines.both_ways.seconds},
+                    {"compute", engines.compute.seconds},
+                    {"device_copy", engines.device_copy.seconds}}},
+                  {"rungs", rungs}};
+  return json.dump(2) + '\n';
 }
 
 }  // namespace ladder

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -16,15 +15,13 @@ struct RungRows {
   std::vector<Row> rows;
 };
 
-// The rungs of this program, or the one called `only`; throws InvalidArgument listing the names
-// when there is none.
-std::vector<Rung> select_rungs(const std::string& only);
-
-// Runs each and fills in the speed-ups. `starting` is told each rung before it runs.
+// Runs each and fills in the speed-ups. `starting` is told each rung and the share of the ladder
+// that is below it.
 std::vector<RungRows> climb(Context& context, const std::vector<Rung>& rungs,
-                            const std::function<void(const Rung&)>& starting);
+                            const std::function<void(const Rung&, double fraction)>& starting);
 
-void print_table(std::ostream& out, Context& context, const std::vector<RungRows>& results);
-void print_json(std::ostream& out, Context& context, const std::vector<RungRows>& results);
+// For people, and as one JSON object. Both end in a newline.
+std::string as_table(Context& context, const std::vector<RungRows>& results);
+std::string as_json(Context& context, const std::vector<RungRows>& results);
 
 }  // namespace ladder

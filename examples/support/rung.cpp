@@ -1,6 +1,7 @@
 #include "support/rung.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace ladder {
 namespace {
@@ -13,15 +14,24 @@ std::vector<Rung>& registered() {
 
 }  // namespace
 
-detail::Registration::Registration(const Rung& rung) {
-  Rung mine = rung;
-  mine.file.remove_prefix(mine.file.find_last_of('/') + 1);
-  registered().push_back(mine);
+detail::Registration::Registration(std::string_view path, std::string_view name,
+                                   std::string_view sentence,
+                                   std::vector<Row> (*run)(Context& context)) {
+  const auto cut_last = [&path] {
+    const std::size_t slash = path.find_last_of('/');
+    const std::string_view last = path.substr(slash + 1);
+    path = path.substr(0, slash == path.npos ? 0 : slash);
+    return last;
+  };
+  const std::string_view file = cut_last(), ladder = cut_last();
+  registered().push_back({ladder, file, name, sentence, run});
 }
 
 std::vector<Rung> rungs() {
   std::vector<Rung> ordered = registered();
-  std::ranges::sort(ordered, {}, &Rung::file);
+  std::ranges::sort(ordered, [](const Rung& a, const Rung& b) {
+    return std::tie(a.ladder, a.file) < std::tie(b.ladder, b.file);
+  });
   return ordered;
 }
 

@@ -33,22 +33,24 @@ inline std::vector<Row> not_here(std::string why) {
 }
 
 struct Rung {
-  std::string_view file;  // orders the ladder: 01_..., 02_...
+  std::string_view ladder;  // the folder of its file, "host"
+  std::string_view file;    // orders the ladder: 01_..., 02_...
   std::string_view name;
   std::string_view sentence;
   std::vector<Row> (*run)(Context& context) = nullptr;
 };
 
-// Every rung linked into this program, in the order of their files.
+// Every rung linked into this program, ladder by ladder, in the order of their files.
 std::vector<Rung> rungs();
 
 namespace detail {
 struct Registration {
-  explicit Registration(const Rung& rung);
+  Registration(std::string_view path, std::string_view name, std::string_view sentence,
+               std::vector<Row> (*run)(Context& context));
 };
 }  // namespace detail
 
 }  // namespace ladder
 
 #define PENSTOCK_RUNG(name, sentence, function) \
-  static const ladder::detail::Registration registration({__FILE__, name, sentence, function})
+  static const ladder::detail::Registration registration(__FILE__, name, sentence, function)
