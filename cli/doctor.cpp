@@ -209,7 +209,7 @@ void add_doctor(Program& program) {
       .add_option("--dir", options->directory,
                   "Directory of the disk to measure; default: the current one, if writable")
       ->type_name("DIR")
-      ->check(CLI::ExistingDirectory);
+      ->check(CLI::ExistingDirectory.description(""));
   CLI::Option* quick = command.add_flag(
       "--quick", options->quick, "Measure in a quarter of the time, to about a tenth; not kept");
   CLI::Option* fresh = command.add_flag("--fresh", options->fresh,

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <string>
+#include <vector>
 
 #include "commands.h"
 #include "interrupt.h"
@@ -32,9 +34,9 @@ std::string version_text() {
 
 // The command that the user was at when the line went wrong.
 std::string help_hint(const CLI::App& app) {
-  std::string command = "penstock";
-  for (const CLI::App* chosen : app.get_subcommands()) command += " " + chosen->get_name();
-  return command + " --help";
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  if (!chosen.empty()) return app.get_name() + " " + help_hint(*chosen.front());
+  return app.get_name() + " --help";
 }
 
 int parse_and_run(int argc, char** argv) {

@@ -38,7 +38,7 @@ void add_bytes_option(CLI::App& command, const std::string& flag, std::size_t& b
           },
           help)
       ->type_name("SIZE")
-      ->default_str(format_bytes(bytes));
+      ->default_str(bytes == 0 ? "" : format_bytes(bytes));
 }
 
 }  // namespace ps::cli

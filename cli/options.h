@@ -13,7 +13,7 @@ void add_device_option(CLI::App& command, std::string& device);
 // --json: one JSON document on standard output instead of text.
 void add_json_flag(CLI::App& command, bool& json);
 
-// A size such as 64MiB.
+// A size such as 64MiB. The value it has now is shown as the default, unless it is 0.
 void add_bytes_option(CLI::App& command, const std::string& flag, std::size_t& bytes,
                       const std::string& help);
 
