@@ -18,7 +18,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   const ps::Stream stream(context.device());
   const ps::DeviceBuffer slot(context.device(), context.chunk());
 
-  return {context.measure("pageable, sequential", ladder::two_way, [&](ladder::Trace& trace) {
+  return {context.measure("pageable, sequential", ps::Ways::two, [&](ladder::Trace& trace) {
     for (std::size_t i = 0; i < context.chunks(); ++i) {
       const ps::MemoryView out = context.result(i);
       const ps::MemoryView in = pageable.sub(i * context.chunk(), out.bytes);
@@ -29,9 +29,8 @@ std::vector<ladder::Row> run(ladder::Context& context) {
       stream.synchronize();
 
       trace(ps::Engine::compute, i, stream, [&] {
-        ps::iterate(
-            {.in = ladder::floats(work), .out = ladder::floats(out), .rounds = context.rounds()},
-            stream);
+        ps::iterate({.in = ps::floats(work), .out = ps::floats(out), .rounds = context.rounds()},
+                    stream);
       });
       stream.synchronize();
     }

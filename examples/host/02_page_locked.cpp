@@ -10,7 +10,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   const ps::Stream stream(context.device());
   const ps::DeviceBuffer slot(context.device(), context.chunk());
 
-  return {context.measure("page-locked, sequential", ladder::two_way, [&](ladder::Trace& trace) {
+  return {context.measure("page-locked, sequential", ps::Ways::two, [&](ladder::Trace& trace) {
     for (std::size_t i = 0; i < context.chunks(); ++i) {
       const ps::MemoryView in = context.input(i), out = context.result(i);
       const ps::MemoryView work = slot.view().sub(0, in.bytes);
@@ -19,9 +19,8 @@ std::vector<ladder::Row> run(ladder::Context& context) {
       stream.synchronize();
 
       trace(ps::Engine::compute, i, stream, [&] {
-        ps::iterate(
-            {.in = ladder::floats(work), .out = ladder::floats(out), .rounds = context.rounds()},
-            stream);
+        ps::iterate({.in = ps::floats(work), .out = ps::floats(out), .rounds = context.rounds()},
+                    stream);
       });
       stream.synchronize();
     }

@@ -23,7 +23,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   const ps::Stream upload(context.device()), compute(context.device());
   const std::array slots{Slot(context), Slot(context)};
 
-  return {context.measure("two streams, two slots", ladder::two_way, [&](ladder::Trace& trace) {
+  return {context.measure("two streams, two slots", ps::Ways::two, [&](ladder::Trace& trace) {
     for (std::size_t i = 0; i < context.chunks(); ++i) {
       const Slot& slot = slots[i % slots.size()];
       const ps::MemoryView in = context.input(i), out = context.result(i);
@@ -35,9 +35,8 @@ std::vector<ladder::Row> run(ladder::Context& context) {
 
       compute.wait(slot.filled);
       trace(ps::Engine::compute, i, compute, [&] {
-        ps::iterate(
-            {.in = ladder::floats(work), .out = ladder::floats(out), .rounds = context.rounds()},
-            compute);
+        ps::iterate({.in = ps::floats(work), .out = ps::floats(out), .rounds = context.rounds()},
+                    compute);
       });
       compute.record(slot.free);
     }

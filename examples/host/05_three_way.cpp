@@ -21,7 +21,7 @@ ladder::Row measure(ladder::Context& context, std::string label, std::size_t dep
       "compute", {.after = {upload}, .uses = {work}, .engine = ps::Engine::compute},
       [&](ps::Item& item) {
         const ps::TensorView in_place =
-            ladder::floats(item.slot(work).sub(0, context.input(item.index()).bytes));
+            ps::floats(item.slot(work).sub(0, context.input(item.index()).bytes));
         ps::iterate({.in = in_place, .out = in_place, .rounds = context.rounds()}, item.stream());
       });
 
@@ -31,7 +31,7 @@ ladder::Row measure(ladder::Context& context, std::string label, std::size_t dep
                    ps::copy(out, item.slot(work).sub(0, out.bytes), item.stream());
                  });
 
-  return context.measure(std::move(label), ladder::three_way, [&](ladder::Trace& trace) {
+  return context.measure(std::move(label), ps::Ways::three, [&](ladder::Trace& trace) {
     pipeline.run({.items = context.chunks(), .recorder = trace.recorder()});
   });
 }

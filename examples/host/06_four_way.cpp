@@ -22,7 +22,7 @@ ladder::Row measure(ladder::Context& context, std::string label, std::size_t dep
   const ps::StageId compute = pipeline.stage(
       "compute", {.after = {upload}, .uses = {work}, .engine = ps::Engine::compute},
       [&](ps::Item& item) {
-        const ps::TensorView in_place = ladder::floats(part(item, work));
+        const ps::TensorView in_place = ps::floats(part(item, work));
         ps::iterate({.in = in_place, .out = in_place, .rounds = context.rounds()}, item.stream());
       });
 
@@ -35,7 +35,7 @@ ladder::Row measure(ladder::Context& context, std::string label, std::size_t dep
                    ps::copy(context.output(item.index()), part(item, done), item.stream());
                  });
 
-  return context.measure(std::move(label), ladder::four_way, [&](ladder::Trace& trace) {
+  return context.measure(std::move(label), ps::Ways::four, [&](ladder::Trace& trace) {
     pipeline.run({.items = context.chunks(), .recorder = trace.recorder()});
   });
 }

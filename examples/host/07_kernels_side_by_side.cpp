@@ -31,7 +31,7 @@ ladder::Row measure(ladder::Context& context, std::string label, std::size_t cou
   const double floor =
       std::ceil(static_cast<double>(count) / static_cast<double>(at_once)) * spin.seconds;
   row.speedup = sequential / row.seconds;
-  ladder::set_overlap(row, sequential, floor, floor);
+  ladder::set_overlap(row, {.sequential = sequential, .floor = floor, .ideal = floor});
   return row;
 }
 

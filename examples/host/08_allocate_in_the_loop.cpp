@@ -10,9 +10,9 @@
 #include "penstock/host/event.h"
 #include "penstock/host/pool.h"
 #include "penstock/host/stream.h"
+#include "penstock/measure/timing.h"
 #include "penstock/ops/iterate.h"
 #include "support/context.h"
-#include "support/timing.h"
 
 namespace {
 
@@ -22,9 +22,8 @@ void enqueue_item(ladder::Context& context, std::size_t i, ps::MemoryView work,
   const ps::MemoryView in = context.input(i), out = context.result(i);
   trace(ps::Engine::upload, i, stream, [&] { ps::copy(work, in, stream); });
   trace(ps::Engine::compute, i, stream, [&] {
-    ps::iterate(
-        {.in = ladder::floats(work), .out = ladder::floats(out), .rounds = context.rounds()},
-        stream);
+    ps::iterate({.in = ps::floats(work), .out = ps::floats(out), .rounds = context.rounds()},
+                stream);
   });
 }
 
@@ -78,15 +77,15 @@ ladder::Row measure_neighbour(ladder::Context& context, std::string label,
   });
   double slowest = 0;
   const auto small_kernel = [&] {
-    const ps::TensorView in_place = ladder::floats(buffer.view());
+    const ps::TensorView in_place = ps::floats(buffer.view());
     ps::iterate({.in = in_place, .out = in_place, .rounds = 8}, stream);
     stream.record(done);
     done.synchronize();
   };
   small_kernel();
-  const double seconds = ladder::seconds_of([&] {
+  const double seconds = ps::seconds_of([&] {
     for (std::size_t k = 0; k < kernels; ++k) {
-      slowest = std::max(slowest, ladder::seconds_of(small_kernel));
+      slowest = std::max(slowest, ps::seconds_of(small_kernel));
     }
   });
   stop = true;
@@ -101,9 +100,9 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   Loop loop(context);
   ladder::Trace off;
   return {
-      context.measure("cudaMalloc and cudaFree per item", ladder::two_way,
+      context.measure("cudaMalloc and cudaFree per item", ps::Ways::two,
                       [&](ladder::Trace& trace) { loop.with_device_allocation(trace); }),
-      context.measure("pool, per item", ladder::two_way,
+      context.measure("pool, per item", ps::Ways::two,
                       [&](ladder::Trace& trace) { loop.with_pool(trace); }),
       measure_neighbour(context, "neighbour, alone", {}),
       measure_neighbour(context, "neighbour, beside the loop with the pool",

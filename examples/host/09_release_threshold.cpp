@@ -16,7 +16,7 @@ ladder::Row measure(ladder::Context& context, std::string label, std::size_t thr
     for (std::size_t i = 0; i < context.chunks(); ++i) {
       const ps::MemoryView in = context.result(i);
       const ps::MemoryView scratch = pool.allocate(in.bytes, stream);
-      ps::iterate({.in = ladder::floats(in), .out = ladder::floats(scratch), .rounds = 1}, stream);
+      ps::iterate({.in = ps::floats(in), .out = ps::floats(scratch), .rounds = 1}, stream);
       pool.free(scratch, stream);
       stream.synchronize();
     }

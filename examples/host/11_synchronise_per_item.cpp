@@ -8,6 +8,7 @@ namespace {
 
 std::vector<ladder::Row> run(ladder::Context& context) {
   const ps::Event spinning(context.device(), {.waiting = ps::Waiting::spin});
+  const ps::Event polling(context.device(), {.waiting = ps::Waiting::poll});
   const ps::Event sleeping(context.device(), {.waiting = ps::Waiting::block});
   const auto wait_for = [](const ps::Event& event) {
     return [&event](ps::Item& item) {
@@ -20,6 +21,8 @@ std::vector<ladder::Row> run(ladder::Context& context) {
       ladder::measure_two_way(context, "no wait per item", {}),
       ladder::measure_two_way(context, "an event per item, spinning",
                               {.after_compute = wait_for(spinning)}),
+      ladder::measure_two_way(context, "an event per item, polling",
+                              {.after_compute = wait_for(polling)}),
       ladder::measure_two_way(context, "an event per item, sleeping",
                               {.after_compute = wait_for(sleeping)}),
       ladder::measure_two_way(

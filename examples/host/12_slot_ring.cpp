@@ -39,7 +39,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   };
 
   const auto measure = [&](std::string label, const auto& loop) {
-    context.data().poison_result();
+    context.data().poison();
     loop();
     context.data().check_result(0);  // zero rounds: the input itself
     return ladder::Row{.label = std::move(label), .seconds = context.median_seconds(loop)};

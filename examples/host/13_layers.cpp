@@ -35,8 +35,8 @@ struct Network {
   // One group of layers: the first from `in` to `out`, the others within `out`.
   void run_group(ps::MemoryView in, ps::MemoryView out, const ps::Stream& stream) const {
     for (int layer = 0; layer < layers_per_group; ++layer) {
-      ps::iterate({.in = ladder::floats(layer == 0 ? in : out),
-                   .out = ladder::floats(out),
+      ps::iterate({.in = ps::floats(layer == 0 ? in : out),
+                   .out = ps::floats(out),
                    .rounds = rounds,
                    .blocks = blocks},
                   stream);
@@ -54,7 +54,7 @@ struct Network {
       const ps::MemoryView home = of(context.data().output(), batch);
       ps::copy(home, out(batch), stream);
       stream.synchronize();
-      ladder::check_iterated(home, of(context.data().input(), batch), all_rounds, 64);
+      ps::check_iterated(home, of(context.data().input(), batch), all_rounds, 64);
     }
   }
 };
@@ -110,7 +110,7 @@ std::vector<ladder::Row> measure(const Network& network, const std::string& kind
   network.upload(stream);
 
   const auto row = [&](const std::string& label, const auto& run) {
-    context.data().poison_result();
+    context.data().poison();
     run();
     network.check(stream);
     return ladder::Row{.label = kind + ", " + label,
@@ -122,7 +122,7 @@ std::vector<ladder::Row> measure(const Network& network, const std::string& kind
 
   const double floor = one.seconds / static_cast<double>(std::min(groups, beside));
   const double fill = static_cast<double>(batches + groups - 1) / static_cast<double>(batches);
-  ladder::set_overlap(several, one.seconds, floor, floor * fill);
+  ladder::set_overlap(several, {.sequential = one.seconds, .floor = floor, .ideal = floor * fill});
   return {one, several};
 }
 

@@ -1,25 +1,27 @@
 #include "support/context.h"
 
 #include <algorithm>
+#include <vector>
 
+#include "penstock/base/checked.h"
 #include "penstock/base/error.h"
 #include "penstock/base/units.h"
-#include "penstock/trace/overlap.h"
-#include "support/timing.h"
+#include "penstock/measure/cancelled.h"
+#include "penstock/measure/timing.h"
+#include "penstock/ops/iterate.h"
 
 namespace ladder {
 namespace {
 
+using ps::Engine;
+
 constexpr std::size_t fewest_bytes = 4 * ps::MiB;
+constexpr std::size_t fewest_chunks = 64;
 
 std::size_t suitable_bytes(const Settings& settings) {
   const bool gpu = settings.device.kind() == ps::DeviceKind::cuda;
   if (settings.quick) return (gpu ? 64 : 8) * ps::MiB;
   return gpu ? 2 * ps::GiB : 256 * ps::MiB;
-}
-
-bool downloads(const Work& work) {
-  return std::ranges::find(work.engines, ps::Engine::download) != work.engines.end();
 }
 
 }  // namespace
@@ -36,18 +38,28 @@ Context::Context(const Settings& settings) : settings_(settings) {
   }
 }
 
-Data& Context::data() {
-  if (!data_) data_ = std::make_unique<Data>(device(), bytes());
+const ps::Yardstick& Context::data() {
+  if (!data_) data_.emplace(device(), bytes());
   return *data_;
 }
 
-const Engines& Context::engines() {
+const ps::Engines& Context::engines() {
   if (!engines_) {
-    engines_ = std::make_unique<Engines>(
-        measure_engines(device(), data(), settings_.chunk, settings_.stop));
+    engines_ = ps::measure_engines(data(), {.largest = std::min(bytes() / 2, 64 * ps::MiB)});
   }
   return *engines_;
 }
+
+std::size_t Context::chunk() {
+  if (settings_.chunk == 0) {
+    settings_.chunk = ps::choose_chunk(bytes(), engines().costs(engines_of(ps::Ways::three)),
+                                       {.minimum_chunks = fewest_chunks})
+                          .chunk_bytes;
+  }
+  return settings_.chunk;
+}
+
+std::size_t Context::chunks() { return ps::ceil_div(bytes(), chunk()); }
 
 ps::MemoryView Context::piece(ps::MemoryView whole, std::size_t i) {
   const std::size_t begin = i * chunk();
@@ -55,46 +67,75 @@ ps::MemoryView Context::piece(ps::MemoryView whole, std::size_t i) {
 }
 
 double Context::median_seconds(const std::function<void()>& run) {
-  return ladder::median_seconds(quick() ? 3 : 7, settings_.stop, run);
+  constexpr double enough_seconds = 2;
+  const std::size_t fewest = 3, most = quick() ? 3 : 7;
+  run();
+  std::vector<double> seconds;
+  for (double sum = 0; seconds.size() < fewest || (seconds.size() < most && sum < enough_seconds);
+       sum += seconds.back()) {
+    if (settings_.stop.stop_requested()) throw ps::Cancelled();
+    seconds.push_back(ps::seconds_of(run));
+  }
+  std::ranges::sort(seconds);
+  return seconds[seconds.size() / 2];
 }
 
-Row Context::measure(std::string label, const Work& work, const std::function<void(Trace&)>& run) {
-  Row row{.label = std::move(label), .work = work.name};
+Row Context::measure(std::string label, ps::Ways ways, const std::function<void(Trace&)>& run) {
+  Row row{.label = std::move(label), .work = std::string(name(ways))};
+  ps::OverlapTimes times = limits(ways);
   Trace off;
-  poison(work);
+  data().poison();
   run(off);
-  check(work);
+  ways == ps::Ways::two ? data().check_result(rounds()) : data().check_output(rounds());
   row.seconds = median_seconds([&] { run(off); });
 
   ps::Timeline timeline;
   Trace on(device(), timeline);
-  poison(work);
   run(on);
   on.finish();
-  check(work);
-  row.gaps = timeline.gaps(ps::Engine::upload);
-
-  const Engines& alone = engines();
-  set_overlap(row, alone.sequential_seconds(work.engines), alone.floor_seconds(work.engines),
-              alone.ideal_seconds(work.engines));
+  row.gaps = timeline.gaps(Engine::upload);
+  set_overlap(row, times);
   return row;
 }
 
-void Context::poison(const Work& work) {
-  downloads(work) ? data().poison_output() : data().poison_result();
-}
-
-void Context::check(const Work& work) {
-  downloads(work) ? data().check_output(rounds()) : data().check_result(rounds());
-}
-
-void set_overlap(Row& row, double sequential, double floor, double ideal) {
-  if (floor > sequential * 1.02) {
-    row.note += "invalid: the floor was measured above the sequential time; is the machine busy?";
-    return;
+ps::OverlapTimes Context::limits(ps::Ways ways) {
+  ps::OverlapTimes times{.floor = engines().floor_seconds(engines_of(ways))};
+  double alone = 0, slowest = 0;
+  for (const Engine engine : engines_of(ways)) {
+    times.sequential += sequential().busy_seconds(engine);
+    alone += engines().alone(engine).seconds;
+    slowest = std::max(slowest, engines().alone(engine).seconds);
   }
-  const ps::OverlapFigures figures = ps::overlap_figures(
-      {.sequential = sequential, .pipelined = row.seconds, .floor = floor, .ideal = ideal});
+  // One chunk through every engine but the slowest fills and drains.
+  times.ideal = times.floor + (alone - slowest) / static_cast<double>(chunks());
+  return times;
+}
+
+// Everything in one stream: how long each engine is busy when nothing overlaps.
+const ps::Timeline& Context::sequential() {
+  if (sequential_) return *sequential_;
+  const ps::Stream stream(device());
+  const ps::DeviceBuffer spare(device(), chunk());
+  sequential_.emplace();
+  Trace trace(device(), *sequential_);
+  for (std::size_t i = 0; i < chunks(); ++i) {
+    const ps::MemoryView in = input(i), work = result(i), out = output(i);
+    const ps::TensorView in_place = ps::floats(work);
+    trace(Engine::upload, i, stream, [&] { ps::copy(work, in, stream); });
+    trace(Engine::compute, i, stream,
+          [&] { ps::iterate({.in = in_place, .out = in_place, .rounds = rounds()}, stream); });
+    trace(Engine::device_copy, i, stream,
+          [&] { ps::copy(spare.view().sub(0, work.bytes), work, stream); });
+    trace(Engine::download, i, stream, [&] { ps::copy(out, work, stream); });
+  }
+  stream.synchronize();
+  trace.finish();
+  return *sequential_;
+}
+
+void set_overlap(Row& row, ps::OverlapTimes limits) {
+  limits.pipelined = row.seconds;
+  const ps::OverlapFigures figures = ps::overlap_figures(limits);
   row.hidden = figures.hidden;
   row.efficiency = figures.efficiency;
   row.note += figures.note;

@@ -4,14 +4,14 @@
 
 #include <cstddef>
 #include <functional>
-#include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
-#include <vector>
 
 #include "penstock/host/device.h"
-#include "support/data.h"
-#include "support/engines.h"
+#include "penstock/measure/engines.h"
+#include "penstock/measure/overlap.h"
+#include "penstock/measure/yardstick.h"
 #include "support/rung.h"
 #include "support/trace.h"
 
@@ -25,20 +25,6 @@ struct Settings {
   std::stop_token stop = {};
 };
 
-// The work of a row: rows of the same work are compared, and its engines give the floor. It ends in
-// page-locked output where a download is part of it, else in the device's result.
-struct Work {
-  std::string name;
-  std::vector<ps::Engine> engines;
-};
-
-inline const Work two_way{"upload + compute", {ps::Engine::upload, ps::Engine::compute}};
-inline const Work three_way{"upload + compute + download",
-                            {ps::Engine::upload, ps::Engine::compute, ps::Engine::download}};
-inline const Work four_way{
-    "upload + compute + device copy + download",
-    {ps::Engine::upload, ps::Engine::compute, ps::Engine::device_copy, ps::Engine::download}};
-
 class Context {
  public:
   explicit Context(const Settings& settings);
@@ -46,38 +32,40 @@ class Context {
   const ps::Device& device() const { return settings_.device; }
   bool on_gpu() const { return device().kind() == ps::DeviceKind::cuda; }
   bool quick() const { return settings_.quick; }
-
   std::size_t bytes() const { return settings_.bytes; }
-  std::size_t chunk() { return engines().chunk; }
-  std::size_t chunks() { return engines().chunks; }
+
+  // Random input in page-locked memory, page-locked output, and the device's result.
+  const ps::Yardstick& data();
+  const ps::Engines& engines();
   int rounds() { return engines().rounds; }
-  const Engines& engines();
-  Data& data();
+  std::size_t chunk();
+  std::size_t chunks();
 
   // Chunk i of each buffer; the last one may be shorter.
   ps::MemoryView input(std::size_t i) { return piece(data().input(), i); }
   ps::MemoryView output(std::size_t i) { return piece(data().output(), i); }
   ps::MemoryView result(std::size_t i) { return piece(data().result(), i); }
 
-  // Seconds of a run: the median of a few, after one to warm up. `run` completes its work before it
-  // returns. Throws ps::Cancelled when asked to stop.
+  // Seconds of a run: the median of a few, after one to warm up; of fewer when they are long. `run`
+  // completes its work before it returns. Throws ps::Cancelled when asked to stop.
   double median_seconds(const std::function<void()>& run);
 
-  // Runs `run` to warm up and checks what it computed, times it, and runs it once more with the
-  // trace on, on poisoned memory, and checks again.
-  Row measure(std::string label, const Work& work, const std::function<void(Trace&)>& run);
+  // Runs `run` on poisoned memory and checks what it computed, times it, and runs it once more with
+  // the trace on. Two-way work ends in the device's result, other work in the page-locked output.
+  Row measure(std::string label, ps::Ways ways, const std::function<void(Trace&)>& run);
 
  private:
   ps::MemoryView piece(ps::MemoryView whole, std::size_t i);
-  void poison(const Work& work);
-  void check(const Work& work);
+  ps::OverlapTimes limits(ps::Ways ways);
+  const ps::Timeline& sequential();
 
   Settings settings_;
-  std::unique_ptr<Data> data_;
-  std::unique_ptr<Engines> engines_;
+  std::optional<ps::Yardstick> data_;
+  std::optional<ps::Engines> engines_;
+  std::optional<ps::Timeline> sequential_;
 };
 
 // Sets hidden and efficiency, and appends to the note what makes them doubtful.
-void set_overlap(Row& row, double sequential, double floor, double ideal);
+void set_overlap(Row& row, ps::OverlapTimes limits);
 
 }  // namespace ladder

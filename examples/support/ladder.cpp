@@ -63,12 +63,12 @@ std::vector<RungRows> climb(Context& context, const std::vector<Rung>& rungs,
 }
 
 std::string as_table(Context& context, const std::vector<RungRows>& results) {
-  const Engines& engines = context.engines();
+  const ps::Engines& engines = context.engines();
   std::string text = fmt::format(
       "{}, {} in {} chunks of {}, {} rounds of arithmetic\n"
       "alone: upload {}, download {}, both ways {}, compute {}, device copy {}\n",
-      context.device().name(), ps::format_bytes(context.bytes()), engines.chunks,
-      ps::format_bytes(engines.chunk), engines.rounds, ps::format_seconds(engines.upload.seconds),
+      context.device().name(), ps::format_bytes(context.bytes()), context.chunks(),
+      ps::format_bytes(context.chunk()), engines.rounds, ps::format_seconds(engines.upload.seconds),
       ps::format_seconds(engines.download.seconds), ps::format_seconds(engines.both_ways.seconds),
       ps::format_seconds(engines.compute.seconds), ps::format_seconds(engines.device_copy.seconds));
 
@@ -97,7 +97,7 @@ std::string as_table(Context& context, const std::vector<RungRows>& results) {
 }
 
 std::string as_json(Context& context, const std::vector<RungRows>& results) {
-  const Engines& engines = context.engines();
+  const ps::Engines& engines = context.engines();
   Json rungs = Json::array();
   for (const RungRows& result : results) {
     Json rows = Json::array();
@@ -113,7 +113,7 @@ std::string as_json(Context& context, const std::vector<RungRows>& results) {
                   {"device_name", context.device().capabilities().name},
                   {"quick", context.quick()},
                   {"bytes", context.bytes()},
-                  {"chunk", engines.chunk},
+                  {"chunk", context.chunk()},
                   {"rounds", engines.rounds},
                   {"alone_seconds",
                    {{"upload", engines.upload.seconds},

@@ -24,7 +24,7 @@ ps::Pipeline make_two_way(Context& context, TwoWayOptions options) {
       [&context, work, after = std::move(options.after_compute)](ps::Item& item) {
         const ps::MemoryView out = context.result(item.index());
         const ps::MemoryView in = item.slot(work).sub(0, out.bytes);
-        ps::iterate({.in = floats(in), .out = floats(out), .rounds = context.rounds()},
+        ps::iterate({.in = ps::floats(in), .out = ps::floats(out), .rounds = context.rounds()},
                     item.stream());
         if (after) after(item);
       });
@@ -33,7 +33,7 @@ ps::Pipeline make_two_way(Context& context, TwoWayOptions options) {
 
 Row measure_two_way(Context& context, std::string label, TwoWayOptions options) {
   ps::Pipeline pipeline = make_two_way(context, std::move(options));
-  return context.measure(std::move(label), two_way, [&](Trace& trace) {
+  return context.measure(std::move(label), ps::Ways::two, [&](Trace& trace) {
     pipeline.run({.items = context.chunks(), .recorder = trace.recorder()});
   });
 }

@@ -81,7 +81,7 @@ TEST(LadderHost, OverlapFiguresStandInTheRowsThatMoveData) {
   EXPECT_EQ(rows[0].at("speedup"), 1.0);
   EXPECT_EQ(rows[4].at("label"), "depth 8");
   for (const auto& row : rows) {
-    EXPECT_EQ(row.at("work"), "upload + compute");
+    EXPECT_EQ(row.at("work"), "two-way");
     EXPECT_GE(row.at("upload_gaps").at("seconds"), 0);
   }
 }
