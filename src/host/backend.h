@@ -41,8 +41,6 @@ class StreamImpl : public std::enable_shared_from_this<StreamImpl> {
   virtual void record(EventImpl& event) = 0;
   virtual void synchronize() = 0;
   virtual bool done() = 0;
-  // Runs library code inside the driver's callback: it must be short and call no device function.
-  virtual void callback(void (*function)(void*), void* data) = 0;
   virtual void copy(MemoryView dst, MemoryView src) = 0;
   virtual void fill(MemoryView dst, std::uint8_t value) = 0;
   virtual bool owned() const = 0;

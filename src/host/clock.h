@@ -15,4 +15,7 @@ inline std::int64_t nanoseconds(clockid_t clock) {
 inline std::int64_t now_ns() { return nanoseconds(CLOCK_MONOTONIC); }
 inline std::int64_t thread_cpu_ns() { return nanoseconds(CLOCK_THREAD_CPUTIME_ID); }
 
+// Sleeps about this long.
+void pause_ns(std::int64_t nanoseconds);
+
 }  // namespace ps::detail

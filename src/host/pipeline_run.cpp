@@ -35,8 +35,7 @@ bool PipelineRun::ready(std::size_t stage, std::uint64_t item) const {
     const bool on_device = !s.on_host && !graph_.stages[d.stage].on_host;
     if ((on_device ? count.started : count.finished) <= item - d.lag) return false;
   }
-  // Bounds what is in flight: events and scratch are kept per item of the window.
-  return item < done_ + graph_.window;
+  return item < open_;
 }
 
 bool PipelineRun::slot_in_use(std::size_t stage, std::uint64_t item) const {
@@ -47,7 +46,7 @@ bool PipelineRun::slot_in_use(std::size_t stage, std::uint64_t item) const {
 }
 
 void PipelineRun::count_finished(std::size_t stage, std::uint64_t finished) {
-  counts_[stage].finished = finished;
+  counts_[stage].finished = std::max(counts_[stage].finished, finished);
   // What came before is done as well. Not so in a recorded run, where done means that the times were
   // read: every stage counts for itself, or its events would be recorded anew too early.
   if (options_.recorder == nullptr) {
@@ -57,12 +56,36 @@ void PipelineRun::count_finished(std::size_t stage, std::uint64_t finished) {
   }
   done_ = options_.items;
   for (const Count& count : counts_) done_ = std::min(done_, count.finished);
-  changed_.notify_all();
+  open_window();
+  if (graph_.stages[stage].on_host || complete()) enqueuer_.notify_one();
+  host_stages_.notify_all();
+}
+
+// Bounds what is in flight: events and scratch are kept per item of the window. It opens by half at
+// a time, so that the enqueuing thread wakes for several items at once.
+void PipelineRun::open_window() {
+  if (done_ + graph_.window < open_ + graph_.window / 2) return;
+  open_ = done_ + graph_.window;
+  enqueuer_.notify_one();
+  host_stages_.notify_all();
+}
+
+bool PipelineRun::all_enqueued() const {
+  for (std::size_t s = 0; s < counts_.size(); ++s) {
+    if (!graph_.stages[s].on_host && counts_[s].started < options_.items) return false;
+  }
+  return true;
 }
 
 void PipelineRun::stop() {
   stop_ = true;
-  changed_.notify_all();
+  enqueuer_.notify_one();
+  host_stages_.notify_all();
+}
+
+std::uint64_t PipelineRun::finished_by(std::size_t stage) {
+  const std::lock_guard lock(mutex_);
+  return counts_[stage].finished;
 }
 
 bool PipelineRun::stopping() {
@@ -133,8 +156,8 @@ RunReport PipelineRun::run() {
       if (!stage.on_host) stage.stream->wait(*after_);
     }
   }
-  const std::int64_t cpu_begin = thread_cpu_ns();
   begin_ns_ = now_ns();
+  const std::int64_t cpu_begin = thread_cpu_ns();
   {
     // Declared before the threads start, so that however this scope ends the threads do too.
     const std::stop_callback on_cancel(options_.stop, [this] {
@@ -143,8 +166,10 @@ RunReport PipelineRun::run() {
       stop();
     });
     try {
-      start_threads();
+      start_host_stages();
+      if (any_host_stage_) start_completion_threads();
       submit_all();
+      submit_cpu_ns_ = thread_cpu_ns() - cpu_begin;
     } catch (...) {
       // Threads could not be started, or the progress function threw.
       {
@@ -160,35 +185,48 @@ RunReport PipelineRun::run() {
   if (failure_) {
     throw PipelineError(graph_.stages[failure_->stage].name, failure_->item, failure_->cause);
   }
-  return report(begin_ns_, cpu_begin, allocations);
+  return report(allocations);
 }
 
-void PipelineRun::start_threads() {
+void PipelineRun::start_host_stages() {
   threads_.reserve(graph_.stages.size());
   for (std::size_t s = 0; s < graph_.stages.size(); ++s) {
-    const Stage& stage = graph_.stages[s];
-    if (stage.on_host) {
-      threads_.emplace_back([this, s] { host_loop(s); });
-    } else if (stage.tracked || options_.recorder != nullptr) {
-      threads_.emplace_back([this, s] { completion_loop(s); });
-    }
+    if (!graph_.stages[s].on_host) continue;
+    threads_.emplace_back([this, s] { host_loop(s); });
+    any_host_stage_ = true;
+  }
+}
+
+void PipelineRun::start_completion_threads() {
+  for (std::size_t s = 0; s < graph_.stages.size(); ++s) {
+    if (followed(graph_.stages[s])) threads_.emplace_back([this, s] { completion_loop(s); });
   }
 }
 
 void PipelineRun::submit_all() {
   std::unique_lock lock(mutex_);
+  open_window();
   while (!stop_ && !complete()) {
     // Before the round: between the round's look at the counters and the wait, the lock stays held.
     if (options_.progress) report_progress(lock, false);
-    const bool advanced = submit_round(lock);
-    if (advanced || stop_ || complete()) continue;
-    if (options_.progress) {
-      changed_.wait_for(lock, std::chrono::nanoseconds(progress_ns));
+    if (submit_round(lock) || stop_) continue;
+    if (any_host_stage_) {
+      wait_for_change(lock);
+    } else if (all_enqueued() && !options_.progress) {
+      break;  // settle() waits for the device
     } else {
-      changed_.wait(lock);
+      follow(lock);
     }
   }
   if (options_.progress && !stop_) report_progress(lock, true);
+}
+
+void PipelineRun::wait_for_change(std::unique_lock<std::mutex>& lock) {
+  if (options_.progress) {
+    enqueuer_.wait_for(lock, std::chrono::nanoseconds(progress_ns));
+  } else {
+    enqueuer_.wait(lock);
+  }
 }
 
 // One item of every device stage that is ready; an item's stages follow each other closely.
@@ -206,7 +244,7 @@ bool PipelineRun::submit_round(std::unique_lock<std::mutex>& lock) {
     }
     lock.lock();
     ++counts_[s].started;
-    changed_.notify_all();
+    completions_.notify_all();
     advanced = true;
   }
   return advanced;
@@ -247,7 +285,7 @@ void PipelineRun::host_loop(std::size_t stage) {
     std::unique_lock lock(mutex_);
     for (; item < options_.items; ++item) {
       if (slot_in_use(stage, item)) ++exhausted_[stage];
-      changed_.wait(lock, [&] { return stop_ || ready(stage, item); });
+      host_stages_.wait(lock, [&] { return stop_ || ready(stage, item); });
       if (stop_) return;
       ++counts_[stage].started;
       lock.unlock();
@@ -277,17 +315,65 @@ void PipelineRun::completion_loop(std::size_t stage) {
     for (; item < options_.items; ++item) {
       {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return counts_[stage].started > item || submitted_all_; });
+        completions_.wait(lock, [&] { return counts_[stage].started > item || submitted_all_; });
         if (counts_[stage].started <= item) return;
       }
       s.done[item % graph_.window].synchronize();
-      if (options_.recorder != nullptr) harvest(stage, item);
-      const std::lock_guard lock(mutex_);
-      count_finished(stage, item + 1);
+      account(stage, item + 1);
     }
   } catch (...) {
     fail(stage, item, std::current_exception());
   }
+}
+
+bool PipelineRun::followed(const Stage& stage) const {
+  return !stage.on_host && (stage.tracked || options_.recorder != nullptr);
+}
+
+// By the caller: waits until the window opens again, or for the next item when all is enqueued.
+void PipelineRun::follow(std::unique_lock<std::mutex>& lock) {
+  const std::uint64_t target =
+      all_enqueued() ? done_ + 1 : open_ - (graph_.window - graph_.window / 2);
+  for (std::size_t s = 0; s < graph_.stages.size() && !stop_; ++s) {
+    const Stage& stage = graph_.stages[s];
+    if (!followed(stage) || counts_[s].finished >= target) continue;
+    lock.unlock();
+    try {
+      if (reach(stage.done[(target - 1) % graph_.window], target)) account(s, target);
+    } catch (...) {
+      fail(s, target - 1, std::current_exception());
+    }
+    lock.lock();
+  }
+}
+
+// Waits for the event of the last item before `target`; false when the run is to stop. Every look
+// takes CPU time, so it sleeps for half of what the items so far say is left.
+bool PipelineRun::reach(const Event& done, std::uint64_t target) {
+  if (graph_.options.waiting == Waiting::block) done.synchronize();
+  while (!done.done()) {
+    std::int64_t pause = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stop_) return false;
+      const std::int64_t elapsed = now_ns() - begin_ns_;
+      const auto per_item = elapsed / static_cast<std::int64_t>(done_ + 1);
+      pause = std::max(per_item * static_cast<std::int64_t>(target) - elapsed, per_item / 4) / 2;
+    }
+    if (graph_.options.waiting == Waiting::poll) {
+      pause_ns(std::clamp<std::int64_t>(pause, 5'000, 500'000));
+    }
+  }
+  return true;
+}
+
+// A device stage has completed the items before `finished`.
+void PipelineRun::account(std::size_t stage, std::uint64_t finished) {
+  if (options_.recorder != nullptr) {
+    for (std::uint64_t item = finished_by(stage); item < finished; ++item) harvest(stage, item);
+  }
+  const std::lock_guard lock(mutex_);
+  count_finished(stage, finished);
 }
 
 void PipelineRun::harvest(std::size_t stage, std::uint64_t item) {
@@ -309,20 +395,30 @@ void PipelineRun::report_progress(std::unique_lock<std::mutex>& lock, bool last)
   lock.lock();
 }
 
-// Ends the threads, lets the device finish what was enqueued, and gives back all scratch.
+// Lets the device finish what was enqueued, ends the threads, and gives back all scratch.
 void PipelineRun::settle() noexcept {
+  bool failed = false;
   {
     const std::lock_guard lock(mutex_);
     submitted_all_ = true;
-    changed_.notify_all();
+    failed = stop_;
+    completions_.notify_all();
   }
-  threads_.clear();
   for (std::size_t i = 0; i < graph_.stages.size(); ++i) {
     const Stage& stage = graph_.stages[i];
     // A caller's stream may hold other work, which is waited for only if a stage may have failed.
-    if (stage.on_host || (complete() && !stage.stream->owned())) continue;
+    if (stage.on_host || !(failed || stage.stream->owned())) continue;
     try {
       stage.stream->synchronize();
+    } catch (...) {
+      fail(i, finished_by(i), std::current_exception());
+    }
+  }
+  threads_.clear();
+  for (std::size_t i = 0; i < graph_.stages.size(); ++i) {
+    if (failure_ || any_host_stage_ || !followed(graph_.stages[i])) continue;
+    try {
+      account(i, counts_[i].started);
     } catch (...) {
       fail(i, counts_[i].finished, std::current_exception());
     }
@@ -335,13 +431,12 @@ void PipelineRun::settle() noexcept {
   }
 }
 
-RunReport PipelineRun::report(std::int64_t begin_ns, std::int64_t cpu_ns,
-                              std::uint64_t allocations) const {
+RunReport PipelineRun::report(std::uint64_t allocations) const {
   RunReport result;
   result.items = done_;
   result.cancelled = cancelled_ && result.items < options_.items;
-  result.seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
-  result.submit_cpu_seconds = static_cast<double>(thread_cpu_ns() - cpu_ns) * 1e-9;
+  result.seconds = static_cast<double>(now_ns() - begin_ns_) * 1e-9;
+  result.submit_cpu_seconds = static_cast<double>(submit_cpu_ns_) * 1e-9;
   result.allocations = graph_.options.device.backend().allocations() - allocations;
   for (std::size_t s = 0; s < graph_.stages.size(); ++s) {
     result.stages.push_back({graph_.stages[s].name, counts_[s].finished});

@@ -2,8 +2,9 @@
 // has enqueued them, a host stage has begun them) and items `finished`. Stages take items in order,
 // so "is item i ready for stage S" is a few comparisons, however many items there are.
 //
-// Threads: the caller enqueues every device stage; each host stage has a thread; each device stage
-// whose completions the host must know has a thread that waits for them.
+// Threads: the caller enqueues every device stage; each host stage has a thread. Completions on the
+// device are followed by the caller where there are no host stages, since it has nothing better to
+// do when the window is full; beside host stages, by a thread for each stage that is followed.
 #pragma once
 
 #include <condition_variable>
@@ -50,33 +51,45 @@ class PipelineRun final : public FailureSink, public std::enable_shared_from_thi
   bool slot_in_use(std::size_t stage, std::uint64_t item) const;
   void count_finished(std::size_t stage, std::uint64_t finished);
   bool complete() const { return done_ == options_.items; }
+  bool all_enqueued() const;
+  std::uint64_t finished_by(std::size_t stage);  // takes the mutex
+  void open_window();
   void stop();
 
-  void start_threads();
+  void start_host_stages();
+  void start_completion_threads();
   void submit_all();
   bool submit_round(std::unique_lock<std::mutex>& lock);
   void enqueue(std::size_t stage, std::uint64_t item);
   void host_loop(std::size_t stage);
   void completion_loop(std::size_t stage);
+  bool followed(const Stage& stage) const;
+  void follow(std::unique_lock<std::mutex>& lock);
+  bool reach(const Event& done, std::uint64_t target);
+  void account(std::size_t stage, std::uint64_t finished);
   void harvest(std::size_t stage, std::uint64_t item);
+  void wait_for_change(std::unique_lock<std::mutex>& lock);
   void report_progress(std::unique_lock<std::mutex>& lock, bool last);
   void settle() noexcept;
-  RunReport report(std::int64_t begin_ns, std::int64_t cpu_ns, std::uint64_t allocations) const;
+  RunReport report(std::uint64_t allocations) const;
 
   PipelineImpl& graph_;
   const RunOptions& options_;
   std::optional<Event> after_;
   std::optional<DeviceClock> clock_;
-  std::int64_t begin_ns_ = 0;
+  bool any_host_stage_ = false;
+  std::int64_t begin_ns_ = 0, submit_cpu_ns_ = 0;
   std::int64_t last_progress_ns_ = 0;
 
   // Enqueuing thread only: scratch to be freed by a stage, per item in flight.
   std::vector<std::vector<std::vector<MemoryView>>> kept_;
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  // Each woken only by what it waits for: a wake-up costs more than enqueuing a stage.
+  std::condition_variable enqueuer_, host_stages_, completions_;
   std::vector<Count> counts_;
   std::uint64_t done_ = 0;                // items that every stage has finished
+  std::uint64_t open_ = 0;                // items before this one may be in flight
   std::vector<std::uint64_t> exhausted_;  // per stage
   bool stop_ = false, cancelled_ = false, submitted_all_ = false;
   std::optional<Failure> failure_;

@@ -33,10 +33,10 @@ std::vector<std::shared_ptr<Backend>> find_gpus(const std::shared_ptr<cuda::Driv
   int count = 0;
   const cuda::Status status = driver->device_count(&count);
   if (status != cuda::success) {
-    driver->last_error();
     int have = 0, need = 0;
     const bool known = driver->driver_version(&have) == cuda::success &&
                        driver->runtime_version(&need) == cuda::success;
+    driver->last_error();
     if (known && have == 0) {
       why = "no NVIDIA driver is loaded";
     } else if (known && have / 1000 < need / 1000) {

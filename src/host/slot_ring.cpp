@@ -40,10 +40,7 @@ class SlotRingState : public std::enable_shared_from_this<SlotRingState> {
  private:
   struct Slot {
     Event done;
-    SlotRingState* ring;  // for the driver's callback, which takes one pointer
-    std::size_t index;
-    std::shared_ptr<SlotRingState> alive;  // while a callback is on its way
-    std::int64_t came_back_ns = 0;         // not yet among the samples; 0: nothing to sample
+    std::int64_t came_back_ns = 0;  // not yet among the samples; 0: nothing to sample
   };
   struct Sample {
     double device_seconds;
@@ -52,11 +49,8 @@ class SlotRingState : public std::enable_shared_from_this<SlotRingState> {
 
   void recycle(std::size_t index) noexcept;
   void sample(Slot& slot);
-  void come_back(std::size_t index) noexcept;
-  static void on_side_stream(void* slot);
 
   Device device_;
-  std::optional<Stream> side_;
   std::optional<DeviceClock> clock_;
   std::vector<Slot> slots_;
 
@@ -75,18 +69,15 @@ SlotRingState::SlotRingState(const Device& device, const SlotRingOptions& o)
   if (o.slots == 0) throw_invalid("slots", "at least 1", "0");
   if (o.slot_bytes == 0) throw_invalid("slot_bytes", "at least 1", "0");
   memory = PinnedBuffer(device, checked_mul(o.slots, o.slot_bytes, "slots * slot_bytes"));
-  const EventOptions event{
-      .timing = o.measure,
-      .waiting = o.recycling == Recycling::polling_thread ? Waiting::spin : Waiting::block};
+  const EventOptions event{.timing = o.measure, .waiting = o.waiting};
   slots_.reserve(o.slots);
   for (std::size_t i = 0; i < o.slots; ++i) {
-    slots_.push_back({Event(device, event), this, i, nullptr});
+    slots_.push_back({.done = Event(device, event)});
     free_.push_back(i);
   }
-  if (o.recycling == Recycling::side_stream) side_.emplace(device);
   // A stream of its own: the clock must never wait for slots on their way back.
   if (o.measure) clock_.emplace(Stream(device));
-  allocations_ = 1 + o.slots + (side_ ? 1 : 0);
+  allocations_ = 1 + o.slots;
 }
 
 std::optional<std::size_t> SlotRingState::acquire(
@@ -118,20 +109,13 @@ void SlotRingState::release_after(std::size_t index, const Stream& stream) {
   Slot& slot = slots_[index];
   if (options.measure) sample(slot);
   stream.record(slot.done);
-  if (side_) side_->wait(slot.done);
   {
     const std::lock_guard lock(mutex_);
     ++returning_;
   }
   try {
-    if (side_) {
-      slot.alive = shared_from_this();
-      side_->impl().callback(&SlotRingState::on_side_stream, &slot);
-    } else {
-      worker_.post([state = shared_from_this(), index] { state->recycle(index); });
-    }
+    worker_.post([state = shared_from_this(), index] { state->recycle(index); });
   } catch (...) {
-    slot.alive.reset();
     const std::lock_guard lock(mutex_);
     --returning_;
     throw;
@@ -140,24 +124,14 @@ void SlotRingState::release_after(std::size_t index, const Stream& stream) {
 
 // On the ring's thread.
 void SlotRingState::recycle(std::size_t index) noexcept {
+  std::exception_ptr error;
   try {
     slots_[index].done.synchronize();
   } catch (...) {
-    const std::lock_guard lock(mutex_);
-    if (!error_) error_ = std::current_exception();
+    error = std::current_exception();
   }
-  come_back(index);
-}
-
-// Inside the driver's callback: no device call, no user code.
-void SlotRingState::on_side_stream(void* data) {
-  auto* slot = static_cast<Slot*>(data);
-  const auto alive = std::move(slot->alive);
-  alive->come_back(slot->index);
-}
-
-void SlotRingState::come_back(std::size_t index) noexcept {
   const std::lock_guard lock(mutex_);
+  if (!error_) error_ = error;
   free_.push_back(index);
   --returning_;
   if (options.measure) slots_[index].came_back_ns = now_ns();

@@ -1,6 +1,7 @@
 #include "penstock/measure/engines.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -15,10 +16,10 @@
 namespace ps {
 namespace {
 
-// Powers of two from a 256th of the largest up: enough small ones to see the overhead.
+// Powers of two from a 64th of the largest up: enough small ones to see the overhead.
 std::vector<std::size_t> candidates(std::size_t largest) {
   std::vector<std::size_t> sizes;
-  for (std::size_t size = largest; size >= 256 * KiB && sizes.size() < 8; size /= 2) {
+  for (std::size_t size = largest; size >= 256 * KiB && sizes.size() < 7; size /= 2) {
     sizes.push_back(size / sizeof(float) * sizeof(float));
   }
   if (sizes.empty()) sizes.push_back(largest);
@@ -117,8 +118,11 @@ Alone best_of(std::size_t bytes, std::size_t largest, int repeats,
 // The rounds for which compute takes `wanted` seconds.
 int balanced_rounds(const Passes& passes, std::size_t chunk, double wanted) {
   int rounds = 1;
-  for (int step = 0; step < 8; ++step) {
-    const double seconds = median_seconds(1, [&] { passes.compute(chunk, rounds); });
+  for (int step = 0; step < 12; ++step) {
+    // Long enough for the clocks to rise from rest: a count found at low clocks is too small.
+    double warm = 0;
+    while (warm < 5 * wanted) warm += seconds_of([&] { passes.compute(chunk, rounds); });
+    const double seconds = median_seconds(3, [&] { passes.compute(chunk, rounds); });
     // Small counts are bound by memory and say little: go up by at most 16 at a time.
     const double scale = std::clamp(wanted / seconds, 1.0 / 16, 16.0);
     const int next = std::max(1, static_cast<int>(std::lround(rounds * scale)));
@@ -126,6 +130,11 @@ int balanced_rounds(const Passes& passes, std::size_t chunk, double wanted) {
     rounds = next;
   }
   return rounds;
+}
+
+std::size_t largest_of(const EnginesOptions& options, std::size_t bytes) {
+  if (options.largest == 0) return std::max(bytes / 2, sizeof(float));
+  return std::min(options.largest, bytes);
 }
 
 bool contains(std::span<const Engine> engines, Engine engine) {
@@ -178,6 +187,13 @@ std::vector<EngineCost> Engines::costs(std::span<const Engine> engines) const {
 }
 
 Engines measure_engines(const Yardstick& yardstick, const EnginesOptions& options) {
+  Engines engines;
+  measure_link(yardstick, options, engines);
+  measure_compute(yardstick, options, engines);
+  return engines;
+}
+
+void measure_compute(const Yardstick& yardstick, const EnginesOptions& options, Engines& engines) {
   if (!(options.compute_ratio > 0) || !(options.compute_ratio <= 1000)) {
     detail::throw_invalid("compute_ratio", "above 0 and at most 1000",
                           std::to_string(options.compute_ratio));
@@ -185,27 +201,37 @@ Engines measure_engines(const Yardstick& yardstick, const EnginesOptions& option
   if (options.rounds < 0) {
     detail::throw_invalid("rounds", "at least 0", std::to_string(options.rounds));
   }
-  const std::size_t bytes = yardstick.bytes();
-  const std::size_t largest =
-      options.largest == 0 ? std::max(bytes / 2, sizeof(float)) : std::min(options.largest, bytes);
+  const std::size_t bytes = yardstick.bytes(), largest = largest_of(options, bytes);
+  const Passes passes(yardstick, largest);
+  engines.rounds = options.rounds;
+  if (options.rounds == 0) {
+    // Balanced at the chunk that the link will be cut into: a kernel's start and end weigh more
+    // there than in one large piece.
+    const std::array link{engines.upload.cost, engines.download.cost, engines.upload.cost};
+    const std::size_t chunk =
+        choose_chunk(bytes, link, {.granularity = std::min(64 * KiB, largest), .maximum_bytes = largest})
+            .chunk_bytes;
+    const double upload = median_seconds(options.repeats, [&] { passes.upload(chunk); });
+    engines.rounds = balanced_rounds(passes, chunk, upload * options.compute_ratio);
+  }
+  engines.compute = best_of(bytes, largest, options.repeats,
+                            [&](std::size_t c) { passes.compute(c, engines.rounds); });
+}
+
+void measure_link(const Yardstick& yardstick, const EnginesOptions& options, Engines& engines) {
+  const std::size_t bytes = yardstick.bytes(), largest = largest_of(options, bytes);
   const Passes passes(yardstick, largest);
   const auto measure = [&](const std::function<void(std::size_t)>& pass) {
     return best_of(bytes, largest, options.repeats, pass);
   };
-
-  Engines engines;
+  passes.both_ways(largest);  // what is touched for the first time is slow
   engines.upload = measure([&](std::size_t c) { passes.upload(c); });
   engines.download = measure([&](std::size_t c) { passes.download(c); });
   engines.both_ways = measure([&](std::size_t c) { passes.both_ways(c); });
   engines.device_copy = measure([&](std::size_t c) { passes.device_copy(c); });
-  engines.rounds = options.rounds > 0
-                       ? options.rounds
-                       : balanced_rounds(passes, engines.upload.chunk,
-                                         engines.upload.seconds * options.compute_ratio);
-  engines.compute = measure([&](std::size_t c) { passes.compute(c, engines.rounds); });
   const Device& device = yardstick.device();
-  if (device.kind() == DeviceKind::cpu) engines.cores = device.capabilities().multiprocessors;
-  return engines;
+  engines.cores =
+      device.kind() == DeviceKind::cpu ? device.capabilities().multiprocessors : 0;
 }
 
 }  // namespace ps

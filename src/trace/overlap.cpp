@@ -26,12 +26,6 @@ OverlapFigures overlap_figures(const OverlapTimes& times) {
   check_time("times.pipelined", times.pipelined);
   check_time("times.floor", times.floor);
   check_time("times.ideal", times.ideal);
-  if (times.floor > times.sequential * (1 + tolerance)) {
-    detail::throw_invalid("times.floor",
-                          fmt::format("at most the sequential time, {} s", times.sequential),
-                          fmt::format("{} s", times.floor));
-  }
-
   OverlapFigures figures;
   figures.efficiency = times.floor / times.pipelined;
   figures.speedup = times.sequential / times.pipelined;
@@ -42,7 +36,11 @@ OverlapFigures overlap_figures(const OverlapTimes& times) {
     figures.note = "nothing to hide: one engine alone takes as long as the sequential run";
   }
 
-  if (figures.hidden && *figures.hidden > 1 + tolerance) {
+  if (times.floor > times.sequential * (1 + tolerance)) {
+    figures.valid = false;
+    figures.note = fmt::format("invalid: the floor, {:.4g} s, is above the sequential time, {:.4g} s",
+                               times.floor, times.sequential);
+  } else if (figures.hidden && *figures.hidden > 1 + tolerance) {
     figures.valid = false;
     figures.note = fmt::format("invalid: {:.3f} of what can be hidden was hidden", *figures.hidden);
   } else if (figures.efficiency > 1 + tolerance) {

@@ -125,12 +125,12 @@ TEST(CpuGrowable, KeepsAddressAndContents) {
                ps::InvalidArgument);
 }
 
-class SlotRings : public testing::TestWithParam<ps::Recycling> {};
+class SlotRings : public testing::TestWithParam<ps::Waiting> {};
 
 TEST_P(SlotRings, FewSlotsServeManyBatches) {
   const ps::Stream stream(ps::Device::cpu());
   ps::SlotRing ring(ps::Device::cpu(),
-                    {.slots = 3, .slot_bytes = 64, .recycling = GetParam(), .measure = true});
+                    {.slots = 3, .slot_bytes = 64, .waiting = GetParam(), .measure = true});
   std::vector<std::byte> sink(64);
   for (int batch = 0; batch < 1000; ++batch) {
     auto slot = ring.acquire();
@@ -148,7 +148,7 @@ TEST_P(SlotRings, FewSlotsServeManyBatches) {
   EXPECT_EQ(statistics.acquired, 1000U);
   EXPECT_EQ(statistics.allocations, ps::SlotRing(ps::Device::cpu(), {.slots = 3,
                                                                      .slot_bytes = 64,
-                                                                     .recycling = GetParam()})
+                                                                     .waiting = GetParam()})
                                         .statistics()
                                         .allocations);
   ASSERT_TRUE(statistics.recycle_p50_us.has_value());
@@ -160,7 +160,7 @@ TEST_P(SlotRings, ExhaustionFailsOrWaitsAndIsCounted) {
   ps::SlotRing ring(ps::Device::cpu(), {.slots = 2,
                                         .slot_bytes = 64,
                                         .when_exhausted = ps::WhenExhausted::fail,
-                                        .recycling = GetParam()});
+                                        .waiting = GetParam()});
   Gate gate(stream);
   auto a = ring.acquire();
   auto b = ring.acquire();
@@ -177,7 +177,7 @@ TEST_P(SlotRings, ExhaustionFailsOrWaitsAndIsCounted) {
 
 TEST_P(SlotRings, DroppedSlotsComeBack) {
   ps::SlotRing ring(ps::Device::cpu(),
-                    {.slots = 1, .slot_bytes = 64, .recycling = GetParam()});
+                    {.slots = 1, .slot_bytes = 64, .waiting = GetParam()});
   for (int i = 0; i < 10; ++i) ring.acquire();
   EXPECT_EQ(ring.statistics().free_slots, 1U);
 }
@@ -187,7 +187,7 @@ TEST_P(SlotRings, SlotsMayOutliveTheRing) {
   const ps::Stream stream(ps::Device::cpu());
   {
     ps::SlotRing ring(ps::Device::cpu(),
-                      {.slots = 2, .slot_bytes = 64, .recycling = GetParam()});
+                      {.slots = 2, .slot_bytes = 64, .waiting = GetParam()});
     ring.acquire().release_after(stream);
     slot = ring.acquire();
   }
@@ -196,10 +196,9 @@ TEST_P(SlotRings, SlotsMayOutliveTheRing) {
   stream.synchronize();
 }
 
-INSTANTIATE_TEST_SUITE_P(Recycling, SlotRings,
-                         testing::Values(ps::Recycling::waiting_thread,
-                                         ps::Recycling::polling_thread,
-                                         ps::Recycling::side_stream));
+INSTANTIATE_TEST_SUITE_P(Waiting, SlotRings,
+                         testing::Values(ps::Waiting::poll, ps::Waiting::spin,
+                                         ps::Waiting::block));
 
 TEST(SlotRing, RefusesNonsense) {
   EXPECT_THROW(ps::SlotRing(ps::Device::cpu(), {.slots = 0, .slot_bytes = 1}), ps::InvalidArgument);

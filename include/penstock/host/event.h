@@ -14,13 +14,18 @@ class EventImpl;
 
 // How a host thread waits for an event.
 enum class Waiting : std::uint8_t {
-  block,  // sleeps until the device interrupts: no CPU time, tens of microseconds late
-  spin,   // polls: microseconds late, one core busy
+  // Looks every few tens of microseconds and sleeps in between: some percent of a core.
+  poll,
+  // Looks all the time: microseconds late, one core busy.
+  spin,
+  // Sleeps until the device interrupts: no CPU time. The interrupt costs the stream several
+  // microseconds at every record, whether or not somebody waits.
+  block,
 };
 
 struct EventOptions {
   bool timing = false;  // events without timing are cheaper to record
-  Waiting waiting = Waiting::block;
+  Waiting waiting = Waiting::poll;
 };
 
 // A handle; copies name the same event. An event that was never recorded counts as complete.

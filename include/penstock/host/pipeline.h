@@ -102,7 +102,7 @@ struct PipelineOptions {
   Device device = Device::best();
   std::size_t depth = 4;       // slots of a ring that does not say otherwise
   std::optional<Pool> pool{};  // for scratch; else the pipeline makes its own when first needed
-  Waiting waiting = Waiting::block;
+  Waiting waiting = Waiting::poll;  // of the library's threads, for completions
 };
 
 struct Progress {

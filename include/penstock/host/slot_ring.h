@@ -23,18 +23,11 @@ enum class WhenExhausted : std::uint8_t {
   fail,  // acquire() throws Exhausted at once
 };
 
-// How a slot finds its way back once the device is done with it.
-enum class Recycling : std::uint8_t {
-  waiting_thread,   // a thread of the ring waits for the slot's event
-  polling_thread,   // a thread of the ring polls the slot's event: sooner, one core busy
-  side_stream,      // a host function on a stream of the ring's own, behind the slot's event
-};
-
 struct SlotRingOptions {
   std::size_t slots = 4;
   std::size_t slot_bytes = 0;
   WhenExhausted when_exhausted = WhenExhausted::wait;
-  Recycling recycling = Recycling::waiting_thread;
+  Waiting waiting = Waiting::poll;  // of the thread that brings slots back
   bool measure = false;  // keep the time from device completion to reusable, of every release
 };
 

@@ -36,13 +36,16 @@ struct Engines {
 };
 
 struct EnginesOptions {
-  double compute_ratio = 1;     // rounds are chosen so that compute takes this times upload
-  int rounds = 0;               // or given
-  std::size_t largest = 0;      // chunk to try; 0: half the bytes
-  int repeats = 3;
+  double compute_ratio = 1;  // rounds are chosen so that compute takes this times upload
+  int rounds = 0;            // or given
+  std::size_t largest = 0;   // chunk to try; 0: half the bytes
+  int repeats = 5;
 };
 
-// Overwrites the yardstick's output and result.
+// Overwrite the yardstick's output and result. The second and third are the halves of the first:
+// the link stays as it is when only the arithmetic changes.
 Engines measure_engines(const Yardstick& yardstick, const EnginesOptions& options = {});
+void measure_link(const Yardstick& yardstick, const EnginesOptions& options, Engines& engines);
+void measure_compute(const Yardstick& yardstick, const EnginesOptions& options, Engines& engines);
 
 }  // namespace ps

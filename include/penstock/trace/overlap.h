@@ -20,7 +20,9 @@ struct OverlapFigures {
   std::optional<double> hidden;
   double efficiency = 0;  // floor / pipelined
   double speedup = 0;     // sequential / pipelined
-  bool valid = true;      // false when hidden or efficiency is above 1.02: then the floor or the
+  // False when hidden or efficiency is above 1.02, or the floor as much above the sequential time:
+  // then something was measured wrongly, or the machine was busy with other things.
+  bool valid = true;
                           // clock was measured wrongly
   std::string note;       // why `hidden` is empty or the run invalid
 };

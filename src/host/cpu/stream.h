@@ -22,9 +22,6 @@ class Stream final : public detail::StreamImpl {
   void record(detail::EventImpl& event) override;
   void synchronize() override;
   bool done() override { return worker_.idle(); }
-  void callback(void (*function)(void*), void* data) override {
-    worker_.post([function, data] { function(data); });
-  }
   void copy(MemoryView dst, MemoryView src) override;
   void fill(MemoryView dst, std::uint8_t value) override;
   bool owned() const override { return true; }

@@ -166,14 +166,17 @@ void Backend::free_device(void* data, std::size_t /*bytes*/) noexcept {
 std::unique_ptr<detail::Current> Backend::make_current() { return std::make_unique<Guard>(*this); }
 
 Guard::Guard(Backend& backend) : driver_(backend.driver()) {
-  if (driver_.get_device(&before_) != success) before_ = -1;
-  if (before_ != backend.index()) {
-    changed_ = driver_.set_device(backend.index()) == success;
+  if (driver_.get_device(&before_) != success) {
+    driver_.last_error();
+    before_ = -1;
   }
+  if (before_ == backend.index()) return;
+  changed_ = driver_.set_device(backend.index()) == success;
+  if (!changed_) driver_.last_error();
 }
 
 Guard::~Guard() {
-  if (changed_ && before_ >= 0) driver_.set_device(before_);
+  if (changed_ && before_ >= 0 && driver_.set_device(before_) != success) driver_.last_error();
 }
 
 EventOwner::EventOwner(std::shared_ptr<Backend> backend, bool timing, bool blocking)

@@ -12,6 +12,7 @@ class Event final : public detail::EventImpl {
   Event(std::shared_ptr<Backend> backend, const EventOptions& options)
       : backend_(backend),
         timing_(options.timing),
+        polled_(options.waiting == Waiting::poll),
         owner_(std::move(backend), options.timing, options.waiting == Waiting::block) {}
 
   EventHandle handle() const { return owner_.handle(); }
@@ -27,7 +28,7 @@ class Event final : public detail::EventImpl {
   void check_timed(const char* argument);
 
   std::shared_ptr<Backend> backend_;
-  bool timing_;
+  bool timing_, polled_;
   std::atomic<bool> recorded_{false};
   EventOwner owner_;
 };

@@ -21,7 +21,11 @@ HostCalls::~HostCalls() = default;
 HostCalls::State::~State() {
   if (flag == nullptr) return;
   // The GPU may still be reading the flag that the last function raised.
-  if (passed) backend->driver().event_synchronize(passed->handle());
+  const Guard guard(*backend);
+  Driver& driver = backend->driver();
+  const Status status =
+      unmarked ? driver.device_synchronize() : driver.event_synchronize(passed->handle());
+  if (status != success) driver.last_error();
   backend->free_pinned(flag, sizeof(*flag));
 }
 
@@ -43,10 +47,10 @@ void HostCalls::State::give_back(std::shared_ptr<EventOwner> event) {
 }
 
 void HostCalls::State::finish(std::uint32_t number) {
-  const std::lock_guard lock(mutex);
-  finished = number;
   if (flag != nullptr) raise(flag, number);
-  finished_changed.notify_all();
+  const std::lock_guard lock(finished->mutex);
+  finished->number = number;
+  finished->changed.notify_all();
 }
 
 void HostCalls::enqueue(StreamHandle stream, std::function<void()> function, bool hold) {
@@ -56,10 +60,10 @@ void HostCalls::enqueue(StreamHandle stream, std::function<void()> function, boo
   const Guard guard(backend);
   const bool by_flag = backend.properties().stream_wait_value;
   if (hold && by_flag && state_->flag == nullptr) {
+    state_->passed = std::make_shared<EventOwner>(state_->backend, false, true);
     auto* flag = static_cast<std::uint32_t*>(backend.allocate_pinned(sizeof(std::uint32_t)));
     *flag = 0;
     state_->flag = flag;
-    state_->passed = std::make_shared<EventOwner>(state_->backend, false, true);
   }
   std::shared_ptr<EventOwner> reached = state_->take_event();
   backend.check(backend.driver().event_record(reached->handle(), stream), "recording an event");
@@ -86,23 +90,41 @@ void HostCalls::hold_stream(StreamHandle stream, std::uint32_t number) {
   if (state_->flag != nullptr) {
     backend.check(backend.driver().stream_wait_value(stream, state_->flag, number),
                   "holding a stream for a host function");
-    backend.check(backend.driver().event_record(state_->passed->handle(), stream),
-                  "recording an event");
+    const Status status = backend.driver().event_record(state_->passed->handle(), stream);
+    state_->unmarked = status != success;
+    backend.check(status, "recording an event");
     return;
   }
-  auto held = std::make_unique<Held>(Held{state_, number});
-  backend.check(backend.driver().launch_host(stream, &HostCalls::wait_in_callback, held.get()),
-                "holding a stream for a host function");
-  held.release();
+  void* key = pending().add(std::make_unique<Held>(Held{state_->finished, number}));
+  const Status status = backend.driver().launch_host(stream, &HostCalls::wait_in_callback, key);
+  if (status != success) pending().take(key);
+  backend.check(status, "holding a stream for a host function");
+}
+
+HostCalls::Pending& HostCalls::pending() {
+  static auto* const instance = new Pending;  // never destroyed: callbacks may come after main()
+  return *instance;
+}
+
+void* HostCalls::Pending::add(std::unique_ptr<Held> one) {
+  void* key = one.get();
+  const std::lock_guard lock(mutex);
+  held.emplace(key, std::move(one));
+  return key;
+}
+
+std::unique_ptr<HostCalls::Held> HostCalls::Pending::take(void* key) {
+  const std::lock_guard lock(mutex);
+  return std::move(held.extract(key).mapped());
 }
 
 // Where the GPU cannot wait on memory, the driver's callback waits; it runs no user code.
-void HostCalls::wait_in_callback(void* data) {
-  const std::unique_ptr<Held> held(static_cast<Held*>(data));
-  std::unique_lock lock(held->state->mutex);
-  held->state->finished_changed.wait(lock, [&] {
-    return static_cast<std::int32_t>(held->state->finished - held->number) >= 0;
-  });
+void HostCalls::wait_in_callback(void* key) {
+  const std::unique_ptr<Held> held = pending().take(key);
+  Finished& finished = *held->finished;
+  std::unique_lock lock(finished.mutex);
+  finished.changed.wait(
+      lock, [&] { return static_cast<std::int32_t>(finished.number - held->number) >= 0; });
 }
 
 }  // namespace ps::cuda

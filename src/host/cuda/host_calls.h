@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -32,6 +33,14 @@ class HostCalls {
   void rethrow() { state_->error.rethrow(); }
 
  private:
+  // What a driver callback waits for. It holds nothing of the device, so that a callback, which
+  // must not call the driver, may be the last to drop it.
+  struct Finished {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::uint32_t number = 0;  // of the last holding function that ran
+  };
+
   // Shared with the worker, which may outlive the stream's last handle.
   struct State {
     explicit State(std::shared_ptr<Backend> b) : backend(std::move(b)) {}
@@ -42,20 +51,29 @@ class HostCalls {
 
     std::shared_ptr<Backend> backend;
     detail::FirstError error;
+    const std::shared_ptr<Finished> finished = std::make_shared<Finished>();
+    std::uint32_t* flag = nullptr;       // what a held stream waits on; page-locked
+    std::shared_ptr<EventOwner> passed;  // recorded behind the last such wait
+    bool unmarked = false;  // there is a wait that `passed` could not be recorded behind
     std::mutex mutex;
-    std::condition_variable finished_changed;
-    std::uint32_t finished = 0;                       // number of the last holding function that ran
-    std::uint32_t* flag = nullptr;                    // what a held stream waits on; page-locked
-    std::shared_ptr<EventOwner> passed;               // recorded behind the last such wait
     std::vector<std::shared_ptr<EventOwner>> events;  // not in use
   };
   struct Held {
-    std::shared_ptr<State> state;
+    std::shared_ptr<Finished> finished;
     std::uint32_t number;
+  };
+  // Callbacks enqueued and not yet made. A lost device never makes them: then they stay here.
+  struct Pending {
+    std::mutex mutex;
+    std::map<void*, std::unique_ptr<Held>> held;
+
+    void* add(std::unique_ptr<Held> one);
+    std::unique_ptr<Held> take(void* key);
   };
 
   void hold_stream(StreamHandle stream, std::uint32_t number);
-  static void wait_in_callback(void* held);
+  static void wait_in_callback(void* key);
+  static Pending& pending();
 
   std::shared_ptr<State> state_;
   std::uint32_t numbers_ = 0;

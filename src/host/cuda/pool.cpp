@@ -20,7 +20,7 @@ Pool::Pool(std::shared_ptr<Backend> backend, const PoolOptions& options)
     backend_->check(driver.pool_set_threshold(handle_, options.release_threshold),
                     "setting a pool's release threshold");
   } catch (...) {
-    driver.pool_destroy(handle_);
+    if (driver.pool_destroy(handle_) != success) driver.last_error();
     throw;
   }
   backend_->count_allocation();

@@ -88,12 +88,6 @@ bool Stream::done() {
   return calls == nullptr || calls->idle();
 }
 
-void Stream::callback(void (*function)(void*), void* data) {
-  backend_->check_alive();
-  backend_->check(backend_->driver().launch_host(handle_, function, data),
-                  "enqueuing a driver callback");
-}
-
 void Stream::copy(MemoryView dst, MemoryView src) {
   backend_->check_alive();
   const Guard guard(*backend_);

@@ -1,5 +1,6 @@
-// The GPU's iterate, for compute capability 8.0 and later. Every thread carries eight independent
-// elements, so that one multiply-add need not wait for the last even when few blocks run.
+// The GPU's iterate, for compute capability 8.0 and later. Every thread carries four independent
+// elements, so that one multiply-add need not wait for the last even when few blocks run. Every
+// block takes an equal range of the data, so that time grows with the bytes and not with waves.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace ps::detail {
 namespace {
 
 constexpr int threads = 256;
-constexpr int elements_per_thread = 8;
+constexpr int elements_per_thread = 4;
 constexpr int blocks_per_multiprocessor = 8;
 
 // Each element is read once and written once: the hints keep it from pushing others out of L2.
@@ -53,21 +54,23 @@ __global__ void __launch_bounds__(threads) iterate_kernel(Cut cut, int rounds) {
   constexpr int width = sizeof(Vector) / sizeof(float);
   constexpr int per_thread = elements_per_thread / width;
   constexpr std::size_t tile = std::size_t{threads} * per_thread;
+  const std::size_t begin = cut.vectors * blockIdx.x / gridDim.x;
+  const std::size_t end = cut.vectors * (blockIdx.x + 1) / gridDim.x;
   const auto* in = reinterpret_cast<const Vector*>(cut.in + cut.head);
   auto* out = reinterpret_cast<Vector*>(cut.out + cut.head);
 
-  for (std::size_t base = blockIdx.x * tile; base < cut.vectors; base += gridDim.x * tile) {
+  for (std::size_t base = begin; base < end; base += tile) {
     float x[elements_per_thread];
 #pragma unroll
     for (int k = 0; k < per_thread; ++k) {
       const std::size_t index = base + k * threads + threadIdx.x;
-      if (index < cut.vectors) load(in + index, x + k * width);
+      if (index < end) load(in + index, x + k * width);
     }
     advance(x, rounds);
 #pragma unroll
     for (int k = 0; k < per_thread; ++k) {
       const std::size_t index = base + k * threads + threadIdx.x;
-      if (index < cut.vectors) store(out + index, x + k * width);
+      if (index < end) store(out + index, x + k * width);
     }
   }
 

@@ -1,0 +1,262 @@
+// Overlap against its limit and against a loop written by hand: two-, three- and four-way, whole
+// items, and how fast a slot comes back. Writes bench/results/overlap.json.
+//
+//   bench_overlap --output bench/results/overlap.json
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "penstock/base/units.h"
+#include "penstock/host/slot_ring.h"
+#include "penstock/measure/overlap.h"
+#include "penstock/measure/timing.h"
+#include "support/plain_loop.h"
+#include "support/results.h"
+#include "support/side_stream.h"
+
+namespace {
+
+using bench::Json;
+using bench::microseconds;
+
+struct Settings {
+  std::string output;
+  std::string device = "best";
+  bool quick = false;
+};
+
+
+
+Json sweep_of(const ps::OverlapResult& r) {
+  Json sweep = Json::array();
+  for (const ps::SweepPoint& point : r.sweep) {
+    sweep.push_back({{"chunk", point.chunk},
+                     {"depth", point.depth},
+                     {"us", microseconds(point.seconds)},
+                     {"predicted_us", microseconds(point.predicted)}});
+  }
+  return sweep;
+}
+
+Json case_of(const std::string& name, const ps::OverlapResult& r, std::optional<double> loop) {
+  Json metrics = {{"sequential_us", microseconds(r.times.sequential)},
+                  {"pipelined_us", microseconds(r.times.pipelined)},
+                  {"ideal_us", microseconds(r.times.ideal)},
+                  {"hidden", r.figures.hidden ? Json(*r.figures.hidden) : Json(nullptr)},
+                  {"efficiency", r.figures.efficiency},
+                  {"over_floor", r.times.pipelined / r.times.floor},
+                  {"valid", r.figures.valid},
+                  {"predicted_us", microseconds(r.predicted)},
+                  {"upload_rate_share", r.upload_rate_share},
+                  {"upload_gaps", r.upload_gaps.count},
+                  {"upload_gap_us", microseconds(r.upload_gaps.total_seconds)},
+                  {"submit_cpu_us", r.submit_cpu_us},
+                  {"allocations", r.allocations},
+                  {"sweep", sweep_of(r)}};
+  const auto alone = [](const ps::Alone& a) {
+    return Json{{"us", microseconds(a.seconds)},
+                {"chunk", a.chunk},
+                {"overhead_us", a.cost.overhead_seconds * 1e6},
+                {"GBps", a.cost.bytes_per_second * 1e-9}};
+  };
+  metrics["alone"] = {{"upload", alone(r.engines.upload)},
+                      {"download", alone(r.engines.download)},
+                      {"both_ways", alone(r.engines.both_ways)},
+                      {"compute", alone(r.engines.compute)},
+                      {"device_copy", alone(r.engines.device_copy)}};
+  Json result = {{"case", name},
+                 {"params",
+                  {{"ways", ps::name(r.ways)},
+                   {"items", r.items},
+                   {"item_bytes", r.item_bytes},
+                   {"chunk", r.chunk},
+                   {"chunks", r.chunks},
+                   {"depth", r.depth},
+                   {"rounds", r.engines.rounds}}},
+                 {"correct", true},
+                 {"max_error", 0},
+                 {"tolerance", 0},
+                 {"floor_us", microseconds(r.times.floor)},
+                 {"ours", {{"call_us", microseconds(r.times.pipelined)}}},
+                 {"peer", Json::object()},
+                 {"metrics", metrics}};
+  if (loop) {
+    result["peer"]["plain_loop"] = {{"call_us", microseconds(*loop)}};
+    result["metrics"]["over_plain_loop"] = r.times.pipelined / *loop;
+  }
+  return result;
+}
+
+void print_line(const std::string& name, const ps::OverlapResult& r, std::optional<double> loop) {
+  fmt::print("{:<14} {:>9} x{:<4} floor {:>9} ours {:>9} x floor {:.4f} hidden {} loop {} ({}) "
+             "predicted {} submit {:.1f} us/chunk\n",
+             name, ps::format_bytes(r.chunk), r.chunks, ps::format_seconds(r.times.floor),
+             ps::format_seconds(r.times.pipelined), r.times.pipelined / r.times.floor,
+             r.figures.hidden ? fmt::format("{:.4f}", *r.figures.hidden) : "-",
+             loop ? ps::format_seconds(*loop) : "-",
+             loop ? fmt::format("{:.4f}", *loop / r.times.floor) : "-",
+             ps::format_seconds(r.predicted), r.submit_cpu_us);
+}
+
+class Overlap {
+ public:
+  Overlap(const ps::Device& device, bool quick, bench::Results& results)
+      : device_(device),
+        quick_(quick),
+        results_(results),
+        experiment_(device, 8, quick ? 4 * ps::MiB : 256 * ps::MiB) {}
+
+  void run(const std::string& name, ps::OverlapOptions options) {
+    options.repeats = quick_ ? 3 : 11;
+    options.fewest_chunks = options.chunk == 0 ? 64 : 1;
+    const auto result = experiment_.run(options);
+    std::optional<double> loop;
+    if (device_.kind() == ps::DeviceKind::cuda) loop = time_loop(*result);
+    results_.add(case_of(name, *result, loop));
+    print_line(name, *result, loop);
+  }
+
+ private:
+  double time_loop(const ps::OverlapResult& r) {
+    bench::PlainLoop loop(experiment_.yardstick(), {.ways = r.ways,
+                                                    .chunk = r.chunk,
+                                                    .depth = r.depth,
+                                                    .rounds = r.engines.rounds});
+    experiment_.yardstick().poison();
+    loop.run();
+    if (r.ways == ps::Ways::two) {
+      experiment_.yardstick().check_result(r.engines.rounds);
+    } else {
+      experiment_.yardstick().check_output(r.engines.rounds);
+    }
+    return ps::median_seconds(quick_ ? 3 : 11, [&] { loop.run(); });
+  }
+
+  ps::Device device_;
+  bool quick_;
+  bench::Results& results_;
+  ps::OverlapExperiment experiment_;
+};
+
+// Batches through four slots: what a slot's way back costs, for each kind of recycling, and whether
+// it holds back the copies.
+void recycle(const ps::Device& device, bool quick, bench::Results& results) {
+  const std::size_t bytes = ps::MiB;
+  const int batches = quick ? 200 : 10000;
+  const ps::Stream stream(device);
+  const ps::DeviceBuffer target(device, bytes);
+  const ps::PinnedBuffer check(device, bytes), plain(device, 4 * bytes);
+
+  const double bare = ps::median_seconds(1, [&] {
+    for (int i = 0; i < batches; ++i) {
+      ps::copy(target.view(), plain.view().sub(static_cast<std::size_t>(i % 4) * bytes, bytes),
+               stream);
+    }
+    stream.synchronize();
+  });
+
+  Json kinds = Json::object();
+  struct Kind {
+    const char* name;
+    ps::Waiting waiting;
+  };
+  const Kind all[] = {{"thread_poll", ps::Waiting::poll},
+                      {"thread_spin", ps::Waiting::spin},
+                      {"thread_block", ps::Waiting::block}};
+  const auto add = [&](const char* name, double p50, double p99, double seconds) {
+    kinds[name] = {{"p50_us", p50}, {"p99_us", p99}, {"call_us", microseconds(seconds)}};
+    fmt::print("recycle        {:<15} p50 {:>7.1f} us  p99 {:>7.1f} us  {:.3f} of the bare copies\n",
+               name, p50, p99, bare / seconds);
+  };
+  bool correct = true;
+  for (const auto& [name, waiting] : all) {
+    double seconds = 0;
+    ps::SlotRingStatistics statistics;
+    for (const bool measure : {false, true}) {  // timing events cost a little: measured apart
+      ps::SlotRing ring(device, {.slots = 4,
+                                 .slot_bytes = bytes,
+                                 .waiting = waiting,
+                                 .measure = measure});
+      const auto before = ring.statistics().allocations;
+      const double took = ps::seconds_of([&] {
+        for (int i = 0; i < batches; ++i) {
+          auto slot = ring.acquire();
+          slot.view().as<int>()[0] = i;
+          ps::copy(target.view(), slot.view(), stream);
+          slot.release_after(stream);
+        }
+        stream.synchronize();
+      });
+      ps::copy(check.view(), target.view(), stream);
+      stream.synchronize();
+      correct = correct && check.view().as<int>()[0] == batches - 1;
+      if (!measure) seconds = took;
+      statistics = ring.statistics();
+      correct = correct && statistics.allocations == before;
+    }
+    add(name, *statistics.recycle_p50_us, *statistics.recycle_p99_us, seconds);
+  }
+  if (device.kind() == ps::DeviceKind::cuda) {
+    const auto side = bench::recycle_by_side_stream(device, target.view(), 4, batches);
+    add("side_stream", side.p50_us, side.p99_us, side.seconds);
+  }
+  if (!correct) throw std::runtime_error("recycle: a slot was reused too early, or memory was allocated");
+  results.add({{"case", "recycle"},
+               {"params", {{"batches", batches}, {"slots", 4}, {"slot_bytes", bytes}}},
+               {"correct", true},
+               {"max_error", 0},
+               {"tolerance", 0},
+               {"floor_us", microseconds(bare)},
+               {"ours", {{"call_us", kinds["thread_poll"]["call_us"]}}},
+               {"peer", Json::object()},
+               {"metrics", {{"allocations_after_warm_up", 0}, {"kinds", kinds}}}});
+}
+
+void run(const Settings& settings) {
+  const ps::Device device = ps::Device::parse(settings.device);
+  ps::LimitsOptions limits = settings.quick ? ps::quick_limits() : ps::LimitsOptions{};
+  limits.disk = false;
+  bench::Results results("overlap", device, ps::measure_limits(device, limits));
+  results.peer("plain_loop", device.kind() == ps::DeviceKind::cuda ? "in this repository" : "absent");
+  {
+    const std::size_t mib = settings.quick ? ps::KiB * 64 : ps::MiB;
+    Overlap overlap(device, settings.quick, results);
+    ps::OverlapOptions options{.device = device};
+    options.sweep_chunks = {4 * mib, 8 * mib, 16 * mib, 32 * mib, 64 * mib};
+    for (const ps::Ways ways : {ps::Ways::two, ps::Ways::three, ps::Ways::four}) {
+      options.ways = ways;
+      overlap.run(std::string(ps::name(ways)), options);
+    }
+    options.sweep_chunks.clear();
+    options.ways = ps::Ways::two;
+    options.compute_ratio = 0.8;
+    overlap.run("two-way-0.8", options);
+    options.compute_ratio = 1;
+    options.ways = ps::Ways::three;
+    options.chunk = settings.quick ? 4 * ps::MiB : 256 * ps::MiB;
+    overlap.run("uncut", options);
+  }
+  recycle(device, settings.quick, results);
+  if (!settings.output.empty()) results.write(settings.output);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Overlap against its limit and against a loop written by hand");
+  Settings settings;
+  app.add_option("--output", settings.output, "Results file to write");
+  app.add_option("--device", settings.device, "cpu, cuda, cuda:N or best");
+  app.add_flag("--quick", settings.quick, "Small sizes: a look, not a measurement");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    run(settings);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_overlap: {}\n", error.what());
+    return 1;
+  }
+  return 0;
+}

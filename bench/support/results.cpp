@@ -1,0 +1,48 @@
+#include "support/results.h"
+
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+
+#include "penstock/base/error.h"
+#include "penstock/measure/build.h"
+#include "penstock/measure/machine.h"
+
+namespace bench {
+
+double microseconds(double seconds) { return std::round(seconds * 1e9) * 1e-3; }
+
+Results::Results(std::string name, const ps::Device& device, const ps::Limits& ceilings) {
+  const ps::Machine machine = ps::inspect_machine();
+  Json rates = Json::object();
+  for (const auto& [ceiling, rate] : ceilings.rates) {
+    rates[std::string(ps::name(ceiling)) + "_GBps"] = std::round(rate.bytes_per_second * 1e-7) * 1e-2;
+  }
+  document_ = {{"schema", 1},
+               {"name", std::move(name)},
+               {"date", ceilings.date},
+               {"commit", ps::build_info().commit},
+               {"machine",
+                {{"gpu", device.kind() == ps::DeviceKind::cuda ? device.capabilities().name : "none"},
+                 {"driver", machine.cuda.driver},
+                 {"cuda", ps::build_info().cuda},
+                 {"cpu", machine.host.cpu},
+                 {"ceilings", rates}}},
+               {"peers", Json::object()},
+               {"cases", Json::array()}};
+}
+
+void Results::write(const std::filesystem::path& path) const {
+  const std::filesystem::path temporary = path.string() + ".part";
+  std::ofstream file(temporary);
+  file << document_.dump(1) << '\n';
+  file.close();
+  if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    std::remove(temporary.c_str());
+    throw ps::SystemError(error, "write", path.string());
+  }
+}
+
+}  // namespace bench

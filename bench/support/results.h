@@ -1,0 +1,36 @@
+// What a benchmark writes: one shape for all, so that tables, plots and checks read them alike.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "penstock/host/device.h"
+#include "penstock/measure/limits.h"
+
+namespace bench {
+
+using Json = nlohmann::ordered_json;
+
+class Results {
+ public:
+  // Stamps machine, date and commit.
+  Results(std::string name, const ps::Device& device, const ps::Limits& ceilings);
+
+  void peer(const std::string& name, const std::string& version) { document_["peers"][name] = version; }
+
+  // A case that was checked for correctness in this run; others are not written.
+  void add(Json checked_case) { document_["cases"].push_back(std::move(checked_case)); }
+
+  // Writes a temporary file beside `path` and renames it; throws SystemError.
+  void write(const std::filesystem::path& path) const;
+
+  const Json& document() const { return document_; }
+
+ private:
+  Json document_;
+};
+
+double microseconds(double seconds);
+
+}  // namespace bench

@@ -1,0 +1,115 @@
+// A run is cancelled at a thousand random points, on the CPU and on the fake GPU.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <optional>
+#include <random>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "penstock/base/error.h"
+#include "support/expect_clean.h"
+#include "support/fake_machine.h"
+#include "support/tiny_pipeline.h"
+#include "support/watchdog.h"
+
+namespace ps::test {
+namespace {
+
+constexpr unsigned runs = 1000;
+constexpr unsigned runs_per_pipeline = 10;
+
+class Cancellation : public testing::TestWithParam<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(Devices, Cancellation, testing::Values(false, true),
+                         [](const auto& tested) {
+                           return std::string(tested.param ? "FakeGpu" : "Cpu");
+                         });
+
+// Cancels one run at a point that the generator chooses: in a stage, from another thread, before
+// the run, or not at all when the run is over sooner.
+void cancel_somewhere(TinyPipeline& tiny, std::minstd_rand& random) {
+  std::stop_source source;
+  const std::uint64_t items = 1 + random() % 12;
+  std::jthread canceller;
+  switch (random() % 4) {
+    case 0:
+      source.request_stop();
+      break;
+    case 1: {
+      const auto pause = std::chrono::microseconds(random() % 500);
+      canceller = std::jthread([&source, pause] {
+        std::this_thread::sleep_for(pause);
+        source.request_stop();
+      });
+      break;
+    }
+    default: {
+      const std::string& stage = TinyPipeline::stages[random() % TinyPipeline::stages.size()];
+      const std::uint64_t item = random() % items;
+      tiny.hook = [&source, &stage, item](const std::string& at, Item& now) {
+        if (at == stage && now.index() == item) source.request_stop();
+      };
+    }
+  }
+  // Checks what came out before the end, and that the report says so.
+  tiny.run({.items = items, .stop = source.get_token()});
+  tiny.hook = nullptr;
+}
+
+TEST_P(Cancellation, AtRandomPoints) {
+  const bool gpu = GetParam();
+  Watchdog watchdog("Cancellation.AtRandomPoints");
+  std::optional<FakeMachine> machine;
+  std::optional<TinyPipeline> tiny;
+  for (unsigned seed = 1; seed <= runs; ++seed) {
+    const std::string here = "seed " + std::to_string(seed);
+    watchdog.step(here);
+    std::minstd_rand random(seed);
+    if (seed % runs_per_pipeline == 1) {
+      tiny.reset();
+      if (machine) {
+        ASSERT_TRUE(is_clean(machine->driver())) << "before " << here;
+      }
+      machine.reset();
+      if (gpu) {
+        machine.emplace(
+            FakeOptions{.stream_wait_value = random() % 2 == 0, .seed = seed, .max_delay_us = 20});
+      }
+      tiny.emplace(gpu ? machine->gpu() : Device::cpu(),
+                   TinyOptions{.depth = 1 + random() % 4,
+                               .driver = gpu ? &machine->driver() : nullptr,
+                               .host_calls = random() % 4 == 0});
+    }
+    try {
+      cancel_somewhere(*tiny, random);
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << here << ": " << error.what();
+    }
+    tiny->run_well(3);
+    ASSERT_FALSE(HasFailure()) << here;
+  }
+  tiny.reset();
+  if (machine) {
+    EXPECT_TRUE(is_clean(machine->driver()));
+  }
+}
+
+TEST_P(Cancellation, ALongHostStageSeesIt) {
+  const Watchdog watchdog("Cancellation.ALongHostStageSeesIt");
+  FakeMachine machine;
+  const Device device = GetParam() ? machine.gpu() : Device::cpu();
+  TinyPipeline tiny(device, {.driver = GetParam() ? &machine.driver() : nullptr});
+  std::stop_source source;
+  tiny.hook = [&](const std::string& at, Item& item) {
+    if (at == "read" && item.index() == 2) {
+      source.request_stop();
+      while (!item.stopping()) std::this_thread::yield();
+    }
+  };
+  EXPECT_TRUE(tiny.run({.items = 10, .stop = source.get_token()}).cancelled);
+}
+
+}  // namespace
+}  // namespace ps::test

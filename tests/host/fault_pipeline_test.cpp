@@ -1,0 +1,277 @@
+// Every call that can fail does, one after the other, over a whole run of a pipeline. Whatever
+// happens: an error with its cause or a right result, nothing leaked, nothing touched out of order,
+// no hang, and the same pipeline runs again unless the device is lost.
+#include <gtest/gtest.h>
+
+#include <exception>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "penstock/base/error.h"
+#include "penstock/host/pipeline.h"
+#include "support/expect_clean.h"
+#include "support/fake_machine.h"
+#include "support/tiny_pipeline.h"
+#include "support/watchdog.h"
+
+namespace ps::test {
+namespace {
+
+constexpr std::uint64_t items = 4;
+
+// What the run failed with; nothing when it did not. The cause inside a PipelineError counts.
+std::exception_ptr failure_of(const std::function<void()>& run) {
+  try {
+    run();
+    return nullptr;
+  } catch (const PipelineError& error) {
+    return error.cause();
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+template <class Error>
+bool is(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+std::string text(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "not an exception of the standard";
+  }
+}
+
+struct Variant {
+  const char* name;
+  bool stream_wait_value = true;
+  bool host_calls = false;
+  bool borrowed = false;
+};
+
+class PipelineFaults : public testing::TestWithParam<Variant> {
+ protected:
+  FakeOptions fake_options() const {
+    return {.stream_wait_value = GetParam().stream_wait_value, .max_delay_us = 30};
+  }
+  TinyOptions tiny_options(FakeMachine& machine) const {
+    TinyOptions options{.driver = &machine.driver(), .host_calls = GetParam().host_calls};
+    if (GetParam().borrowed) {
+      for (int i = 0; i < 3; ++i) {
+        options.streams.push_back(borrow_native(machine.gpu(), machine.driver().foreign_stream()));
+      }
+    }
+    return options;
+  }
+  void step(std::uint64_t n) {
+    here = std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) +
+           ", fault at " + std::to_string(n);
+    watchdog.step(here);
+  }
+
+  std::string here;
+  Watchdog watchdog{"PipelineFaults"};
+};
+
+INSTANTIATE_TEST_SUITE_P(Pipelines, PipelineFaults,
+                         testing::Values(Variant{.name = "OwnStreams"},
+                                         Variant{.name = "CallersStreams", .borrowed = true},
+                                         Variant{.name = "HostCalls", .host_calls = true},
+                                         Variant{.name = "HostCallsByCallback",
+                                                 .stream_wait_value = false,
+                                                 .host_calls = true}),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
+TEST_P(PipelineFaults, AnAllocationFails) {
+  FakeMachine machine(fake_options());
+  FakeDriver& driver = machine.driver();
+  bool struck = true;
+  for (std::uint64_t n = 1; struck; ++n) {
+    step(n);
+    {
+      const TinyOptions options = tiny_options(machine);
+      TinyPipeline tiny(machine.gpu(), options);
+      driver.fail_call(n, cuda::memory_allocation, allocating_calls);
+      const auto failure = failure_of([&] { tiny.run({.items = items}); });
+      struck = driver.fault_struck();
+      driver.disarm();
+      EXPECT_EQ(struck, failure != nullptr) << here;
+      if (failure) {
+        EXPECT_TRUE(is<OutOfMemory>(failure)) << here << ": " << text(failure);
+      }
+      tiny.run_well(items);
+    }
+    ASSERT_TRUE(is_clean(driver)) << here;
+  }
+}
+
+TEST_P(PipelineFaults, AnyCallFails) {
+  FakeMachine machine(fake_options());
+  FakeDriver& driver = machine.driver();
+  bool struck = true;
+  for (std::uint64_t n = 1; struck; ++n) {
+    step(n);
+    {
+      const TinyOptions options = tiny_options(machine);
+      driver.fail_call(n, unknown_error);
+      std::optional<TinyPipeline> tiny;
+      const auto failure = failure_of([&] {
+        tiny.emplace(machine.gpu(), options);
+        tiny->run({.items = items});
+      });
+      struck = driver.fault_struck();
+      driver.disarm();
+      if (failure) {
+        EXPECT_TRUE(struck) << here << ": " << text(failure);
+        EXPECT_TRUE(is<DeviceError>(failure)) << here << ": " << text(failure);
+      }
+      if (tiny) tiny->run_well(items);
+    }
+    ASSERT_TRUE(is_clean(driver)) << here;
+  }
+}
+
+TEST_P(PipelineFaults, ACallOfTheEndFails) {
+  FakeMachine machine(fake_options());
+  FakeDriver& driver = machine.driver();
+  bool struck = true;
+  for (std::uint64_t n = 1; struck; ++n) {
+    step(n);
+    {
+      const TinyOptions options = tiny_options(machine);
+      TinyPipeline tiny(machine.gpu(), options);
+      tiny.run_well(items);
+      driver.fail_call(n, unknown_error);
+    }  // destructors meet the fault
+    ASSERT_TRUE(is_clean(driver)) << here;
+    struck = driver.fault_struck();
+    driver.disarm();
+  }
+}
+
+TEST_P(PipelineFaults, TheDeviceIsLostAtAnyCall) {
+  bool struck = true;
+  for (std::uint64_t n = 1; struck; ++n) {
+    step(n);
+    FakeMachine machine(fake_options());
+    FakeDriver& driver = machine.driver();
+    {
+      const TinyOptions options = tiny_options(machine);
+      TinyPipeline tiny(machine.gpu(), options);
+      driver.lose_device_at(n);
+      const auto failure = failure_of([&] { tiny.run({.items = items}); });
+      struck = driver.fault_struck();
+      if (failure) {
+        EXPECT_TRUE(struck) << here << ": " << text(failure);
+        EXPECT_TRUE(is<DeviceError>(failure)) << here << ": " << text(failure);
+        const auto again = failure_of([&] { tiny.run({.items = items}); });
+        EXPECT_TRUE(again && is<DeviceLost>(again)) << here;
+      }
+    }
+    ASSERT_TRUE(is_clean_after_loss(driver)) << here;
+  }
+}
+
+TEST_P(PipelineFaults, APieceOfWorkFails) {
+  bool struck = true;
+  for (std::uint64_t n = 1; struck; ++n) {
+    step(n);
+    FakeMachine machine(fake_options());
+    FakeDriver& driver = machine.driver();
+    {
+      const TinyOptions options = tiny_options(machine);
+      TinyPipeline tiny(machine.gpu(), options);
+      driver.fail_work(n, launch_failure);
+      const auto failure = failure_of([&] { tiny.run({.items = items}); });
+      struck = driver.fault_struck();
+      ASSERT_EQ(struck, failure != nullptr) << here;
+      if (failure) {
+        EXPECT_TRUE(is<DeviceError>(failure)) << here << ": " << text(failure);
+        EXPECT_NE(text(failure).find("cudaErrorLaunchFailure"), std::string::npos)
+            << here << ": " << text(failure);
+      }
+    }
+    ASSERT_TRUE(is_clean_after_loss(driver)) << here;
+  }
+}
+
+// The same on both kinds of device from here on.
+class StageFaults : public testing::TestWithParam<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(Devices, StageFaults, testing::Values(false, true),
+                         [](const auto& tested) {
+                           return std::string(tested.param ? "FakeGpu" : "Cpu");
+                         });
+
+TEST_P(StageFaults, AnyStageThrowsAtAnyItem) {
+  Watchdog watchdog("StageFaults.AnyStageThrowsAtAnyItem");
+  FakeMachine machine({.max_delay_us = 30});
+  FakeDriver& driver = machine.driver();
+  {
+    const Device device = GetParam() ? machine.gpu() : Device::cpu();
+    TinyPipeline tiny(device, {.driver = GetParam() ? &driver : nullptr});
+    for (const std::string& stage : TinyPipeline::stages) {
+      for (std::uint64_t item = 0; item < items; ++item) {
+        const std::string here = stage + ", item " + std::to_string(item);
+        watchdog.step(here);
+        tiny.hook = [&](const std::string& at, Item& now) {
+          if (at == stage && now.index() == item) throw std::domain_error("thrown by " + here);
+        };
+        try {
+          tiny.run({.items = items});
+          ADD_FAILURE() << here << " was not reported";
+        } catch (const PipelineError& error) {
+          EXPECT_EQ(error.stage(), stage);
+          EXPECT_EQ(error.item(), item);
+          EXPECT_TRUE(is<std::domain_error>(error.cause()));
+          EXPECT_NE(std::string(error.what()).find("thrown by " + here), std::string::npos);
+        }
+        tiny.hook = nullptr;
+        tiny.run_well(items);
+      }
+    }
+  }
+  EXPECT_TRUE(is_clean(driver));
+}
+
+TEST_P(StageFaults, AHostFunctionThrowsAtAnyItem) {
+  Watchdog watchdog("StageFaults.AHostFunctionThrowsAtAnyItem");
+  FakeMachine machine({.max_delay_us = 30});
+  FakeDriver& driver = machine.driver();
+  {
+    const Device device = GetParam() ? machine.gpu() : Device::cpu();
+    TinyPipeline tiny(device, {.driver = GetParam() ? &driver : nullptr});
+    for (std::uint64_t item = 0; item < items; ++item) {
+      watchdog.step("item " + std::to_string(item));
+      tiny.hook = [&](const std::string& at, Item& now) {
+        if (at != "compute" || now.index() != item) return;
+        now.stream().call([] { throw std::domain_error("from the stream"); });
+      };
+      try {
+        tiny.run({.items = items});
+        ADD_FAILURE() << "item " << item << " was not reported";
+      } catch (const PipelineError& error) {
+        EXPECT_EQ(error.stage(), "compute");
+        EXPECT_EQ(error.item(), item);
+        EXPECT_TRUE(is<std::domain_error>(error.cause()));
+      }
+      tiny.hook = nullptr;
+      tiny.run_well(items);
+    }
+  }
+  EXPECT_TRUE(is_clean(driver));
+}
+
+}  // namespace
+}  // namespace ps::test
