@@ -9,9 +9,11 @@ class Program;
 
 // Each adds its subcommand to the program's app, and calls Program::chosen() when it is selected.
 void add_doctor(Program& program);
+void add_demo(Program& program);
+void add_overlap(Program& program);
 void add_ladder(Program& program);
 
 // In the order of `penstock --help`.
-inline constexpr std::array all_commands = {add_doctor, add_ladder};
+inline constexpr std::array all_commands = {add_doctor, add_demo, add_overlap, add_ladder};
 
 }  // namespace ps::cli

@@ -106,7 +106,7 @@ std::string cuda_text(const CudaInstallation& cuda) {
   if (!cuda.built_in) return "not built in";
   std::string text = fmt::format("built with {}", cuda_version_text(cuda.toolkit_version));
   if (cuda.driver_cuda_version == 0) return text + ", no driver";
-  return text + fmt::format(", driver {} supports {}", cuda.driver,
+  return text + fmt::format(", driver{}{} supports {}", cuda.driver.empty() ? "" : " ", cuda.driver,
                             cuda_version_text(cuda.driver_cuda_version));
 }
 

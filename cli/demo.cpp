@@ -1,0 +1,113 @@
+// penstock demo: the main job on whatever this machine has, side by side with the plain way.
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "commands.h"
+#include "options.h"
+#include "overlap_text.h"
+#include "penstock/base/error.h"
+#include "penstock/measure/report.h"
+#include "program.h"
+#include "progress.h"
+
+namespace ps::cli {
+namespace {
+
+struct DemoCommand {
+  std::string device = "best";
+  std::string output = "build/demo";
+  std::string directory;
+  bool quick = false, json = false;
+};
+
+struct Shown {
+  std::string text, json, report;
+};
+
+Shown on_gpu(const Device& device, const DemoCommand& command, const std::stop_token& stop,
+             ProgressBar& bar) {
+  bar.update(0, "filling memory");
+  OverlapExperiment experiment(device, 8, (command.quick ? 32 : 256) * MiB);
+  OverlapOptions options{.device = device, .repeats = command.quick ? 3 : 7};
+  options.stop = stop;
+  options.progress = [&bar](std::string_view what, double share) { bar.update(share, what); };
+  const auto result = experiment.run(options);
+  return {overlap_text(*result, device), as_json(*result, device, false),
+          as_json(*result, device, true)};
+}
+
+Shown on_cpu(const DemoCommand& command, const std::stop_token& stop, ProgressBar& bar) {
+  FileOverlapOptions options{.directory = command.directory,
+                             .bytes = (command.quick ? 32 : 256) * MiB,
+                             .chunk = (command.quick ? 1 : 4) * MiB,
+                             .repeats = command.quick ? 3 : 5};
+  options.stop = stop;
+  options.progress = [&bar](std::string_view what, double share) { bar.update(share, what); };
+  const auto result = measure_file_overlap(options);
+  return {overlap_text(*result), as_json(*result, false), as_json(*result, true)};
+}
+
+void write_report(const std::filesystem::path& file, const std::string& text) {
+  std::ofstream out(file);
+  out << text << '\n';
+  out.close();
+  if (!out) {
+    const int error = errno;
+    std::remove(file.c_str());
+    throw SystemError(error, "write", file.string());
+  }
+}
+
+void run(const DemoCommand& given, const std::stop_token& stop) {
+  DemoCommand command = given;
+  const std::filesystem::path output = command.output;
+  std::error_code error;
+  std::filesystem::create_directories(output, error);
+  if (error) throw SystemError(error.value(), "create", output.string());
+  if (command.directory.empty()) command.directory = command.output;
+
+  const Device device = Device::parse(command.device);
+  Shown shown;
+  {
+    ProgressBar bar;
+    shown = device.kind() == DeviceKind::cuda ? on_gpu(device, command, stop, bar)
+                                              : on_cpu(command, stop, bar);
+  }
+  const std::filesystem::path report = output / "report.json";
+  write_report(report, shown.report);
+  fmt::print("{}\n", command.json ? shown.json : shown.text);
+  if (!command.json) fmt::print("report: {}\n", report.string());
+}
+
+}  // namespace
+
+void add_demo(Program& program) {
+  const auto options = std::make_shared<DemoCommand>();
+  CLI::App& command = *program.app().add_subcommand(
+      "demo", "The main job on this machine, sequential and overlapped side by side");
+  add_device_option(command, options->device);
+  add_json_flag(command, options->json);
+  command.add_option("--output", options->output, "Folder for report.json")
+      ->type_name("DIR")
+      ->capture_default_str();
+  command
+      .add_option("--dir", options->directory,
+                  "Without a GPU: where the file is written and removed; default: the output folder")
+      ->type_name("DIR")
+      ->check(CLI::ExistingDirectory);
+  command.add_flag("--quick", options->quick, "Small sizes: a look, not a measurement");
+  command.footer(
+      "With a GPU: upload, compute and download at once. Without one: a file is read past the page\n"
+      "cache while the CPU computes.\n\n"
+      "Example:\n  penstock demo --quick");
+  command.callback([&program, options] {
+    program.chosen([&program, options] { run(*options, program.stop()); });
+  });
+}
+
+}  // namespace ps::cli

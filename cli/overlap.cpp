@@ -1,0 +1,107 @@
+// penstock overlap: copies and compute, one after the other and overlapped, beside their limit.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "commands.h"
+#include "options.h"
+#include "overlap_text.h"
+#include "penstock/base/error.h"
+#include "penstock/measure/overlap.h"
+#include "penstock/measure/report.h"
+#include "program.h"
+#include "progress.h"
+
+namespace ps::cli {
+namespace {
+
+struct OverlapCommand {
+  std::string device = "best";
+  std::string ways = "3";
+  std::size_t items = 8, item_bytes = 0, chunk = 0, depth = 4;
+  double ratio = 1;
+  int rounds = 0, repeats = 7;
+  bool uncut = false, sweep = false, json = false;
+};
+
+Ways parse_ways(const std::string& text) {
+  return text == "2" ? Ways::two : text == "3" ? Ways::three : Ways::four;
+}
+
+// From an eighth of the item down to 1/256 of it.
+std::vector<std::size_t> chunks_to_sweep(std::size_t item_bytes) {
+  std::vector<std::size_t> chunks;
+  for (std::size_t pieces = 4; pieces <= 256; pieces *= 2) {
+    const std::size_t chunk = item_bytes / pieces / 4 * 4;
+    if (chunk >= 64 * KiB) chunks.push_back(chunk);
+  }
+  return chunks;
+}
+
+void run(const OverlapCommand& command, const std::stop_token& stop) {
+  const Device device = Device::parse(command.device);
+  const bool gpu = device.kind() == DeviceKind::cuda;
+  const std::size_t item_bytes =
+      command.item_bytes > 0 ? command.item_bytes : (gpu ? 256 : 16) * MiB;
+  std::unique_ptr<OverlapResult> result;
+  {
+    ProgressBar bar;
+    bar.update(0, "filling memory");
+    OverlapExperiment experiment(device, command.items, item_bytes);
+    OverlapOptions options{.device = device,
+                           .ways = parse_ways(command.ways),
+                           .chunk = command.uncut ? item_bytes : command.chunk,
+                           .depth = command.depth,
+                           .compute_ratio = command.ratio,
+                           .rounds = command.rounds,
+                           .repeats = command.repeats};
+    if (command.sweep) {
+      options.sweep_chunks = chunks_to_sweep(item_bytes);
+      options.sweep_depths = {1, 2, 3, 8};
+    }
+    options.stop = stop;
+    options.progress = [&bar](std::string_view what, double share) { bar.update(share, what); };
+    result = experiment.run(options);
+  }
+  fmt::print("{}\n", command.json ? as_json(*result, device, false) : overlap_text(*result, device));
+  if (!result->figures.valid) throw std::runtime_error(result->figures.note);
+}
+
+}  // namespace
+
+void add_overlap(Program& program) {
+  const auto options = std::make_shared<OverlapCommand>();
+  CLI::App& command = *program.app().add_subcommand(
+      "overlap", "Copies and compute, one after the other and overlapped, beside their limit");
+  add_device_option(command, options->device);
+  add_json_flag(command, options->json);
+  command.add_option("--ways", options->ways, "2: upload, compute; 3: and download; 4: and device copy")
+      ->check(CLI::IsMember({"2", "3", "4"}))
+      ->capture_default_str();
+  command.add_option("--items", options->items, "Items to move")->capture_default_str();
+  add_bytes_option(command, "--item-bytes", options->item_bytes,
+                   "Bytes of an item; default: 256 MiB on a GPU, 16 MiB on the CPU");
+  auto* chunk = command.add_option_group("chunk");
+  add_bytes_option(*chunk, "--chunk", options->chunk,
+                   "Bytes of a chunk; default: chosen from the engines' measured costs");
+  chunk->add_flag("--uncut", options->uncut, "Move whole items");
+  chunk->require_option(0, 1);
+  command.add_option("--depth", options->depth, "Slots of a ring")->capture_default_str();
+  command.add_option("--ratio", options->ratio, "Compute time over upload time")
+      ->capture_default_str();
+  command.add_option("--rounds", options->rounds,
+                     "Multiply-adds per element, instead of the ratio");
+  command.add_option("--repeats", options->repeats, "Timed runs; the median counts")
+      ->capture_default_str();
+  command.add_flag("--sweep", options->sweep, "Time other chunk sizes and depths as well");
+  command.footer(
+      "Examples:\n"
+      "  penstock overlap                      three ways, the chunk chosen by itself\n"
+      "  penstock overlap --ways 2 --ratio 0.8 --sweep\n"
+      "  penstock overlap --uncut              whole items: what cutting gains");
+  command.callback([&program, options] {
+    program.chosen([&program, options] { run(*options, program.stop()); });
+  });
+}
+
+}  // namespace ps::cli

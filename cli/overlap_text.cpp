@@ -1,0 +1,76 @@
+#include "overlap_text.h"
+
+#include <fmt/format.h>
+
+#include "penstock/base/units.h"
+#include "table.h"
+
+namespace ps::cli {
+namespace {
+
+std::string figures_text(const OverlapTimes& times, const OverlapFigures& figures) {
+  Table table({Align::left, Align::right, Align::left});
+  const auto seconds = [](double value) { return format_seconds(value); };
+  table.row({"floor", seconds(times.floor), "the slowest engine or shared link, alone"});
+  table.row({"ideal", seconds(times.ideal), "the floor plus filling and draining at this chunk"});
+  table.row({"speed-up", fmt::format("{:.2f}x", figures.speedup),
+             fmt::format("of {:.2f}x possible", times.sequential / times.floor)});
+  table.row({"hidden", figures.hidden ? fmt::format("{:.1f}%", *figures.hidden * 100) : "-",
+             "of the time that overlap can hide"});
+  table.row({"efficiency", fmt::format("{:.1f}%", figures.efficiency * 100), "floor / pipelined"});
+  std::string text = table.text();
+  if (!figures.note.empty()) text += "  note: " + figures.note + "\n";
+  return text;
+}
+
+std::string sweep_text(const OverlapResult& r) {
+  if (r.sweep.empty()) return {};
+  Table table({Align::right, Align::right, Align::right, Align::right, Align::left});
+  table.row({"chunk", "depth", "measured", "predicted"});
+  for (const SweepPoint& point : r.sweep) {
+    table.row({format_bytes(point.chunk), std::to_string(point.depth),
+               format_seconds(point.seconds),
+               point.predicted > 0 ? format_seconds(point.predicted) : "-"});
+  }
+  table.row({format_bytes(r.chunk), std::to_string(r.depth), format_seconds(r.times.pipelined),
+             format_seconds(r.predicted), "<- used"});
+  return "\nSweep\n" + table.text();
+}
+
+}  // namespace
+
+std::string overlap_text(const OverlapResult& r, const Device& device) {
+  std::string text = fmt::format(
+      "Overlap on {} ({}), {}\n"
+      "  {} items of {}, {} chunks of {}, {} slots, {} multiply-adds per element\n\n",
+      device.capabilities().name, device.name(), name(r.ways), r.items, format_bytes(r.item_bytes),
+      r.chunks, format_bytes(r.chunk), r.depth, r.engines.rounds);
+  Table table({Align::left, Align::right, Align::right, Align::right});
+  table.row({"", "transfer", "compute", "total"});
+  const auto row = [&](const char* label, const OverlapRun& run) {
+    table.row({label, format_seconds(run.transfer()), format_seconds(run.compute),
+               format_seconds(run.seconds)});
+  };
+  row("sequential", r.sequential);
+  row("pipelined", r.pipelined);
+  return text + table.text() + "\n" + figures_text(r.times, r.figures) + sweep_text(r);
+}
+
+std::string overlap_text(const FileOverlapResult& r) {
+  std::string text = fmt::format(
+      "File -> memory -> compute on the CPU\n"
+      "  {} in {} chunks of {}, {} slots, {} multiply-adds per element, {}\n\n",
+      format_bytes(r.bytes), r.chunks, format_bytes(r.chunk), r.depth, r.rounds,
+      r.direct ? "past the page cache" : "through the page cache: O_DIRECT is refused here");
+  Table table({Align::left, Align::right, Align::right, Align::right});
+  table.row({"", "read", "compute", "total"});
+  const auto row = [&](const char* label, const FileOverlapRun& run) {
+    table.row({label, format_seconds(run.read), format_seconds(run.compute),
+               format_seconds(run.seconds)});
+  };
+  row("sequential", r.sequential);
+  row("pipelined", r.pipelined);
+  return text + table.text() + "\n" + figures_text(r.times, r.figures);
+}
+
+}  // namespace ps::cli

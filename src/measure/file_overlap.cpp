@@ -1,0 +1,195 @@
+#include "penstock/measure/file_overlap.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+
+#include "measure/scratch_file.h"
+#include "penstock/base/error.h"
+#include "penstock/host/pipeline.h"
+#include "penstock/measure/cancelled.h"
+#include "penstock/measure/timing.h"
+#include "penstock/measure/yardstick.h"
+#include "penstock/ops/iterate.h"
+
+namespace ps {
+namespace {
+
+constexpr std::size_t page = 4096;
+
+void check(const FileOverlapOptions& options) {
+  const auto refuse = [](const char* argument, const char* expected, const std::string& given) {
+    detail::throw_invalid(argument, expected, given);
+  };
+  if (options.chunk == 0 || options.chunk % page != 0) {
+    refuse("chunk", "a multiple of 4 KiB above 0", std::to_string(options.chunk));
+  }
+  if (options.bytes == 0 || options.bytes % options.chunk != 0) {
+    refuse("bytes", "a multiple of the chunk above 0", std::to_string(options.bytes));
+  }
+  if (options.depth == 0) refuse("depth", "at least 1", "0");
+  if (options.repeats < 1) refuse("repeats", "at least 1", std::to_string(options.repeats));
+  if (!(options.compute_ratio > 0 && options.compute_ratio <= 1000)) {
+    refuse("compute_ratio", "above 0 and at most 1000", std::to_string(options.compute_ratio));
+  }
+}
+
+// The file, the bytes in it, and the work on them.
+class FileWork {
+ public:
+  FileWork(const FileOverlapOptions& options)
+      : options_(options), yardstick_(Device::cpu(), options.bytes), file_(options.directory) {
+    for (std::size_t at = 0; at < options.bytes; at += options.chunk) {
+      if (options.stop.stop_requested()) throw Cancelled();
+      write(at);
+    }
+    file_.flush();
+  }
+
+  bool direct() const { return file_.direct(); }
+  std::size_t chunks() const { return options_.bytes / options_.chunk; }
+
+  // The page cache must not answer for the disk.
+  void forget() const {
+    if (!file_.direct()) file_.forget();
+  }
+
+  double read_alone() const {
+    const PinnedBuffer slot(Device::cpu(), options_.chunk);
+    return median_seconds(options_.repeats, [&] {
+      forget();
+      for (std::size_t at = 0; at < options_.bytes; at += options_.chunk) {
+        file_.read(slot.view().data, options_.chunk, at);
+      }
+    });
+  }
+
+  double compute_alone(int rounds) const {
+    const Stream stream(Device::cpu());
+    const double seconds = median_seconds(options_.repeats, [&] {
+      for (std::size_t at = 0; at < options_.bytes; at += options_.chunk) {
+        compute(yardstick_.input().sub(at, options_.chunk), at, rounds, stream);
+      }
+      stream.synchronize();
+    });
+    return seconds;
+  }
+
+  int balanced_rounds(double wanted) const {
+    int rounds = 8;
+    for (int step = 0; step < 8; ++step) {
+      const double scale = std::clamp(wanted / compute_alone(rounds), 1.0 / 16, 16.0);
+      const int next = std::max(1, static_cast<int>(std::lround(rounds * scale)));
+      if (std::abs(next - rounds) <= rounds / 50) return next;
+      rounds = next;
+    }
+    return rounds;
+  }
+
+  Pipeline flow(std::size_t depth, int rounds) {
+    Pipeline pipeline({.device = Device::cpu(), .depth = depth});
+    const RingId in = pipeline.ring("in", {.memory = Memory::pinned, .bytes = options_.chunk});
+    const StageId read =
+        pipeline.host_stage("read", {.uses = {in}, .engine = Engine::disk}, [this, in](Item& item) {
+          file_.read(item.slot(in).data, options_.chunk, offset(item));
+        });
+    pipeline.stage("compute", {.after = {read}, .uses = {in}}, [this, in, rounds](Item& item) {
+      compute(item.slot(in), offset(item), rounds, item.stream());
+    });
+    return pipeline;
+  }
+
+  void run(Pipeline& pipeline, Recorder* recorder) const {
+    forget();
+    const RunReport report =
+        pipeline.run({.items = chunks(), .stop = options_.stop, .recorder = recorder});
+    if (report.cancelled) throw Cancelled();
+  }
+
+  void run_checked(Pipeline& pipeline, int rounds, Recorder* recorder) const {
+    yardstick_.poison();
+    run(pipeline, recorder);
+    yardstick_.check_result(rounds);
+  }
+
+ private:
+  std::size_t offset(const Item& item) const {
+    return static_cast<std::size_t>(item.index()) * options_.chunk;
+  }
+
+  void compute(MemoryView in, std::size_t at, int rounds, const Stream& stream) const {
+    iterate({.in = floats({in.data, in.bytes, Device::cpu().place()}),
+             .out = floats(yardstick_.result().sub(at, in.bytes)),
+             .rounds = rounds},
+            stream);
+  }
+
+  void write(std::size_t at) {
+    const std::byte* data = yardstick_.input().data + at;
+    try {
+      file_.write(data, options_.chunk, at);
+    } catch (const SystemError& error) {
+      // Some file systems take O_DIRECT and refuse the transfer.
+      if (!file_.direct() || error.code().value() != EINVAL) throw;
+      file_.use_page_cache();
+      file_.write(data, options_.chunk, at);
+    }
+  }
+
+  const FileOverlapOptions& options_;
+  Yardstick yardstick_;
+  detail::ScratchFile file_;
+};
+
+FileOverlapRun busy_times(const Timeline& timeline, double seconds) {
+  return {.read = timeline.busy_seconds(Engine::disk),
+          .compute = timeline.busy_seconds(Engine::compute),
+          .seconds = seconds};
+}
+
+}  // namespace
+
+std::unique_ptr<FileOverlapResult> measure_file_overlap(const FileOverlapOptions& options) {
+  check(options);
+  const auto tell = [&](std::string_view what, double share) {
+    if (options.stop.stop_requested()) throw Cancelled();
+    if (options.progress) options.progress(what, share);
+  };
+  tell("writing the file", 0);
+  FileWork work(options);
+  auto result = std::make_unique<FileOverlapResult>();
+  FileOverlapResult& r = *result;
+  r.bytes = options.bytes;
+  r.chunk = options.chunk;
+  r.chunks = work.chunks();
+  r.depth = options.depth;
+  r.direct = work.direct();
+
+  tell("engines alone", 0.2);
+  r.read_alone = work.read_alone();
+  r.rounds = work.balanced_rounds(r.read_alone * options.compute_ratio);
+  r.compute_alone = work.compute_alone(r.rounds);
+
+  const auto measure = [&](std::size_t depth, Timeline& timeline) {
+    Pipeline pipeline = work.flow(depth, r.rounds);
+    work.run_checked(pipeline, r.rounds, nullptr);
+    const double seconds = median_seconds(options.repeats, [&] { work.run(pipeline, nullptr); });
+    work.run_checked(pipeline, r.rounds, &timeline);
+    return busy_times(timeline, seconds);
+  };
+  tell("sequential", 0.5);
+  r.sequential = measure(1, r.sequential_timeline);  // one slot: read and compute take turns
+  tell("pipelined", 0.75);
+  r.pipelined = measure(options.depth, r.pipelined_timeline);
+
+  r.times.sequential = r.sequential.read + r.sequential.compute;
+  r.times.pipelined = r.pipelined.seconds;
+  r.times.floor = std::max(r.read_alone, r.compute_alone);
+  r.times.ideal = r.times.floor + std::min(r.read_alone, r.compute_alone) /
+                                      static_cast<double>(r.chunks);
+  r.figures = overlap_figures(r.times);
+  tell("done", 1);
+  return result;
+}
+
+}  // namespace ps
