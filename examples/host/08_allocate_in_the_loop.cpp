@@ -3,7 +3,7 @@
 // order and stops nobody.
 #include <algorithm>
 #include <array>
-#include <atomic>
+#include <stop_token>
 #include <thread>
 
 #include "penstock/base/units.h"
@@ -71,9 +71,8 @@ ladder::Row measure_neighbour(ladder::Context& context, std::string label,
   const ps::DeviceBuffer buffer(context.device(), 64 * ps::KiB);
   ps::fill(buffer.view(), 0, stream);
 
-  std::atomic<bool> stop{false};
-  std::jthread other([&] {
-    while (beside && !stop) beside();
+  std::jthread other([&](const std::stop_token& stop) {
+    while (beside && !stop.stop_requested()) beside();
   });
   double slowest = 0;
   const auto small_kernel = [&] {
@@ -88,7 +87,7 @@ ladder::Row measure_neighbour(ladder::Context& context, std::string label,
       slowest = std::max(slowest, ps::seconds_of(small_kernel));
     }
   });
-  stop = true;
+  other.request_stop();
   return {.label = std::move(label),
           .work = "neighbour",
           .seconds = seconds,
@@ -100,14 +99,14 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   Loop loop(context);
   ladder::Trace off;
   return {
-      context.measure("cudaMalloc and cudaFree per item", ps::Ways::two,
+      context.measure("allocated and freed per item", ps::Ways::two,
                       [&](ladder::Trace& trace) { loop.with_device_allocation(trace); }),
-      context.measure("pool, per item", ps::Ways::two,
+      context.measure("from a pool, per item", ps::Ways::two,
                       [&](ladder::Trace& trace) { loop.with_pool(trace); }),
       measure_neighbour(context, "neighbour, alone", {}),
       measure_neighbour(context, "neighbour, beside the loop with the pool",
                         [&] { loop.with_pool(off); }),
-      measure_neighbour(context, "neighbour, beside the loop with cudaMalloc",
+      measure_neighbour(context, "neighbour, beside the loop that allocates",
                         [&] { loop.with_device_allocation(off); }),
   };
 }
