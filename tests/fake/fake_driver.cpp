@@ -29,6 +29,11 @@ std::vector<std::string> FakeDriver::violations() const {
   return simulation_->violations;
 }
 
+void FakeDriver::forgive() {
+  const Simulation::Lock lock(simulation_->mutex);
+  simulation_->violations.clear();
+}
+
 Outstanding FakeDriver::outstanding() const {
   const Simulation::Lock lock(simulation_->mutex);
   Outstanding counts;

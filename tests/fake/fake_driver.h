@@ -47,6 +47,7 @@ class FakeDriver final : public cuda::Driver {
 
   // --- what was seen ---
   std::vector<std::string> violations() const;
+  void forgive();  // forgets the violations seen, for a test that provoked them
   Outstanding outstanding() const;
   // Errors that a thread got and did not clear: the next check of the user's own would find them.
   std::vector<cuda::Status> uncleared_errors() const;

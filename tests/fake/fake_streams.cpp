@@ -138,10 +138,10 @@ cuda::Status FakeDriver::launch_host(cuda::StreamHandle handle, cuda::HostFuncti
   if (!call.proceeds()) return call.status();
   const std::shared_ptr<FakeStream> stream = call.stream(handle);
   if (!stream || stream->capturing) return call.status();
-  const Clock before = stream->clock;
+  const Tick before = stream->enqueued;
   const Tick end =
-      simulation_->enqueue(*stream, {.body = HostFunctionWork{function, data, before}}, 2);
-  simulation_->ledger.add_gate({.stream = stream->number, .tick = end});
+      simulation_->enqueue(*stream, {.body = HostFunctionWork{function, data, stream->clock}}, 2);
+  simulation_->ledger.add_gate({.stream = stream->number, .before = before, .tick = end});
   return call.status();
 }
 
@@ -160,7 +160,11 @@ cuda::Status FakeDriver::stream_wait_value(cuda::StreamHandle handle, std::uint3
   const Operation operation = simulation_->next_operation(*stream, "stream_wait_value");
   std::string complaint = simulation_->ledger.access(operation, flag, sizeof(*flag), false);
   if (!complaint.empty()) return call.wrong(std::move(complaint));
-  const Gate gate{.stream = stream->number, .tick = operation.tick, .flag = flag, .value = value};
+  const Gate gate{.stream = stream->number,
+                  .before = stream->enqueued,
+                  .tick = operation.tick,
+                  .flag = flag,
+                  .value = value};
   simulation_->ledger.add_gate(gate);
   simulation_->enqueue(*stream, {.body = FlagWork{gate}});
   return call.status();

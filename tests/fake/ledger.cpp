@@ -114,8 +114,8 @@ std::string Ledger::access(const Operation& operation, const void* data, std::si
 
 bool Ledger::held_back(const Operation& operation) const {
   return std::any_of(gates_.begin(), gates_.end(), [&](const Gate& gate) {
-    return operation.clock.at(gate.stream) >= gate.tick &&
-           host_.knows(gate.stream, gate.tick - 1) && !gate.open();
+    return operation.clock.at(gate.stream) >= gate.tick && host_.knows(gate.stream, gate.before) &&
+           !gate.open();
   });
 }
 

@@ -24,9 +24,11 @@ struct Operation {
 };
 
 // A point where a stream stands still until the host has done something: a host function, or a flag
-// that the host sets. Until then the host may touch what the work behind it will touch.
+// that the host sets. Until then the host may touch what the work behind it will touch, once it
+// knows that the work before it is done.
 struct Gate {
   StreamNumber stream = 0;
+  Tick before = 0;  // the last work before it
   Tick tick = 0;
   const std::uint32_t* flag = nullptr;  // null: a host function, open when it returned
   std::uint32_t value = 0;
