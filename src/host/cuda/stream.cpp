@@ -18,6 +18,7 @@ Stream::~Stream() {
 
 void Stream::refuse_capture(const char* operation) {
   backend_->check_alive();
+  const Guard guard(*backend_);  // a default stream is that of the current device
   bool capturing = false;
   backend_->check(backend_->driver().stream_is_capturing(handle_, &capturing),
                   "asking whether a stream is being captured");
@@ -50,6 +51,7 @@ void Stream::notify(std::function<void()> function) {
 
 void Stream::wait(detail::EventImpl& event) {
   backend_->check_alive();
+  const Guard guard(*backend_);
   backend_->check(
       backend_->driver().stream_wait_event(handle_, dynamic_cast<Event&>(event).handle()),
       "making a stream wait for an event");
@@ -68,16 +70,25 @@ void Stream::record(detail::EventImpl& event) {
 }
 
 void Stream::synchronize() {
-  refuse_capture("Stream::synchronize");
-  backend_->check(backend_->driver().stream_synchronize(handle_), "synchronising a stream");
-  if (HostCalls* calls = existing_calls()) {
+  HostCalls* calls = existing_calls();
+  try {
+    refuse_capture("Stream::synchronize");
+    const Guard guard(*backend_);
+    backend_->check(backend_->driver().stream_synchronize(handle_), "synchronising a stream");
+  } catch (const DeviceError&) {
+    // Functions that wait for a failed stream are dropped: what they captured is free after this.
+    if (calls != nullptr) calls->drain();
+    throw;
+  }
+  if (calls != nullptr) {
     calls->drain();  // functions that do not hold the stream may still be on their way
     calls->rethrow();
   }
 }
 
 bool Stream::done() {
-  backend_->check_alive();
+  refuse_capture("Stream::done");
+  const Guard guard(*backend_);
   const Status status = backend_->driver().stream_query(handle_);
   if (status == not_ready) {
     backend_->driver().last_error();  // "not ready" must not look like the caller's failure
