@@ -92,7 +92,7 @@ std::optional<std::size_t> SlotRingState::acquire(
       return std::nullopt;
     }
   }
-  if (error_) std::rethrow_exception(error_);
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   const std::size_t index = free_.front();
   free_.pop_front();
   ++acquired_;
@@ -107,7 +107,10 @@ void SlotRingState::release(std::size_t index) noexcept {
 
 void SlotRingState::release_after(std::size_t index, const Stream& stream) {
   Slot& slot = slots_[index];
-  if (options.measure) sample(slot);
+  if (options.measure) {
+    const std::lock_guard lock(mutex_);
+    sample(slot);
+  }
   stream.record(slot.done);
   {
     const std::lock_guard lock(mutex_);
@@ -129,6 +132,11 @@ void SlotRingState::recycle(std::size_t index) noexcept {
     slots_[index].done.synchronize();
   } catch (...) {
     error = std::current_exception();
+    try {
+      device_.synchronize();  // nobody may get the slot while the device still uses it
+    } catch (...) {
+      // The device is lost: it uses nothing any more.
+    }
   }
   const std::lock_guard lock(mutex_);
   if (!error_) error_ = error;
@@ -191,7 +199,16 @@ SlotRing::Slot::~Slot() { release(); }
 MemoryView SlotRing::Slot::view() const { return state_->view(index_); }
 
 void SlotRing::Slot::release_after(const Stream& stream) {
-  state_->release_after(index_, stream);
+  try {
+    state_->release_after(index_, stream);
+  } catch (...) {
+    try {
+      stream.synchronize();  // the slot stays the caller's, who may drop it at once
+    } catch (...) {
+      // The first failure is the one to report.
+    }
+    throw;
+  }
   state_.reset();
 }
 
