@@ -348,7 +348,8 @@ void PipelineRun::follow(std::unique_lock<std::mutex>& lock) {
 }
 
 // Waits for the event of the last item before `target`; false when the run is to stop. Every look
-// takes CPU time, so it sleeps for half of what the items so far say is left.
+// takes CPU time, so it sleeps for as long as the items so far say: half a window is still enqueued
+// behind the target, and being a little late costs nothing.
 bool PipelineRun::reach(const Event& done, std::uint64_t target) {
   if (graph_.options.waiting == Waiting::block) done.synchronize();
   while (!done.done()) {
@@ -358,10 +359,10 @@ bool PipelineRun::reach(const Event& done, std::uint64_t target) {
       if (stop_) return false;
       const std::int64_t elapsed = now_ns() - begin_ns_;
       const auto per_item = elapsed / static_cast<std::int64_t>(done_ + 1);
-      pause = std::max(per_item * static_cast<std::int64_t>(target) - elapsed, per_item / 4) / 2;
+      pause = std::max(per_item * static_cast<std::int64_t>(target) - elapsed, per_item / 2);
     }
     if (graph_.options.waiting == Waiting::poll) {
-      pause_ns(std::clamp<std::int64_t>(pause, 5'000, 500'000));
+      pause_ns(std::clamp<std::int64_t>(pause, 5'000, 5'000'000));
     }
   }
   return true;
@@ -406,12 +407,22 @@ void PipelineRun::settle() noexcept {
   }
   for (std::size_t i = 0; i < graph_.stages.size(); ++i) {
     const Stage& stage = graph_.stages[i];
-    // A caller's stream may hold other work, which is waited for only if a stage may have failed.
-    if (stage.on_host || !(failed || stage.stream->owned())) continue;
+    if (stage.on_host) continue;
     try {
-      stage.stream->synchronize();
+      if (failed || stage.stream->owned()) {
+        stage.stream->synchronize();
+      } else if (options_.items > 0) {
+        // A caller's stream may hold other work behind ours.
+        stage.done[(options_.items - 1) % graph_.window].synchronize();
+        stage.stream->impl().rethrow();
+      }
     } catch (...) {
       fail(i, finished_by(i), std::current_exception());
+      try {
+        graph_.options.device.synchronize();  // nothing may still run when the slots are used again
+      } catch (...) {
+        // The first failure is the one to report.
+      }
     }
   }
   threads_.clear();

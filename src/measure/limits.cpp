@@ -21,6 +21,7 @@ namespace {
 // The order of measurement: what fails for a reason the caller can mend comes first.
 std::vector<Ceiling> plan_of(const Device& device, const LimitsOptions& options) {
   std::vector<Ceiling> plan;
+  plan.reserve(all_ceilings.size());
   if (options.disk) plan.insert(plan.end(), {Ceiling::disk_write, Ceiling::disk_read});
   if (options.host) plan.push_back(Ceiling::host_copy);
   if (options.device && device.kind() != DeviceKind::cpu) {

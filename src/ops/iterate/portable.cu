@@ -56,6 +56,10 @@ __global__ void __launch_bounds__(threads) iterate_kernel(Cut cut, int rounds) {
   constexpr std::size_t tile = std::size_t{threads} * per_thread;
   const std::size_t begin = cut.vectors * blockIdx.x / gridDim.x;
   const std::size_t end = cut.vectors * (blockIdx.x + 1) / gridDim.x;
+  // The last, ragged tile of a range keeps only some warps busy. Blocks that share a multiprocessor
+  // let different warps do it, since a warp's number decides which scheduler runs it.
+  const unsigned turn = blockIdx.x * blocks_per_multiprocessor / gridDim.x * 32;
+  const unsigned thread = (threadIdx.x + turn) % threads;
   const auto* in = reinterpret_cast<const Vector*>(cut.in + cut.head);
   auto* out = reinterpret_cast<Vector*>(cut.out + cut.head);
 
@@ -63,13 +67,13 @@ __global__ void __launch_bounds__(threads) iterate_kernel(Cut cut, int rounds) {
     float x[elements_per_thread];
 #pragma unroll
     for (int k = 0; k < per_thread; ++k) {
-      const std::size_t index = base + k * threads + threadIdx.x;
+      const std::size_t index = base + k * threads + thread;
       if (index < end) load(in + index, x + k * width);
     }
     advance(x, rounds);
 #pragma unroll
     for (int k = 0; k < per_thread; ++k) {
-      const std::size_t index = base + k * threads + threadIdx.x;
+      const std::size_t index = base + k * threads + thread;
       if (index < end) store(out + index, x + k * width);
     }
   }
