@@ -3,11 +3,34 @@ find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 
+# penstock_parser: the programs' option parser, which is slow to optimise and to check for undefined
+# behaviour, and needs neither.
+if(PENSTOCK_CLI OR PENSTOCK_EXAMPLES OR PENSTOCK_BENCH)
+  find_package(CLI11 REQUIRED)
+  add_library(penstock_parser INTERFACE)
+  target_link_libraries(penstock_parser INTERFACE CLI11::CLI11)
+  target_compile_options(penstock_parser INTERFACE -O1)
+  if(PENSTOCK_SANITIZE STREQUAL "address")
+    target_compile_options(penstock_parser INTERFACE -fno-sanitize=undefined)
+  endif()
+endif()
+
+# Which templates must be instantiated differs between versions of fmt; another one stays header-only.
+if(fmt_VERSION VERSION_GREATER_EQUAL 9 AND fmt_VERSION VERSION_LESS 10)
+  add_library(penstock_fmt STATIC "${PROJECT_SOURCE_DIR}/cmake/fmt.cpp")
+  target_compile_features(penstock_fmt PUBLIC cxx_std_20)
+  target_include_directories(penstock_fmt SYSTEM PUBLIC
+    $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
+else()
+  add_library(penstock_fmt INTERFACE)
+  target_link_libraries(penstock_fmt INTERFACE fmt::fmt-header-only)
+endif()
+
 add_library(penstock_private INTERFACE)
 target_include_directories(penstock_private INTERFACE
   "${PROJECT_SOURCE_DIR}/include" "${PROJECT_BINARY_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
 target_link_libraries(penstock_private INTERFACE
-  penstock_flags fmt::fmt-header-only nlohmann_json::nlohmann_json Threads::Threads ${CMAKE_DL_LIBS})
+  penstock_flags penstock_fmt nlohmann_json::nlohmann_json Threads::Threads ${CMAKE_DL_LIBS})
 
 set(PENSTOCK_WITH_URING 0)
 if(NOT PENSTOCK_URING STREQUAL "OFF")
