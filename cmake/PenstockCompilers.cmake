@@ -11,9 +11,9 @@ target_compile_features(penstock_flags INTERFACE cxx_std_20)
 target_compile_options(penstock_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wno-sign-conversion;-Werror>)
 # GCC 12 sees overlaps and overflows inside std::string and std::vector that are not there
-# (GCC bugs 105651 and 105329).
+# (GCC bug 105651 and its kin).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  target_compile_options(penstock_flags INTERFACE 
+  target_compile_options(penstock_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-stringop-overflow>)
 endif()
 
