@@ -41,6 +41,8 @@ class StreamImpl : public std::enable_shared_from_this<StreamImpl> {
   virtual void record(EventImpl& event) = 0;
   virtual void synchronize() = 0;
   virtual bool done() = 0;
+  // Throws the first exception of a host function that has run, once; waits for nothing.
+  virtual void rethrow() = 0;
   virtual void copy(MemoryView dst, MemoryView src) = 0;
   virtual void fill(MemoryView dst, std::uint8_t value) = 0;
   virtual bool owned() const = 0;

@@ -54,8 +54,10 @@ void PipelineRun::count_finished(std::size_t stage, std::uint64_t finished) {
       counts_[ancestor].finished = std::max(counts_[ancestor].finished, finished);
     }
   }
-  done_ = options_.items;
-  for (const Count& count : counts_) done_ = std::min(done_, count.finished);
+  std::uint64_t done = options_.items;
+  for (const Count& count : counts_) done = std::min(done, count.finished);
+  if (done > done_) done_ns_ = now_ns();
+  done_ = done;
   open_window();
   if (graph_.stages[stage].on_host || complete()) enqueuer_.notify_one();
   host_stages_.notify_all();
@@ -357,12 +359,15 @@ bool PipelineRun::reach(const Event& done, std::uint64_t target) {
     {
       const std::lock_guard lock(mutex_);
       if (stop_) return false;
-      const std::int64_t elapsed = now_ns() - begin_ns_;
-      const auto per_item = elapsed / static_cast<std::int64_t>(done_ + 1);
-      pause = std::max(per_item * static_cast<std::int64_t>(target) - elapsed, per_item / 2);
+      if (done_ > 0) {
+        const auto per_item = (done_ns_ - begin_ns_) / static_cast<std::int64_t>(done_);
+        const auto left =
+            per_item * static_cast<std::int64_t>(target - done_) - (now_ns() - done_ns_);
+        pause = std::max(left * 3 / 4, per_item / 4);
+      }
     }
     if (graph_.options.waiting == Waiting::poll) {
-      pause_ns(std::clamp<std::int64_t>(pause, 5'000, 5'000'000));
+      pause_ns(std::clamp<std::int64_t>(pause, 10'000, 5'000'000));
     }
   }
   return true;

@@ -89,6 +89,7 @@ class PipelineRun final : public FailureSink, public std::enable_shared_from_thi
   std::condition_variable enqueuer_, host_stages_, completions_;
   std::vector<Count> counts_;
   std::uint64_t done_ = 0;                // items that every stage has finished
+  std::int64_t done_ns_ = 0;              // when that number last grew
   std::uint64_t open_ = 0;                // items before this one may be in flight
   std::vector<std::uint64_t> exhausted_;  // per stage
   bool stop_ = false, cancelled_ = false, submitted_all_ = false;

@@ -168,6 +168,7 @@ class DeviceTest {
   // Random bytes all over `target`, from one small page-locked buffer.
   void scatter(MemoryView target) {
     const PinnedBuffer random(device_, smallest_buffer);
+    const Drain drain(device_);
     fill_random({random.view().data, random.bytes()}, 1);
     for (std::size_t at = 0; at < target.bytes; at += random.bytes()) {
       const std::size_t part = std::min(random.bytes(), target.bytes - at);
@@ -184,7 +185,7 @@ class DeviceTest {
                             .granule = MiB};
     Rate rate = sample(plan, counted, move, [&](double fraction) { tick_(ceiling, fraction); });
     const bool link = ceiling != Ceiling::device_copy;
-    if (buffer_bytes < (link ? options_.link_bytes : options_.device_bytes)) {
+    if (buffer_bytes < (link ? options_.link_bytes : options_.device_bytes) / MiB * MiB) {
       rate.note = fmt::format("with {} buffers: memory is short", format_bytes(buffer_bytes));
     }
     rates_[ceiling] = rate;

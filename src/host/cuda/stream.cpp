@@ -99,6 +99,10 @@ bool Stream::done() {
   return calls == nullptr || calls->idle();
 }
 
+void Stream::rethrow() {
+  if (HostCalls* calls = existing_calls()) calls->rethrow();
+}
+
 void Stream::copy(MemoryView dst, MemoryView src) {
   backend_->check_alive();
   const Guard guard(*backend_);

@@ -1,6 +1,7 @@
-// The GPU's iterate, for compute capability 8.0 and later. Every thread carries four independent
-// elements, so that one multiply-add need not wait for the last even when few blocks run. Every
-// block takes an equal range of the data, so that time grows with the bytes and not with waves.
+// The GPU's iterate, for compute capability 8.0 and later. Every block takes an equal range of the
+// data, so that time grows with the bytes and not with waves. A thread takes four elements at a time
+// where memory is the limit, and one where arithmetic is: the smaller the last, ragged step of a
+// range, the less of the GPU idles in it.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace ps::detail {
 namespace {
 
 constexpr int threads = 256;
-constexpr int elements_per_thread = 4;
+constexpr int arithmetic_bound_rounds = 64;
 constexpr int blocks_per_multiprocessor = 8;
 
 // Each element is read once and written once: the hints keep it from pushing others out of L2.
@@ -34,7 +35,7 @@ __device__ void store(float* to, const float* from) { __stcs(to, from[0]); }
 
 template <int count>
 __device__ void advance(float (&x)[count], int rounds) {
-#pragma unroll 4
+#pragma unroll 16
   for (int round = 0; round < rounds; ++round) {
 #pragma unroll
     for (int e = 0; e < count; ++e) x[e] = __fmaf_rn(iterate_scale, x[e], iterate_shift);
@@ -52,8 +53,6 @@ struct Cut {
 template <class Vector>
 __global__ void __launch_bounds__(threads) iterate_kernel(Cut cut, int rounds) {
   constexpr int width = sizeof(Vector) / sizeof(float);
-  constexpr int per_thread = elements_per_thread / width;
-  constexpr std::size_t tile = std::size_t{threads} * per_thread;
   const std::size_t begin = cut.vectors * blockIdx.x / gridDim.x;
   const std::size_t end = cut.vectors * (blockIdx.x + 1) / gridDim.x;
   // The last, ragged tile of a range keeps only some warps busy. Blocks that share a multiprocessor
@@ -63,19 +62,11 @@ __global__ void __launch_bounds__(threads) iterate_kernel(Cut cut, int rounds) {
   const auto* in = reinterpret_cast<const Vector*>(cut.in + cut.head);
   auto* out = reinterpret_cast<Vector*>(cut.out + cut.head);
 
-  for (std::size_t base = begin; base < end; base += tile) {
-    float x[elements_per_thread];
-#pragma unroll
-    for (int k = 0; k < per_thread; ++k) {
-      const std::size_t index = base + k * threads + thread;
-      if (index < end) load(in + index, x + k * width);
-    }
+  for (std::size_t index = begin + thread; index < end; index += threads) {
+    float x[width];
+    load(in + index, x);
     advance(x, rounds);
-#pragma unroll
-    for (int k = 0; k < per_thread; ++k) {
-      const std::size_t index = base + k * threads + thread;
-      if (index < end) store(out + index, x + k * width);
-    }
+    store(out + index, x);
   }
 
   if (blockIdx.x == 0 && threadIdx.x < cut.ragged) {
@@ -91,7 +82,7 @@ Cut cut_at_boundaries(const IterateWork& work, bool& vectorised) {
   constexpr std::uintptr_t bytes = sizeof(float4);
   const auto in = reinterpret_cast<std::uintptr_t>(work.in) % bytes;
   const auto out = reinterpret_cast<std::uintptr_t>(work.out) % bytes;
-  vectorised = in == out;
+  vectorised = in == out && work.rounds < arithmetic_bound_rounds;
   if (!vectorised) return {work.in, work.out, work.elements, 0, 0};
   const std::size_t head = std::min((bytes - in) % bytes / sizeof(float), work.elements);
   const std::size_t vectors = (work.elements - head) / 4;
@@ -113,10 +104,9 @@ void iterate_portable(const IterateWork& work, const Stream& stream) {
   bool vectorised = false;
   Cut cut = cut_at_boundaries(work, vectorised);
   int rounds = work.rounds;
-  const std::size_t tile = std::size_t{threads} * elements_per_thread / (vectorised ? 4 : 1);
   const int most = work.blocks > 0 ? work.blocks : gpu.multiprocessors * blocks_per_multiprocessor;
   const auto blocks = static_cast<unsigned>(
-      std::clamp<std::size_t>(ceil_div(cut.vectors, tile), 1, static_cast<std::size_t>(most)));
+      std::clamp<std::size_t>(ceil_div(cut.vectors, threads), 1, static_cast<std::size_t>(most)));
 
   const cuda::Guard current(backend);
   void* arguments[] = {&cut, &rounds};
