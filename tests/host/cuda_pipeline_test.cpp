@@ -22,15 +22,18 @@ namespace {
 
 TEST(CudaPipeline, RunsCleanlyAtEveryDepthAndWithEveryDelay) {
   Watchdog watchdog("CudaPipeline.RunsCleanlyAtEveryDepthAndWithEveryDelay");
+  const Waiting waits[] = {Waiting::poll, Waiting::spin, Waiting::block};
   for (const std::size_t depth : {1, 2, 3, 5}) {
     for (std::uint64_t seed = 1; seed <= 8; ++seed) {
       const std::string here = "depth " + std::to_string(depth) + ", seed " + std::to_string(seed);
       watchdog.step(here);
       FakeMachine machine({.stream_wait_value = seed % 2 == 0, .seed = seed});
       {
-        TinyPipeline tiny(
-            machine.gpu(),
-            {.depth = depth, .driver = &machine.driver(), .host_calls = seed % 3 == 0});
+        TinyPipeline tiny(machine.gpu(), {.depth = depth,
+                                          .driver = &machine.driver(),
+                                          .host_stages = seed % 4 != 0,
+                                          .host_calls = seed % 3 == 0,
+                                          .waiting = waits[seed % 3]});
         tiny.run_well(30);
         tiny.run_well(0);
         tiny.run_well(7);
@@ -126,8 +129,8 @@ class Intervals final : public Recorder {
 
 TEST(CudaPipeline, RecordsEveryStageOfEveryItem) {
   FakeMachine machine;
-  {
-    TinyPipeline tiny(machine.gpu(), {.driver = &machine.driver()});
+  for (const bool host_stages : {true, false}) {
+    TinyPipeline tiny(machine.gpu(), {.driver = &machine.driver(), .host_stages = host_stages});
     Intervals intervals;
     tiny.run({.items = 15, .recorder = &intervals});
     EXPECT_TRUE(intervals.ordered);

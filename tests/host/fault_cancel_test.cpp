@@ -80,6 +80,7 @@ TEST_P(Cancellation, AtRandomPoints) {
       tiny.emplace(gpu ? machine->gpu() : Device::cpu(),
                    TinyOptions{.depth = 1 + random() % 4,
                                .driver = gpu ? &machine->driver() : nullptr,
+                               .host_stages = random() % 3 != 0,
                                .host_calls = random() % 4 == 0});
     }
     try {

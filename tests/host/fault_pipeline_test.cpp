@@ -58,6 +58,8 @@ struct Variant {
   bool stream_wait_value = true;
   bool host_calls = false;
   bool borrowed = false;
+  bool host_stages = true;
+  Waiting waiting = Waiting::poll;
 };
 
 class PipelineFaults : public testing::TestWithParam<Variant> {
@@ -66,7 +68,10 @@ class PipelineFaults : public testing::TestWithParam<Variant> {
     return {.stream_wait_value = GetParam().stream_wait_value, .max_delay_us = 30};
   }
   TinyOptions tiny_options(FakeMachine& machine) const {
-    TinyOptions options{.driver = &machine.driver(), .host_calls = GetParam().host_calls};
+    TinyOptions options{.driver = &machine.driver(),
+                        .host_stages = GetParam().host_stages,
+                        .host_calls = GetParam().host_calls,
+                        .waiting = GetParam().waiting};
     if (GetParam().borrowed) {
       for (int i = 0; i < 3; ++i) {
         options.streams.push_back(borrow_native(machine.gpu(), machine.driver().foreign_stream()));
@@ -84,14 +89,19 @@ class PipelineFaults : public testing::TestWithParam<Variant> {
   Watchdog watchdog{"PipelineFaults"};
 };
 
-INSTANTIATE_TEST_SUITE_P(Pipelines, PipelineFaults,
-                         testing::Values(Variant{.name = "OwnStreams"},
-                                         Variant{.name = "CallersStreams", .borrowed = true},
-                                         Variant{.name = "HostCalls", .host_calls = true},
-                                         Variant{.name = "HostCallsByCallback",
-                                                 .stream_wait_value = false,
-                                                 .host_calls = true}),
-                         [](const auto& tested) { return std::string(tested.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Pipelines, PipelineFaults,
+    testing::Values(
+        Variant{.name = "OwnStreams"}, Variant{.name = "CallersStreams", .borrowed = true},
+        Variant{.name = "HostCalls", .host_calls = true, .waiting = Waiting::block},
+        Variant{.name = "HostCallsByCallback", .stream_wait_value = false, .host_calls = true},
+        Variant{.name = "DeviceOnly", .host_stages = false},
+        Variant{.name = "DeviceOnlyOnCallersStreams",
+                .host_calls = true,
+                .borrowed = true,
+                .host_stages = false,
+                .waiting = Waiting::block}),
+    [](const auto& tested) { return std::string(tested.param.name); });
 
 TEST_P(PipelineFaults, AnAllocationFails) {
   FakeMachine machine(fake_options());

@@ -12,13 +12,73 @@ const std::vector<std::string> TinyPipeline::stages = {"read", "upload", "comput
                                                        "write"};
 
 TinyPipeline::TinyPipeline(const Device& device, TinyOptions options)
-    : options_(std::move(options)), pipeline_({.device = device, .depth = options_.depth}) {
+    : options_(std::move(options)),
+      pipeline_({.device = device, .depth = options_.depth, .waiting = options_.waiting}) {
   build();
 }
 
-StageOptions TinyPipeline::on_stream(std::size_t index, StageOptions stage_options) const {
-  if (!options_.streams.empty()) stage_options.stream = options_.streams.at(index);
-  return stage_options;
+void TinyPipeline::build() {
+  in_ = pipeline_.ring("in", {.memory = Memory::pinned, .bytes = bytes});
+  work_ = pipeline_.ring("work", {.memory = Memory::device, .bytes = bytes});
+  out_ = pipeline_.ring("out", {.memory = Memory::pinned, .bytes = bytes});
+  read_ =
+      edge_stage(0, {}, in_, true, [](std::uint64_t* slot, std::uint64_t item) { *slot = item; });
+  upload_ =
+      device_stage(1, {.after = {read_}, .uses = {in_, work_}, .engine = Engine::upload},
+                   [this](Item& item) { copy(item.slot(work_), item.slot(in_), item.stream()); });
+  compute_ =
+      device_stage(2, {.after = {upload_}, .uses = {work_}}, [this](Item& item) { compute(item); });
+  download_ =
+      device_stage(3, {.after = {compute_}, .uses = {work_, out_}, .engine = Engine::download},
+                   [this](Item& item) { download(item); });
+  write_ = edge_stage(4, {download_}, out_, false,
+                      [this](std::uint64_t* slot, std::uint64_t) { written_.push_back(*slot); });
+}
+
+StageFunction TinyPipeline::with_hook(std::size_t stage, StageFunction function) {
+  return [this, stage, function = std::move(function)](Item& item) {
+    if (hook) hook(stages[stage], item);
+    function(item);
+  };
+}
+
+StageId TinyPipeline::device_stage(std::size_t stage, StageOptions stage_options,
+                                   StageFunction function) {
+  if (!options_.streams.empty()) {
+    stage_options.stream = options_.streams[stage % options_.streams.size()];
+  }
+  return pipeline_.stage(stages[stage], std::move(stage_options),
+                         with_hook(stage, std::move(function)));
+}
+
+StageId TinyPipeline::edge_stage(
+    std::size_t stage, std::vector<StageId> after, RingId ring, bool writes,
+    std::function<void(std::uint64_t* slot, std::uint64_t item)> function) {
+  if (options_.host_stages) {
+    return pipeline_.host_stage(stages[stage], {.after = std::move(after), .uses = {ring}},
+                                with_hook(stage, [this, ring, writes, function](Item& item) {
+                                  host_access(item.slot(ring), writes);
+                                  function(item.slot(ring).as<std::uint64_t>(), item.index());
+                                }));
+  }
+  return device_stage(stage, {.after = std::move(after), .uses = {ring}},
+                      [this, ring, writes, function](Item& item) {
+                        auto* slot = item.slot(ring).as<std::uint64_t>();
+                        const Bytes touched{slot, bytes};
+                        kernel(item, {touched},
+                               writes ? std::vector{touched} : std::vector<Bytes>{},
+                               [function, slot, index = item.index()] { function(slot, index); });
+                      });
+}
+
+void TinyPipeline::kernel(Item& item, std::vector<Bytes> reads, std::vector<Bytes> writes,
+                          std::function<void()> function) {
+  if (options_.driver == nullptr) {
+    item.stream().call(std::move(function));
+  } else {
+    launch(*options_.driver, item.stream(), std::move(reads), std::move(writes),
+           std::move(function));
+  }
 }
 
 void TinyPipeline::host_access(MemoryView view, bool write) {
@@ -30,44 +90,6 @@ void TinyPipeline::host_access(MemoryView view, bool write) {
   }
 }
 
-void TinyPipeline::build() {
-  in_ = pipeline_.ring("in", {.memory = Memory::pinned, .bytes = bytes});
-  work_ = pipeline_.ring("work", {.memory = Memory::device, .bytes = bytes});
-  out_ = pipeline_.ring("out", {.memory = Memory::pinned, .bytes = bytes});
-  const auto stage_function = [this](std::size_t stage, auto function) {
-    return [this, stage, function](Item& item) {
-      if (hook) hook(stages[stage], item);
-      function(item);
-    };
-  };
-  read_ = pipeline_.host_stage("read", {.uses = {in_}}, stage_function(0, [this](Item& item) {
-                                 host_access(item.slot(in_), true);
-                                 *item.slot(in_).as<std::uint64_t>() = item.index();
-                               }));
-  upload_ = pipeline_.stage(
-      "upload", on_stream(0, {.after = {read_}, .uses = {in_, work_}, .engine = Engine::upload}),
-      stage_function(
-          1, [this](Item& item) { copy(item.slot(work_), item.slot(in_), item.stream()); }));
-  compute_ = pipeline_.stage("compute", on_stream(1, {.after = {upload_}, .uses = {work_}}),
-                             stage_function(2, [this](Item& item) { compute(item); }));
-  download_ = pipeline_.stage(
-      "download",
-      on_stream(2, {.after = {compute_}, .uses = {work_, out_}, .engine = Engine::download}),
-      stage_function(3, [this](Item& item) {
-        copy(item.slot(out_), item.slot(work_), item.stream());
-        if (!options_.host_calls) return;
-        item.stream().call([this, out = item.slot(out_)] {
-          host_access(out, true);
-          *out.as<std::uint64_t>() += 5;
-        });
-      }));
-  write_ = pipeline_.host_stage("write", {.after = {download_}, .uses = {out_}},
-                                stage_function(4, [this](Item& item) {
-                                  host_access(item.slot(out_), false);
-                                  written_.push_back(*item.slot(out_).as<std::uint64_t>());
-                                }));
-}
-
 void TinyPipeline::compute(Item& item) {
   const MemoryView data = item.slot(work_);
   MemoryView middle = data;
@@ -75,16 +97,20 @@ void TinyPipeline::compute(Item& item) {
     item.scratch(bytes);  // freed right after this stage
     middle = item.scratch(bytes + item.index() % 3, download_);
   }
-  const auto run = [value = data.as<std::uint64_t>(), copy = middle.as<std::uint64_t>()] {
-    *copy = *value * 3;
-    *value = *copy + 1;
-  };
-  if (options_.driver == nullptr) {
-    item.stream().call(run);
-  } else {
-    launch(*options_.driver, item.stream(), {{data.data, bytes}},
-           {{middle.data, bytes}, {data.data, bytes}}, run);
-  }
+  kernel(item, {{data.data, bytes}}, {{middle.data, bytes}, {data.data, bytes}},
+         [value = data.as<std::uint64_t>(), copy = middle.as<std::uint64_t>()] {
+           *copy = *value * 3;
+           *value = *copy + 1;
+         });
+}
+
+void TinyPipeline::download(Item& item) {
+  copy(item.slot(out_), item.slot(work_), item.stream());
+  if (!options_.host_calls) return;
+  item.stream().call([this, out = item.slot(out_)] {
+    host_access(out, true);
+    *out.as<std::uint64_t>() += 5;
+  });
 }
 
 std::uint64_t TinyPipeline::expected(std::uint64_t item) const {

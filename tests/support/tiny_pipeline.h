@@ -15,9 +15,11 @@ namespace ps::test {
 struct TinyOptions {
   std::size_t depth = 2;
   FakeDriver* driver = nullptr;   // of the fake GPU; null on the CPU
-  std::vector<Stream> streams{};  // for upload, compute and download; none: their own
+  bool host_stages = true;        // read and write are host stages; else kernels
+  std::vector<Stream> streams{};  // for the device stages in turn; none: their own
   bool host_calls = false;        // download ends with a host function in its stream
   bool scratch = true;            // compute goes through scratch, freed after download
+  Waiting waiting = Waiting::poll;
 };
 
 class TinyPipeline {
@@ -39,8 +41,17 @@ class TinyPipeline {
   static constexpr std::size_t bytes = 64;
 
   void build();
-  StageOptions on_stream(std::size_t index, StageOptions stage_options) const;
+  // A stage on the device, on the stream whose turn it is.
+  StageId device_stage(std::size_t stage, StageOptions stage_options, StageFunction function);
+  // A stage on the host, or a kernel that does the same; it touches one slot, and nothing else.
+  StageId edge_stage(std::size_t stage, std::vector<StageId> after, RingId ring, bool writes,
+                     std::function<void(std::uint64_t* slot, std::uint64_t item)> function);
+  StageFunction with_hook(std::size_t stage, StageFunction function);
+  // Runs `function` in the item's stream.
+  void kernel(Item& item, std::vector<Bytes> reads, std::vector<Bytes> writes,
+              std::function<void()> function);
   void compute(Item& item);
+  void download(Item& item);
   void host_access(MemoryView view, bool write);
   std::uint64_t expected(std::uint64_t item) const;
 
