@@ -181,7 +181,11 @@ std::vector<EngineCost> Engines::costs(std::span<const Engine> engines) const {
   for (const Engine engine : engines) result.push_back(alone(engine).cost);
   if (uses_both_ways(engines)) {
     const auto at = std::ranges::find(engines, Engine::upload) - engines.begin();
-    result[static_cast<std::size_t>(at)] = both_ways.cost;
+    EngineCost both = both_ways.cost;
+    // Both directions together cannot start a chunk sooner than either alone; a noisy fit may say so.
+    both.overhead_seconds = std::max({both.overhead_seconds, upload.cost.overhead_seconds,
+                                      download.cost.overhead_seconds});
+    result[static_cast<std::size_t>(at)] = both;
   }
   return result;
 }
@@ -224,7 +228,9 @@ void measure_link(const Yardstick& yardstick, const EnginesOptions& options, Eng
   const auto measure = [&](const std::function<void(std::size_t)>& pass) {
     return best_of(bytes, largest, options.repeats, pass);
   };
-  passes.both_ways(largest);  // what is touched for the first time is slow
+  // What is touched for the first time is slow, and so is a link that wakes from rest.
+  double warm = 0;
+  while (warm < options.warm_up_seconds) warm += seconds_of([&] { passes.both_ways(largest); });
   engines.upload = measure([&](std::size_t c) { passes.upload(c); });
   engines.download = measure([&](std::size_t c) { passes.download(c); });
   engines.both_ways = measure([&](std::size_t c) { passes.both_ways(c); });

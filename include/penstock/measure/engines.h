@@ -40,6 +40,7 @@ struct EnginesOptions {
   int rounds = 0;            // or given
   std::size_t largest = 0;   // chunk to try; 0: half the bytes
   int repeats = 5;
+  double warm_up_seconds = 1;
 };
 
 // Overwrite the yardstick's output and result. The second and third are the halves of the first:
