@@ -139,7 +139,7 @@ void SlotRingState::recycle(std::size_t index) noexcept {
     }
   }
   const std::lock_guard lock(mutex_);
-  if (!error_) error_ = error;
+  if (!error_) error_ = std::move(error);
   free_.push_back(index);
   --returning_;
   if (options.measure) slots_[index].came_back_ns = now_ns();
