@@ -154,7 +154,8 @@ void PipelineImpl::prepare(bool recorded) {
     track();
     std::size_t deepest = options.depth;
     for (const Ring& ring : rings) deepest = std::max(deepest, ring.depth);
-    window = 2 * deepest + 2;
+    // Deep enough that the device has work for milliseconds while the enqueuing thread sleeps.
+    window = std::max<std::size_t>(16, 8 * deepest);
     linked_ = true;
   }
   const Device& device = options.device;

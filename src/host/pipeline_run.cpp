@@ -363,7 +363,7 @@ bool PipelineRun::reach(const Event& done, std::uint64_t target) {
         const auto per_item = (done_ns_ - begin_ns_) / static_cast<std::int64_t>(done_);
         const auto left =
             per_item * static_cast<std::int64_t>(target - done_) - (now_ns() - done_ns_);
-        pause = std::max<std::int64_t>(left, 0) + per_item / 2;
+        pause = std::max<std::int64_t>(left, 0) + per_item;
       }
     }
     if (graph_.options.waiting == Waiting::poll) {

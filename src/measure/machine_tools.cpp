@@ -21,8 +21,9 @@ using Library = std::unique_ptr<void, Closer>;
 
 constexpr const char* nvml_name = "libnvidia-ml.so.1";
 
+// Stays mapped after dlclose(): these libraries start things that do not survive unloading.
 Library open_library(const std::string& name) {
-  return Library(dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL));
+  return Library(dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE));
 }
 
 std::string variable(const char* name) {
