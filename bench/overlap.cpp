@@ -28,8 +28,6 @@ struct Settings {
   bool quick = false;
 };
 
-
-
 Json sweep_of(const ps::OverlapResult& r) {
   Json sweep = Json::array();
   for (const ps::SweepPoint& point : r.sweep) {
@@ -91,14 +89,15 @@ Json case_of(const std::string& name, const ps::OverlapResult& r, std::optional<
 }
 
 void print_line(const std::string& name, const ps::OverlapResult& r, std::optional<double> loop) {
-  fmt::print("{:<14} {:>9} x{:<4} floor {:>9} ours {:>9} x floor {:.4f} hidden {} loop {} ({}) "
-             "predicted {} submit {:.1f} us/chunk\n",
-             name, ps::format_bytes(r.chunk), r.chunks, ps::format_seconds(r.times.floor),
-             ps::format_seconds(r.times.pipelined), r.times.pipelined / r.times.floor,
-             r.figures.hidden ? fmt::format("{:.4f}", *r.figures.hidden) : "-",
-             loop ? ps::format_seconds(*loop) : "-",
-             loop ? fmt::format("{:.4f}", *loop / r.times.floor) : "-",
-             ps::format_seconds(r.predicted), r.submit_cpu_us);
+  fmt::print(
+      "{:<14} {:>9} x{:<4} floor {:>9} ours {:>9} x floor {:.4f} hidden {} loop {} ({}) "
+      "predicted {} submit {:.1f} us/chunk\n",
+      name, ps::format_bytes(r.chunk), r.chunks, ps::format_seconds(r.times.floor),
+      ps::format_seconds(r.times.pipelined), r.times.pipelined / r.times.floor,
+      r.figures.hidden ? fmt::format("{:.4f}", *r.figures.hidden) : "-",
+      loop ? ps::format_seconds(*loop) : "-",
+      loop ? fmt::format("{:.4f}", *loop / r.times.floor) : "-", ps::format_seconds(r.predicted),
+      r.submit_cpu_us);
 }
 
 class Overlap {
@@ -121,10 +120,9 @@ class Overlap {
 
  private:
   double time_loop(const ps::OverlapResult& r) {
-    bench::PlainLoop loop(experiment_.yardstick(), {.ways = r.ways,
-                                                    .chunk = r.chunk,
-                                                    .depth = r.depth,
-                                                    .rounds = r.engines.rounds});
+    bench::PlainLoop loop(
+        experiment_.yardstick(),
+        {.ways = r.ways, .chunk = r.chunk, .depth = r.depth, .rounds = r.engines.rounds});
     experiment_.yardstick().poison();
     loop.run();
     if (r.ways == ps::Ways::two) {
@@ -168,18 +166,17 @@ void recycle(const ps::Device& device, bool quick, bench::Results& results) {
                       {"thread_block", ps::Waiting::block}};
   const auto add = [&](const char* name, double p50, double p99, double seconds) {
     kinds[name] = {{"p50_us", p50}, {"p99_us", p99}, {"call_us", microseconds(seconds)}};
-    fmt::print("recycle        {:<15} p50 {:>7.1f} us  p99 {:>7.1f} us  {:.3f} of the bare copies\n",
-               name, p50, p99, bare / seconds);
+    fmt::print(
+        "recycle        {:<15} p50 {:>7.1f} us  p99 {:>7.1f} us  {:.3f} of the bare copies\n", name,
+        p50, p99, bare / seconds);
   };
   bool correct = true;
   for (const auto& [name, waiting] : all) {
     double seconds = 0;
     ps::SlotRingStatistics statistics;
     for (const bool measure : {false, true}) {  // timing events cost a little: measured apart
-      ps::SlotRing ring(device, {.slots = 4,
-                                 .slot_bytes = bytes,
-                                 .waiting = waiting,
-                                 .measure = measure});
+      ps::SlotRing ring(device,
+                        {.slots = 4, .slot_bytes = bytes, .waiting = waiting, .measure = measure});
       const auto before = ring.statistics().allocations;
       const double took = ps::seconds_of([&] {
         for (int i = 0; i < batches; ++i) {
@@ -203,7 +200,8 @@ void recycle(const ps::Device& device, bool quick, bench::Results& results) {
     const auto side = bench::recycle_by_side_stream(device, target.view(), 4, batches);
     add("side_stream", side.p50_us, side.p99_us, side.seconds);
   }
-  if (!correct) throw std::runtime_error("recycle: a slot was reused too early, or memory was allocated");
+  if (!correct)
+    throw std::runtime_error("recycle: a slot was reused too early, or memory was allocated");
   results.add({{"case", "recycle"},
                {"params", {{"batches", batches}, {"slots", 4}, {"slot_bytes", bytes}}},
                {"correct", true},
@@ -220,7 +218,8 @@ void run(const Settings& settings) {
   ps::LimitsOptions limits = settings.quick ? ps::quick_limits() : ps::LimitsOptions{};
   limits.disk = false;
   bench::Results results("overlap", device, ps::measure_limits(device, limits));
-  results.peer("plain_loop", device.kind() == ps::DeviceKind::cuda ? "in this repository" : "absent");
+  results.peer("plain_loop",
+               device.kind() == ps::DeviceKind::cuda ? "in this repository" : "absent");
   {
     const std::size_t mib = settings.quick ? ps::KiB * 64 : ps::MiB;
     Overlap overlap(device, settings.quick, results);

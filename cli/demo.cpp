@@ -96,13 +96,15 @@ void add_demo(Program& program) {
       ->type_name("DIR")
       ->capture_default_str();
   command
-      .add_option("--dir", options->directory,
-                  "Without a GPU: where the file is written and removed; default: the output folder")
+      .add_option(
+          "--dir", options->directory,
+          "Without a GPU: where the file is written and removed; default: the output folder")
       ->type_name("DIR")
       ->check(CLI::ExistingDirectory);
   command.add_flag("--quick", options->quick, "Small sizes: a look, not a measurement");
   command.footer(
-      "With a GPU: upload, compute and download at once. Without one: a file is read past the page\n"
+      "With a GPU: upload, compute and download at once. Without one: a file is read past the "
+      "page\n"
       "cache while the CPU computes.\n\n"
       "Example:\n  penstock demo --quick");
   command.callback([&program, options] {

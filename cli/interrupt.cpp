@@ -9,7 +9,7 @@ namespace {
 
 // A signal that the caller told us to ignore (nohup, a shell's background job) stays ignored.
 bool ignored(int signal) {
-  struct sigaction action {};
+  struct sigaction action{};
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
@@ -42,7 +42,7 @@ void Interrupt::watch() {
       continue;
     }
     // Asked twice: whoever should have stopped does not.
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = SIG_DFL;
     sigaction(signal, &action, nullptr);
     sigset_t only;

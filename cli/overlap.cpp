@@ -63,7 +63,8 @@ void run(const OverlapCommand& command, const std::stop_token& stop) {
     options.progress = [&bar](std::string_view what, double share) { bar.update(share, what); };
     result = experiment.run(options);
   }
-  fmt::print("{}\n", command.json ? as_json(*result, device, false) : overlap_text(*result, device));
+  fmt::print("{}\n",
+             command.json ? as_json(*result, device, false) : overlap_text(*result, device));
   if (!result->figures.valid) throw std::runtime_error(result->figures.note);
 }
 
@@ -75,7 +76,9 @@ void add_overlap(Program& program) {
       "overlap", "Copies and compute, one after the other and overlapped, beside their limit");
   add_device_option(command, options->device);
   add_json_flag(command, options->json);
-  command.add_option("--ways", options->ways, "2: upload, compute; 3: and download; 4: and device copy")
+  command
+      .add_option("--ways", options->ways,
+                  "2: upload, compute; 3: and download; 4: and device copy")
       ->check(CLI::IsMember({"2", "3", "4"}))
       ->capture_default_str();
   command.add_option("--items", options->items, "Items to move")->capture_default_str();

@@ -17,20 +17,22 @@ Results::Results(std::string name, const ps::Device& device, const ps::Limits& c
   const ps::Machine machine = ps::inspect_machine();
   Json rates = Json::object();
   for (const auto& [ceiling, rate] : ceilings.rates) {
-    rates[std::string(ps::name(ceiling)) + "_GBps"] = std::round(rate.bytes_per_second * 1e-7) * 1e-2;
+    rates[std::string(ps::name(ceiling)) + "_GBps"] =
+        std::round(rate.bytes_per_second * 1e-7) * 1e-2;
   }
-  document_ = {{"schema", 1},
-               {"name", std::move(name)},
-               {"date", ceilings.date},
-               {"commit", ps::build_info().commit},
-               {"machine",
-                {{"gpu", device.kind() == ps::DeviceKind::cuda ? device.capabilities().name : "none"},
-                 {"driver", machine.cuda.driver},
-                 {"cuda", ps::build_info().cuda},
-                 {"cpu", machine.host.cpu},
-                 {"ceilings", rates}}},
-               {"peers", Json::object()},
-               {"cases", Json::array()}};
+  document_ = {
+      {"schema", 1},
+      {"name", std::move(name)},
+      {"date", ceilings.date},
+      {"commit", ps::build_info().commit},
+      {"machine",
+       {{"gpu", device.kind() == ps::DeviceKind::cuda ? device.capabilities().name : "none"},
+        {"driver", machine.cuda.driver},
+        {"cuda", ps::build_info().cuda},
+        {"cpu", machine.host.cpu},
+        {"ceilings", rates}}},
+      {"peers", Json::object()},
+      {"cases", Json::array()}};
 }
 
 void Results::write(const std::filesystem::path& path) const {

@@ -17,7 +17,9 @@ class Results {
   // Stamps machine, date and commit.
   Results(std::string name, const ps::Device& device, const ps::Limits& ceilings);
 
-  void peer(const std::string& name, const std::string& version) { document_["peers"][name] = version; }
+  void peer(const std::string& name, const std::string& version) {
+    document_["peers"][name] = version;
+  }
 
   // A case that was checked for correctness in this run; others are not written.
   void add(Json checked_case) { document_["cases"].push_back(std::move(checked_case)); }

@@ -1,5 +1,6 @@
-// The other way to bring slots back, which the library does not use: a driver callback on a stream of
-// its own, behind an event. Measured beside the library's, so that the choice stays a measured one.
+// The other way to bring slots back, which the library does not use: a driver callback on a stream
+// of its own, behind an event. Measured beside the library's, so that the choice stays a measured
+// one.
 #pragma once
 
 #include <cstddef>

@@ -22,7 +22,7 @@ struct Network {
   int blocks;           // of one kernel; 0: as many as the GPU takes
   // Shared by the layers: many more, and every value would end at the fixed point.
   int rounds = std::max(1, context.rounds() / (layers_per_group * static_cast<int>(groups)));
-  ps::DeviceBuffer resident{context.device(), batches* largest};
+  ps::DeviceBuffer resident{context.device(), batches * largest};
 
   // Micro-batches of 1/4, 2/4, 3/4 and 4/4 of the largest.
   std::size_t bytes(std::size_t batch) const { return largest / 4 * (1 + batch % 4); }

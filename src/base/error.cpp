@@ -23,9 +23,9 @@ DeviceError::DeviceError(std::string_view device, std::string_view call, int cod
     : DeviceError(fmt::format("{}: {} failed: {} (code {})", device, call, meaning, code), code) {}
 
 DeviceLost::DeviceLost(std::string_view device, std::string_view first_cause, int code)
-    : DeviceError(fmt::format("{} is lost for this process; the first cause was: {}", device,
-                              first_cause),
-                  code) {}
+    : DeviceError(
+          fmt::format("{} is lost for this process; the first cause was: {}", device, first_cause),
+          code) {}
 
 SystemError::SystemError(int error_number, std::string_view action, std::string_view subject)
     : std::system_error(error_number, std::generic_category(),

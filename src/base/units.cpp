@@ -67,12 +67,11 @@ std::size_t parse_bytes(std::string_view text, std::string_view argument, bool a
   };
   const std::string_view body = trim(text);
   double value = 0;
-  const auto [rest, error] = std::from_chars(body.data(), body.data() + body.size(), value,
-                                             std::chars_format::fixed);
+  const auto [rest, error] =
+      std::from_chars(body.data(), body.data() + body.size(), value, std::chars_format::fixed);
   if (error != std::errc() || !(value >= 0)) refuse();
 
-  std::string_view suffix =
-      trim(body.substr(static_cast<std::size_t>(rest - body.data())));
+  std::string_view suffix = trim(body.substr(static_cast<std::size_t>(rest - body.data())));
   double scale = 1;
   if (!suffix.empty()) {
     static constexpr std::string_view prefixes = "kmgt";

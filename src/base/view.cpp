@@ -47,8 +47,7 @@ MemoryView MemoryView::sub(std::size_t offset, std::size_t count) const {
 
 void TensorView::set(void* data, DType dtype, std::span<const std::int64_t> shape, Place place) {
   if (size_of(dtype) == 0) {
-    detail::throw_invalid("dtype", "a known element type",
-                          std::to_string(static_cast<int>(dtype)));
+    detail::throw_invalid("dtype", "a known element type", std::to_string(static_cast<int>(dtype)));
   }
   if (shape.size() > max_rank) {
     detail::throw_invalid("shape", fmt::format("at most {} dimensions", max_rank), list(shape));

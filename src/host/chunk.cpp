@@ -35,9 +35,9 @@ EngineCost fit_cost(std::span<const CostSample> samples) {
   double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
   for (const CostSample& sample : samples) {
     if (!(sample.seconds > 0) || sample.bytes == 0) {
-      detail::throw_invalid("samples", "positive sizes and times",
-                            std::to_string(sample.bytes) + " bytes in " +
-                                std::to_string(sample.seconds) + " s");
+      detail::throw_invalid(
+          "samples", "positive sizes and times",
+          std::to_string(sample.bytes) + " bytes in " + std::to_string(sample.seconds) + " s");
     }
     const double weight = 1 / (sample.seconds * sample.seconds);
     const auto x = static_cast<double>(sample.bytes);
@@ -94,7 +94,8 @@ ChunkChoice choose_chunk(std::size_t total, std::span<const EngineCost> stages,
   double best_time = 0;
   std::size_t best = 0;
   const auto consider = [&](double bytes) {
-    auto chunk = static_cast<std::size_t>(std::min(std::max(bytes, 1.0), static_cast<double>(most)));
+    auto chunk =
+        static_cast<std::size_t>(std::min(std::max(bytes, 1.0), static_cast<double>(most)));
     chunk = chunk < grain ? std::min(grain, most) : chunk / grain * grain;
     const double time = predict_seconds(total, chunk, stages);
     if (best == 0 || time < best_time) {

@@ -23,11 +23,10 @@ Device Device::cuda(int index) {
   const auto runtime = detail::runtime();
   const auto count = static_cast<int>(runtime->gpus.size());
   if (index < 0 || index >= count) {
-    detail::throw_invalid(
-        "device",
-        count == 0 ? fmt::format("a usable GPU ({})", runtime->why_no_gpu)
-                   : fmt::format("a GPU between cuda:0 and cuda:{}", count - 1),
-        fmt::format("cuda:{}", index));
+    detail::throw_invalid("device",
+                          count == 0 ? fmt::format("a usable GPU ({})", runtime->why_no_gpu)
+                                     : fmt::format("a GPU between cuda:0 and cuda:{}", count - 1),
+                          fmt::format("cuda:{}", index));
   }
   return Device(runtime->gpus[static_cast<std::size_t>(index)]);
 }

@@ -28,8 +28,8 @@ std::optional<int> generation(const std::string& pci_address, const char* name) 
   return speed ? pcie_generation(*speed) : std::nullopt;
 }
 
-// A virtual machine may hide the link from the system; the GPU's own management library still knows.
-// Loaded on demand, since no build depends on it.
+// A virtual machine may hide the link from the system; the GPU's own management library still
+// knows. Loaded on demand, since no build depends on it.
 class ManagementLibrary {
  public:
   ManagementLibrary() : library_(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
@@ -47,8 +47,7 @@ class ManagementLibrary {
 
   void fill(const std::string& pci_address, Link& link) {
     if (library_ == nullptr) return;
-    const auto find =
-        symbol<int (*)(const char*, void**)>("nvmlDeviceGetHandleByPciBusId_v2");
+    const auto find = symbol<int (*)(const char*, void**)>("nvmlDeviceGetHandleByPciBusId_v2");
     void* device = nullptr;
     if (find == nullptr || find(pci_address.c_str(), &device) != 0) return;
     read("nvmlDeviceGetCurrPcieLinkGeneration", device, link.pcie_generation);

@@ -47,8 +47,8 @@ bool PipelineRun::slot_in_use(std::size_t stage, std::uint64_t item) const {
 
 void PipelineRun::count_finished(std::size_t stage, std::uint64_t finished) {
   counts_[stage].finished = std::max(counts_[stage].finished, finished);
-  // What came before is done as well. Not so in a recorded run, where done means that the times were
-  // read: every stage counts for itself, or its events would be recorded anew too early.
+  // What came before is done as well. Not so in a recorded run, where done means that the times
+  // were read: every stage counts for itself, or its events would be recorded anew too early.
   if (options_.recorder == nullptr) {
     for (const std::size_t ancestor : graph_.stages[stage].ancestors) {
       counts_[ancestor].finished = std::max(counts_[ancestor].finished, finished);
@@ -128,8 +128,7 @@ MemoryView PipelineRun::scratch(std::size_t stage, std::uint64_t item, std::size
   if (until.value != stage &&
       (until.value >= graph_.stages.size() || !graph_.precedes(stage, until.value) ||
        graph_.stages[until.value].on_host)) {
-    throw_invalid("until",
-                  fmt::format("a device stage after '{}'", graph_.stages[stage].name),
+    throw_invalid("until", fmt::format("a device stage after '{}'", graph_.stages[stage].name),
                   until.value < graph_.stages.size()
                       ? fmt::format("'{}'", graph_.stages[until.value].name)
                       : fmt::format("stage number {}", until.value));

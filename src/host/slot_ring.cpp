@@ -80,8 +80,7 @@ SlotRingState::SlotRingState(const Device& device, const SlotRingOptions& o)
   allocations_ = 1 + o.slots;
 }
 
-std::optional<std::size_t> SlotRingState::acquire(
-    std::optional<std::chrono::nanoseconds> timeout) {
+std::optional<std::size_t> SlotRingState::acquire(std::optional<std::chrono::nanoseconds> timeout) {
   std::unique_lock lock(mutex_);
   const auto ready = [&] { return !free_.empty() || error_; };
   if (free_.empty()) {
@@ -149,8 +148,7 @@ void SlotRingState::recycle(std::size_t index) noexcept {
 // Reads the event's time before the event is recorded anew. The slot is the caller's or free.
 void SlotRingState::sample(Slot& slot) {
   if (slot.came_back_ns == 0) return;
-  samples_.push_back(
-      {Event::seconds_between(clock_->origin(), slot.done), slot.came_back_ns});
+  samples_.push_back({Event::seconds_between(clock_->origin(), slot.done), slot.came_back_ns});
   slot.came_back_ns = 0;
 }
 

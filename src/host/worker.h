@@ -1,5 +1,5 @@
-// A thread of the library that runs functions in order. It is started by the first function and ends
-// by itself: closing never waits, and what was posted still runs.
+// A thread of the library that runs functions in order. It is started by the first function and
+// ends by itself: closing never waits, and what was posted still runs.
 #pragma once
 
 #include <condition_variable>

@@ -182,9 +182,10 @@ std::vector<EngineCost> Engines::costs(std::span<const Engine> engines) const {
   if (uses_both_ways(engines)) {
     const auto at = std::ranges::find(engines, Engine::upload) - engines.begin();
     EngineCost both = both_ways.cost;
-    // Both directions together cannot start a chunk sooner than either alone; a noisy fit may say so.
-    both.overhead_seconds = std::max({both.overhead_seconds, upload.cost.overhead_seconds,
-                                      download.cost.overhead_seconds});
+    // Both directions together cannot start a chunk sooner than either alone; a noisy fit may say
+    // so.
+    both.overhead_seconds = std::max(
+        {both.overhead_seconds, upload.cost.overhead_seconds, download.cost.overhead_seconds});
     result[static_cast<std::size_t>(at)] = both;
   }
   return result;
@@ -213,7 +214,8 @@ void measure_compute(const Yardstick& yardstick, const EnginesOptions& options, 
     // there than in one large piece.
     const std::array link{engines.upload.cost, engines.download.cost, engines.upload.cost};
     const std::size_t chunk =
-        choose_chunk(bytes, link, {.granularity = std::min(64 * KiB, largest), .maximum_bytes = largest})
+        choose_chunk(bytes, link,
+                     {.granularity = std::min(64 * KiB, largest), .maximum_bytes = largest})
             .chunk_bytes;
     const double upload = median_seconds(options.repeats, [&] { passes.upload(chunk); });
     engines.rounds = balanced_rounds(passes, chunk, upload * options.compute_ratio);
@@ -236,8 +238,7 @@ void measure_link(const Yardstick& yardstick, const EnginesOptions& options, Eng
   engines.both_ways = measure([&](std::size_t c) { passes.both_ways(c); });
   engines.device_copy = measure([&](std::size_t c) { passes.device_copy(c); });
   const Device& device = yardstick.device();
-  engines.cores =
-      device.kind() == DeviceKind::cpu ? device.capabilities().multiprocessors : 0;
+  engines.cores = device.kind() == DeviceKind::cpu ? device.capabilities().multiprocessors : 0;
 }
 
 }  // namespace ps

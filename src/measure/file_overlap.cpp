@@ -89,10 +89,9 @@ class FileWork {
   Pipeline flow(std::size_t depth, int rounds) {
     Pipeline pipeline({.device = Device::cpu(), .depth = depth});
     const RingId in = pipeline.ring("in", {.memory = Memory::pinned, .bytes = options_.chunk});
-    const StageId read =
-        pipeline.host_stage("read", {.uses = {in}, .engine = Engine::disk}, [this, in](Item& item) {
-          file_.read(item.slot(in).data, options_.chunk, offset(item));
-        });
+    const StageId read = pipeline.host_stage(
+        "read", {.uses = {in}, .engine = Engine::disk},
+        [this, in](Item& item) { file_.read(item.slot(in).data, options_.chunk, offset(item)); });
     pipeline.stage("compute", {.after = {read}, .uses = {in}}, [this, in, rounds](Item& item) {
       compute(item.slot(in), offset(item), rounds, item.stream());
     });
@@ -185,8 +184,8 @@ std::unique_ptr<FileOverlapResult> measure_file_overlap(const FileOverlapOptions
   r.times.sequential = r.sequential.read + r.sequential.compute;
   r.times.pipelined = r.pipelined.seconds;
   r.times.floor = std::max(r.read_alone, r.compute_alone);
-  r.times.ideal = r.times.floor + std::min(r.read_alone, r.compute_alone) /
-                                      static_cast<double>(r.chunks);
+  r.times.ideal =
+      r.times.floor + std::min(r.read_alone, r.compute_alone) / static_cast<double>(r.chunks);
   r.figures = overlap_figures(r.times);
   tell("done", 1);
   return result;

@@ -56,20 +56,19 @@ void check(const OverlapOptions& options, const Yardstick& yardstick) {
   const Capabilities capabilities = yardstick.device().capabilities();
   if (options.ways == Ways::four && yardstick.device().kind() == DeviceKind::cuda &&
       capabilities.copy_engines < 3) {
-    throw Unsupported(fmt::format(
-        "four-way overlap needs three copy engines and {} has {}; use three-way",
-        capabilities.name, capabilities.copy_engines));
+    throw Unsupported(
+        fmt::format("four-way overlap needs three copy engines and {} has {}; use three-way",
+                    capabilities.name, capabilities.copy_engines));
   }
 }
 
 // The chosen chunk, evened out so that an item's chunks are alike.
 std::size_t choose(const OverlapOptions& options, std::size_t total,
                    std::span<const EngineCost> costs) {
-  const ChunkChoice choice =
-      choose_chunk(total, costs,
-                   {.granularity = std::min(chunk_step, options.item_bytes),
-                    .minimum_chunks = options.fewest_chunks,
-                    .maximum_bytes = options.item_bytes});
+  const ChunkChoice choice = choose_chunk(total, costs,
+                                          {.granularity = std::min(chunk_step, options.item_bytes),
+                                           .minimum_chunks = options.fewest_chunks,
+                                           .maximum_bytes = options.item_bytes});
   const std::size_t pieces = ceil_div(options.item_bytes, choice.chunk_bytes);
   return std::min(options.item_bytes,
                   align_up(ceil_div(options.item_bytes, pieces), 4096, "chunk"));
@@ -117,16 +116,17 @@ std::span<const Engine> engines_of(Ways ways) {
 
 OverlapExperiment::OverlapExperiment(const Device& device, std::size_t items,
                                      std::size_t item_bytes)
-    : items_(items), item_bytes_(item_bytes), yardstick_(device, checked_total(items, item_bytes)) {}
+    : items_(items),
+      item_bytes_(item_bytes),
+      yardstick_(device, checked_total(items, item_bytes)) {}
 
 const Engines& OverlapExperiment::engines(const OverlapOptions& options) {
   const double key = options.rounds > 0 ? -options.rounds : options.compute_ratio;
   for (const auto& [known, engines] : measured_) {
     if (known == key) return engines;
   }
-  const EnginesOptions how{.compute_ratio = options.compute_ratio,
-                           .rounds = options.rounds,
-                           .largest = item_bytes_};
+  const EnginesOptions how{
+      .compute_ratio = options.compute_ratio, .rounds = options.rounds, .largest = item_bytes_};
   Engines fresh = measured_.empty() ? Engines{} : measured_.front().second;
   if (measured_.empty()) measure_link(yardstick_, how, fresh);
   measure_compute(yardstick_, how, fresh);
@@ -214,8 +214,9 @@ std::unique_ptr<OverlapResult> OverlapExperiment::run(const OverlapOptions& give
     point.run_checked(nullptr, options.stop);
     const double seconds =
         median_seconds(options.repeats, [&] { point.run(nullptr, options.stop); });
-    r.sweep.push_back({flow.chunk, flow.depth, seconds,
-                       flow.depth == options.depth ? predict_seconds(total, flow.chunk, costs) : 0});
+    r.sweep.push_back(
+        {flow.chunk, flow.depth, seconds,
+         flow.depth == options.depth ? predict_seconds(total, flow.chunk, costs) : 0});
   }
   tell("done", 1);
   return result;

@@ -18,8 +18,8 @@ OverlapFlow::OverlapFlow(const Yardstick& yardstick, const FlowOptions& options)
   const RingOptions slots{.memory = Memory::device, .bytes = options.chunk};
   const RingId work = pipeline_.ring("work", slots);
 
-  StageId last = pipeline_.stage(
-      "upload", stage(Engine::upload, {}, {work}), [this, work](Item& item) {
+  StageId last =
+      pipeline_.stage("upload", stage(Engine::upload, {}, {work}), [this, work](Item& item) {
         copy(slot(item, work), piece(yardstick_.input(), item.index()), item.stream());
       });
 

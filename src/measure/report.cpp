@@ -60,16 +60,14 @@ void add_timelines(Json& document, const Timeline& sequential, const Timeline& p
 }
 
 Json run_of(const OverlapRun& run) {
-  return {{"transfer_us", us(run.transfer())},
-          {"compute_us", us(run.compute)},
-          {"total_us", us(run.seconds)},
-          {"upload_us", us(run.upload)},
-          {"device_copy_us", us(run.device_copy)},
-          {"download_us", us(run.download)}};
+  return {{"transfer_us", us(run.transfer())},     {"compute_us", us(run.compute)},
+          {"total_us", us(run.seconds)},           {"upload_us", us(run.upload)},
+          {"device_copy_us", us(run.device_copy)}, {"download_us", us(run.download)}};
 }
 
 Json run_of(const FileOverlapRun& run) {
-  return {{"read_us", us(run.read)}, {"compute_us", us(run.compute)}, {"total_us", us(run.seconds)}};
+  return {
+      {"read_us", us(run.read)}, {"compute_us", us(run.compute)}, {"total_us", us(run.seconds)}};
 }
 
 }  // namespace

@@ -63,13 +63,13 @@ void ScratchFile::use_page_cache() {
 }
 
 std::size_t ScratchFile::free_bytes() const {
-  struct statvfs status {};
+  struct statvfs status{};
   if (fstatvfs(fd_, &status) != 0) throw SystemError(errno, "ask for the free space of", subject_);
   return static_cast<std::size_t>(status.f_bavail) * status.f_frsize;
 }
 
 bool ScratchFile::in_memory() const {
-  struct statfs status {};
+  struct statfs status{};
   return fstatfs(fd_, &status) == 0 &&
          (status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC);
 }

@@ -38,8 +38,9 @@ OverlapFigures overlap_figures(const OverlapTimes& times) {
 
   if (times.floor > times.sequential * (1 + tolerance)) {
     figures.valid = false;
-    figures.note = fmt::format("invalid: the floor, {:.4g} s, is above the sequential time, {:.4g} s",
-                               times.floor, times.sequential);
+    figures.note =
+        fmt::format("invalid: the floor, {:.4g} s, is above the sequential time, {:.4g} s",
+                    times.floor, times.sequential);
   } else if (figures.hidden && *figures.hidden > 1 + tolerance) {
     figures.valid = false;
     figures.note = fmt::format("invalid: {:.3f} of what can be hidden was hidden", *figures.hidden);

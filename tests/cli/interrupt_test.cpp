@@ -27,7 +27,9 @@ TEST(Interrupt, TheFirstSignalAsksToStop) {
 TEST(Interrupt, PutsTheSignalMaskBack) {
   sigset_t before, after;
   pthread_sigmask(SIG_SETMASK, nullptr, &before);
-  { const Interrupt interrupt; }
+  {
+    const Interrupt interrupt;
+  }
   pthread_sigmask(SIG_SETMASK, nullptr, &after);
   for (const int signal : {SIGINT, SIGTERM, SIGUSR2}) {
     EXPECT_EQ(sigismember(&before, signal), sigismember(&after, signal));

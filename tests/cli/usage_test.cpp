@@ -10,7 +10,8 @@ namespace ps::test {
 namespace {
 
 // Every command of the program; a new one joins here.
-const std::vector<std::vector<std::string>> commands = {{"doctor"}, {"ladder", "host"}};
+const std::vector<std::vector<std::string>> commands = {
+    {"doctor"}, {"demo"}, {"overlap"}, {"ladder", "host"}};
 
 void expect_one_error_line(const Ended& ended) {
   EXPECT_EQ(ended.out, "");
@@ -79,6 +80,7 @@ TEST(Usage, PointsToTheHelpOfTheCommandAtHand) {
   EXPECT_EQ(hint({"--nope"}), "(see: penstock --help)\n");
   EXPECT_EQ(hint({"doctor", "--nope"}), "(see: penstock doctor --help)\n");
   EXPECT_EQ(hint({"ladder", "host", "--nope"}), "(see: penstock ladder host --help)\n");
+  EXPECT_EQ(hint({"overlap", "--chunk", "1M", "--nope"}), "(see: penstock overlap --help)\n");
 }
 
 TEST(Usage, OutputThatDoesNotArriveIsAFailure) {

@@ -82,8 +82,7 @@ TEST(FakeFaults, ALostDeviceStaysLostAndDropsItsWork) {
   *flag = 0;
   driver.set_device(0);
   driver.stream_wait_value(stream, flag, 1);
-  driver.launch_host(
-      stream, [](void*) { FAIL() << "dropped, as CUDA does"; }, nullptr);
+  driver.launch_host(stream, [](void*) { FAIL() << "dropped, as CUDA does"; }, nullptr);
   driver.event_record(event, stream);
   driver.stream_wait_event(other, event);
   driver.lose_device_at(2);

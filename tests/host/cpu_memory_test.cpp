@@ -146,11 +146,10 @@ TEST_P(SlotRings, FewSlotsServeManyBatches) {
   stream.synchronize();
   const auto statistics = ring.statistics();
   EXPECT_EQ(statistics.acquired, 1000U);
-  EXPECT_EQ(statistics.allocations, ps::SlotRing(ps::Device::cpu(), {.slots = 3,
-                                                                     .slot_bytes = 64,
-                                                                     .waiting = GetParam()})
-                                        .statistics()
-                                        .allocations);
+  EXPECT_EQ(statistics.allocations,
+            ps::SlotRing(ps::Device::cpu(), {.slots = 3, .slot_bytes = 64, .waiting = GetParam()})
+                .statistics()
+                .allocations);
   ASSERT_TRUE(statistics.recycle_p50_us.has_value());
   EXPECT_LE(*statistics.recycle_p50_us, *statistics.recycle_p99_us);
 }
@@ -176,8 +175,7 @@ TEST_P(SlotRings, ExhaustionFailsOrWaitsAndIsCounted) {
 }
 
 TEST_P(SlotRings, DroppedSlotsComeBack) {
-  ps::SlotRing ring(ps::Device::cpu(),
-                    {.slots = 1, .slot_bytes = 64, .waiting = GetParam()});
+  ps::SlotRing ring(ps::Device::cpu(), {.slots = 1, .slot_bytes = 64, .waiting = GetParam()});
   for (int i = 0; i < 10; ++i) ring.acquire();
   EXPECT_EQ(ring.statistics().free_slots, 1U);
 }
@@ -186,8 +184,7 @@ TEST_P(SlotRings, SlotsMayOutliveTheRing) {
   std::optional<ps::SlotRing::Slot> slot;
   const ps::Stream stream(ps::Device::cpu());
   {
-    ps::SlotRing ring(ps::Device::cpu(),
-                      {.slots = 2, .slot_bytes = 64, .waiting = GetParam()});
+    ps::SlotRing ring(ps::Device::cpu(), {.slots = 2, .slot_bytes = 64, .waiting = GetParam()});
     ring.acquire().release_after(stream);
     slot = ring.acquire();
   }
@@ -197,8 +194,7 @@ TEST_P(SlotRings, SlotsMayOutliveTheRing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Waiting, SlotRings,
-                         testing::Values(ps::Waiting::poll, ps::Waiting::spin,
-                                         ps::Waiting::block));
+                         testing::Values(ps::Waiting::poll, ps::Waiting::spin, ps::Waiting::block));
 
 TEST(SlotRing, RefusesNonsense) {
   EXPECT_THROW(ps::SlotRing(ps::Device::cpu(), {.slots = 0, .slot_bytes = 1}), ps::InvalidArgument);

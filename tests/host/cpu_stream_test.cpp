@@ -81,8 +81,8 @@ TEST(CpuStream, WaitKeepsThePointOfTheTimeItWasCalled) {
   a.call([&go] {
     while (!go) std::this_thread::yield();
   });
-  a.record(event);     // moves the event behind a function that waits for us
-  b.synchronize();     // must not wait for the new point
+  a.record(event);  // moves the event behind a function that waits for us
+  b.synchronize();  // must not wait for the new point
   EXPECT_FALSE(event.done());
   go = true;
   event.synchronize();
@@ -91,7 +91,8 @@ TEST(CpuStream, WaitKeepsThePointOfTheTimeItWasCalled) {
 
 TEST(CpuStream, TimesBetweenEvents) {
   const ps::Stream stream(ps::Device::cpu());
-  const ps::Event begin(ps::Device::cpu(), {.timing = true}), end(ps::Device::cpu(), {.timing = true});
+  const ps::Event begin(ps::Device::cpu(), {.timing = true}),
+      end(ps::Device::cpu(), {.timing = true});
   EXPECT_THROW(ps::Event::seconds_between(begin, end), ps::InvalidArgument);
   stream.record(begin);
   stream.call([] { std::this_thread::sleep_for(2ms); });

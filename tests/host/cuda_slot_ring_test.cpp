@@ -124,7 +124,9 @@ TEST_P(CudaSlotRing, AReleaseThatFailsLosesNoSlotAndHandsOutNoneInUse) {
         EXPECT_EQ(error.code(), unknown_error);
       }
       // The ring's own thread may be the one to meet the fault.
-      { const SlotRing::Slot given_up = std::move(slot); }
+      {
+        const SlotRing::Slot given_up = std::move(slot);
+      }
       for (int attempt = 0; attempt < 2; ++attempt) {
         try {
           std::vector<SlotRing::Slot> all;

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <exception>
+#include <functional>
 #include <optional>
+#include <ostream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -60,6 +63,10 @@ struct Variant {
   bool borrowed = false;
   bool host_stages = true;
   Waiting waiting = Waiting::poll;
+
+  friend std::ostream& operator<<(std::ostream& out, const Variant& variant) {
+    return out << variant.name;
+  }
 };
 
 class PipelineFaults : public testing::TestWithParam<Variant> {

@@ -30,32 +30,33 @@ struct FiveStages {
                                  hook("read", item);
                                  *item.slot(in).as<std::uint64_t>() = item.index();
                                });
-    upload = pipeline.stage(
-        "upload", {.after = {read}, .uses = {in, work}, .engine = ps::Engine::upload},
-        [this](ps::Item& item) {
-          hook("upload", item);
-          ps::copy(item.slot(work), item.slot(in), item.stream());
+    upload = pipeline.stage("upload",
+                            {.after = {read}, .uses = {in, work}, .engine = ps::Engine::upload},
+                            [this](ps::Item& item) {
+                              hook("upload", item);
+                              ps::copy(item.slot(work), item.slot(in), item.stream());
+                            });
+    compute =
+        pipeline.stage("compute", {.after = {upload}, .uses = {work}}, [this](ps::Item& item) {
+          hook("compute", item);
+          const auto scratch = item.scratch(64 + 32 * (item.index() % 7));
+          item.stream().call(
+              [data = item.slot(work).as<std::uint64_t>(), copy = scratch.as<std::uint64_t>()] {
+                *copy = *data * 3;
+                *data = *copy + 1;
+              });
         });
-    compute = pipeline.stage("compute", {.after = {upload}, .uses = {work}}, [this](ps::Item& item) {
-      hook("compute", item);
-      const auto scratch = item.scratch(64 + 32 * (item.index() % 7));
-      item.stream().call([data = item.slot(work).as<std::uint64_t>(),
-                          copy = scratch.as<std::uint64_t>()] {
-        *copy = *data * 3;
-        *data = *copy + 1;
-      });
-    });
     download = pipeline.stage(
         "download", {.after = {compute}, .uses = {work, out}, .engine = ps::Engine::download},
         [this](ps::Item& item) {
           hook("download", item);
           ps::copy(item.slot(out), item.slot(work), item.stream());
         });
-    write = pipeline.host_stage("write", {.after = {download}, .uses = {out}},
-                                [this](ps::Item& item) {
-                                  hook("write", item);
-                                  written.push_back(*item.slot(out).as<std::uint64_t>());
-                                });
+    write =
+        pipeline.host_stage("write", {.after = {download}, .uses = {out}}, [this](ps::Item& item) {
+          hook("write", item);
+          written.push_back(*item.slot(out).as<std::uint64_t>());
+        });
   }
 
   void hook(const std::string& stage, ps::Item& item) {
@@ -119,9 +120,8 @@ TEST(Pipeline, FanOutAndFanIn) {
   pipeline.stage("c", {}, [&](ps::Item& item) { item.stream().call([&] { ++free_items; }); });
   std::vector<std::uint64_t> seen;
   pipeline.stage("d", {.after = {a, b}, .uses = {ring}}, [&](ps::Item& item) {
-    item.stream().call([&seen, p = item.slot(ring).as<std::uint64_t>()] {
-      seen.push_back(p[0] + p[1]);
-    });
+    item.stream().call(
+        [&seen, p = item.slot(ring).as<std::uint64_t>()] { seen.push_back(p[0] + p[1]); });
   });
   pipeline.run({.items = 500});
   ASSERT_EQ(seen.size(), 500U);
@@ -160,9 +160,8 @@ TEST(Pipeline, ScratchLivesUntilTheStageItWasAskedFor) {
   });
   std::vector<std::uint64_t> seen;
   second = pipeline.stage("second", {.after = {first}}, [&](ps::Item& item) {
-    item.stream().call([&seen, memory = scratch[item.index()]] {
-      seen.push_back(*memory.as<std::uint64_t>());
-    });
+    item.stream().call(
+        [&seen, memory = scratch[item.index()]] { seen.push_back(*memory.as<std::uint64_t>()); });
   });
   pipeline.run({.items = 300});
   for (std::uint64_t i = 0; i < 300; ++i) ASSERT_EQ(seen[i], i);
@@ -249,10 +248,9 @@ TEST(Pipeline, ProgressEndsWithEverythingDone) {
 
 TEST(Pipeline, AProgressFunctionThatThrowsEndsTheRun) {
   FiveStages five(2);
-  EXPECT_THROW(five.pipeline.run({.items = 100,
-                                  .progress = [](const ps::Progress&) {
-                                    throw std::domain_error("enough");
-                                  }}),
+  EXPECT_THROW(five.pipeline.run(
+                   {.items = 100,
+                    .progress = [](const ps::Progress&) { throw std::domain_error("enough"); }}),
                std::domain_error);
   five.written.clear();
   five.pipeline.run({.items = 10});
@@ -294,9 +292,8 @@ TEST(Pipeline, StartsBehindTheCallersStream) {
   ps::Pipeline pipeline({.device = cpu});
   std::atomic<int> early{0};
   pipeline.host_stage("host", {}, [&](ps::Item&) { early += before ? 0 : 1; });
-  pipeline.stage("device", {}, [&](ps::Item& item) {
-    item.stream().call([&] { early += before ? 0 : 1; });
-  });
+  pipeline.stage("device", {},
+                 [&](ps::Item& item) { item.stream().call([&] { early += before ? 0 : 1; }); });
   pipeline.run({.items = 5, .after = stream});
   EXPECT_EQ(early, 0);
 }

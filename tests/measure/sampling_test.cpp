@@ -72,8 +72,7 @@ TEST(Sample, TakesTheMedianAndCountsTheBytes) {
 
 TEST(Sample, TellsHowFarItIs) {
   std::vector<double> seen;
-  sample(
-      plan, 1, [](std::size_t) { return 0.1; }, [&](double done) { seen.push_back(done); });
+  sample(plan, 1, [](std::size_t) { return 0.1; }, [&](double done) { seen.push_back(done); });
   ASSERT_EQ(seen.size(), 11u);
   EXPECT_EQ(seen.front(), 0);
   EXPECT_DOUBLE_EQ(seen.back(), 0.9);

@@ -95,7 +95,7 @@ TEST(OverlapFigures, RefusesTimesThatAreNotTimes) {
   const double inf = std::numeric_limits<double>::infinity();
   struct Field {
     const char* name;
-    double OverlapTimes::*member;
+    double OverlapTimes::* member;
   };
   for (const Field& field :
        {Field{"times.sequential", &OverlapTimes::sequential},

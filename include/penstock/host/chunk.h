@@ -13,7 +13,8 @@ struct EngineCost {
 };
 
 // Least squares over measured (bytes, seconds) pairs in which relative errors count, so that small
-// chunks weigh as much as large ones. Needs two different sizes; an overhead below zero becomes zero.
+// chunks weigh as much as large ones. Needs two different sizes; an overhead below zero becomes
+// zero.
 struct CostSample {
   std::size_t bytes = 0;
   double seconds = 0;
@@ -32,8 +33,8 @@ struct ChunkOptions {
   std::size_t maximum_bytes = 0;  // of one chunk; 0: the total
 };
 
-// Time of `total` bytes in chunks of `chunk` through stages that all overlap: the slowest stage runs
-// without a pause, the others add their time for one chunk (fill and drain).
+// Time of `total` bytes in chunks of `chunk` through stages that all overlap: the slowest stage
+// runs without a pause, the others add their time for one chunk (fill and drain).
 double predict_seconds(std::size_t total, std::size_t chunk, std::span<const EngineCost> stages);
 
 // The chunk that minimises predict_seconds: near sqrt(total * overhead * bandwidth / (stages - 1)).

@@ -8,8 +8,8 @@
 
 namespace ps {
 
-// The caller's stream, used exactly as it is; the caller keeps it alive. Stream 0 means what it means
-// where this header is compiled: the per-thread default stream under
+// The caller's stream, used exactly as it is; the caller keeps it alive. Stream 0 means what it
+// means where this header is compiled: the per-thread default stream under
 // CUDA_API_PER_THREAD_DEFAULT_STREAM, else the legacy one.
 inline Stream borrow(const Device& device, cudaStream_t stream) {
 #ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM

@@ -1,5 +1,5 @@
-// A device buffer that grows without moving: a range of addresses is reserved once, pages are mapped
-// behind it as it grows. Made for caches that lengthen with every step.
+// A device buffer that grows without moving: a range of addresses is reserved once, pages are
+// mapped behind it as it grows. Made for caches that lengthen with every step.
 #pragma once
 
 #include <cstddef>

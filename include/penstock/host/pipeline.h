@@ -4,7 +4,8 @@
 //   auto in   = pipeline.ring("in", {.memory = ps::Memory::pinned, .bytes = chunk});
 //   auto work = pipeline.ring("work", {.memory = ps::Memory::device, .bytes = chunk});
 //   auto read = pipeline.host_stage("read", {.uses = {in}}, [&](ps::Item& item) { ... });
-//   auto up   = pipeline.stage("upload", {.after = {read}, .uses = {in, work}}, [&](ps::Item& item) {
+//   auto up   = pipeline.stage("upload", {.after = {read}, .uses = {in, work}}, [&](ps::Item& item)
+//   {
 //     ps::copy(item.slot(work), item.slot(in), item.stream());
 //   });
 //   pipeline.run({.items = n});
@@ -14,8 +15,8 @@
 // Rings. A ring has `depth` slots; item i uses slot i % depth. The first stage that uses a ring
 // acquires the slot, every other user must come after that stage, and the slot is free again when
 // all users are done with it. Slots are allocated once, at the first run.
-// Device stages enqueue work on their stream and return; waiting between them happens on the device.
-// Host stages run on a thread of their own, one per stage, and may block.
+// Device stages enqueue work on their stream and return; waiting between them happens on the
+// device. Host stages run on a thread of their own, one per stage, and may block.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +39,7 @@ namespace ps {
 namespace detail {
 class PipelineImpl;
 class PipelineRun;
-}
+}  // namespace detail
 
 struct StageId {
   std::size_t value = static_cast<std::size_t>(-1);

@@ -29,10 +29,10 @@ class Stream {
   // A new stream. Throws DeviceError or OutOfMemory.
   explicit Stream(const Device& device, StreamOptions options = {});
 
-  // Runs `function` when the work enqueued before it has completed; work enqueued after it waits for
-  // it. It runs on a thread of the library, never inside a driver callback, so it may call anything
-  // that does not wait for this very stream. An exception it throws is kept and thrown by the next
-  // synchronize() of this stream.
+  // Runs `function` when the work enqueued before it has completed; work enqueued after it waits
+  // for it. It runs on a thread of the library, never inside a driver callback, so it may call
+  // anything that does not wait for this very stream. An exception it throws is kept and thrown by
+  // the next synchronize() of this stream.
   void call(std::function<void()> function) const;
 
   // As call(), but work enqueued later does not wait: the stream flows on. Functions of one stream
@@ -46,7 +46,8 @@ class Stream {
   // Moves `event` to this point of the stream.
   void record(const Event& event) const;
 
-  // Blocks until everything enqueued so far has completed, then throws what failed, if anything did.
+  // Blocks until everything enqueued so far has completed, then throws what failed, if anything
+  // did.
   void synchronize() const;
 
   // Whether everything enqueued so far has completed. Never blocks.

@@ -1,5 +1,5 @@
-// Reading a file and computing on it, one after the other and overlapped: the overlap that a machine
-// without a GPU has.
+// Reading a file and computing on it, one after the other and overlapped: the overlap that a
+// machine without a GPU has.
 #pragma once
 
 #include <cstddef>

@@ -35,7 +35,7 @@ struct OverlapOptions {
   Ways ways = Ways::three;
   std::size_t items = 8;
   std::size_t item_bytes = 256 * MiB;
-  std::size_t chunk = 0;         // 0: chosen from the measured costs; item_bytes: uncut
+  std::size_t chunk = 0;           // 0: chosen from the measured costs; item_bytes: uncut
   std::size_t fewest_chunks = 64;  // when chosen
   std::size_t depth = 4;
   double compute_ratio = 1;  // compute time over upload time

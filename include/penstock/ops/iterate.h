@@ -14,8 +14,9 @@ struct IterateOptions {
   int blocks = 0;  // most thread blocks on a GPU, 0: enough to fill it; fewer leave SMs free
 };
 
-// out = in after `rounds` times x <- iterate_scale * x + iterate_shift. Both f32, contiguous, of equal size, on the stream's device.
-// Enqueues and returns; may be captured. Throws InvalidArgument, Unsupported on GPUs older than 8.0.
+// out = in after `rounds` times x <- iterate_scale * x + iterate_shift. Both f32, contiguous, of
+// equal size, on the stream's device. Enqueues and returns; may be captured. Throws
+// InvalidArgument, Unsupported on GPUs older than 8.0.
 void iterate(const IterateOptions& options, const Stream& stream);
 
 inline constexpr float iterate_scale = 0.9990234375F;

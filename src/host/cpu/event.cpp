@@ -37,7 +37,8 @@ void Event::synchronize() { wait_for(last_mark()); }
 
 double Event::seconds_since(EventImpl& start) {
   auto* from = dynamic_cast<Event*>(&start);
-  if (from == nullptr) detail::throw_invalid("start", "an event of the CPU", "one of another device");
+  if (from == nullptr)
+    detail::throw_invalid("start", "an event of the CPU", "one of another device");
   const auto time_of = [](Event& event, const char* argument) {
     const std::lock_guard lock(event.mutex_);
     if (!event.timing_) detail::throw_invalid(argument, "an event made with timing", "one without");

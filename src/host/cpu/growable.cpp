@@ -12,7 +12,8 @@ Growable::Growable(std::shared_ptr<detail::Backend> backend, std::size_t capacit
     : backend_(std::move(backend)),
       page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))),
       capacity_(align_up(capacity, page_, "capacity")) {
-  void* range = mmap(nullptr, capacity_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* range =
+      mmap(nullptr, capacity_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (range == MAP_FAILED) throw OutOfMemory("addresses", capacity_);
   data_ = static_cast<std::byte*>(range);
 }

@@ -16,8 +16,7 @@ class Pool final : public detail::PoolImpl {
  public:
   Pool(std::shared_ptr<detail::Backend> backend, std::shared_ptr<Heap> heap,
        const PoolOptions& options)
-      : backend_(std::move(backend)),
-        blocks_(std::make_shared<Blocks>(std::move(heap), options)) {}
+      : backend_(std::move(backend)), blocks_(std::make_shared<Blocks>(std::move(heap), options)) {}
 
   void* allocate(std::size_t bytes, detail::StreamImpl& stream) override;
   void free(void* data, std::size_t bytes, detail::StreamImpl& stream) noexcept override;

@@ -49,9 +49,8 @@ void Stream::synchronize() {
 }
 
 void Stream::copy(MemoryView dst, MemoryView src) {
-  worker_.post([to = dst.data, from = src.data, bytes = src.bytes] {
-    std::memmove(to, from, bytes);
-  });
+  worker_.post(
+      [to = dst.data, from = src.data, bytes = src.bytes] { std::memmove(to, from, bytes); });
 }
 
 void Stream::fill(MemoryView dst, std::uint8_t value) {

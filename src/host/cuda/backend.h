@@ -37,8 +37,8 @@ class Backend final : public detail::Backend {
   const Properties& properties();
   void count_allocation() { ++allocations_; }
 
-  // Throws DeviceError for a status that is not success, after clearing it from the driver; a status
-  // that ends the device is remembered, and check_alive() throws DeviceLost from then on.
+  // Throws DeviceError for a status that is not success, after clearing it from the driver; a
+  // status that ends the device is remembered, and check_alive() throws DeviceLost from then on.
   void check(Status status, const char* call);
   // As check(), with OutOfMemory for a lack of memory.
   void check_memory(Status status, const char* call, const std::string& place, std::size_t bytes,

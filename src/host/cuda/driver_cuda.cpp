@@ -69,8 +69,7 @@ class RealDriver final : public Driver {
   Status launch_host(StreamHandle stream, HostFunction function, void* data) override {
     return cudaLaunchHostFunc(native(stream), function, data);
   }
-  Status stream_wait_value(StreamHandle stream, std::uint32_t* flag,
-                           std::uint32_t value) override {
+  Status stream_wait_value(StreamHandle stream, std::uint32_t* flag, std::uint32_t value) override {
     return status_of(wait_value_(static_cast<CUstream>(stream), address_of(flag), value,
                                  CU_STREAM_WAIT_VALUE_GEQ));
   }
@@ -111,8 +110,7 @@ class RealDriver final : public Driver {
     return cudaMemPoolTrimTo(pool_of(pool), keep);
   }
   Status pool_use(PoolHandle pool, PoolUse* use) override;
-  Status pool_alloc(void** data, std::size_t bytes, PoolHandle pool,
-                    StreamHandle stream) override {
+  Status pool_alloc(void** data, std::size_t bytes, PoolHandle pool, StreamHandle stream) override {
     return cudaMallocFromPoolAsync(data, bytes, pool_of(pool), native(stream));
   }
   Status pool_free(void* data, StreamHandle stream) override {
@@ -194,8 +192,8 @@ Status RealDriver::stream_create(StreamHandle* stream, bool high_priority) {
     return status;
   }
   cudaStream_t made = nullptr;
-  const Status status = cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking,
-                                                     high_priority ? greatest : least);
+  const Status status =
+      cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, high_priority ? greatest : least);
   if (status == success) *stream = made;
   return status;
 }

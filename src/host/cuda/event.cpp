@@ -36,9 +36,8 @@ double Event::seconds_since(EventImpl& start) {
   from->check_timed("start");
   check_timed("stop");
   float milliseconds = 0;
-  backend_->check(
-      backend_->driver().event_elapsed_ms(&milliseconds, from->handle(), handle()),
-      "reading the time between events");
+  backend_->check(backend_->driver().event_elapsed_ms(&milliseconds, from->handle(), handle()),
+                  "reading the time between events");
   return static_cast<double>(milliseconds) * 1e-3;
 }
 

@@ -1,4 +1,5 @@
-// Growth without moving on a GPU: physical pages mapped one after the other behind a reserved range.
+// Growth without moving on a GPU: physical pages mapped one after the other behind a reserved
+// range.
 #pragma once
 
 #include <vector>

@@ -24,7 +24,8 @@ void Stream::refuse_capture(const char* operation) {
                   "asking whether a stream is being captured");
   if (capturing) {
     throw Unsupported(fmt::format(
-        "{} cannot be captured into a CUDA graph; end the capture first or leave it out", operation));
+        "{} cannot be captured into a CUDA graph; end the capture first or leave it out",
+        operation));
   }
 }
 

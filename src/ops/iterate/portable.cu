@@ -1,7 +1,7 @@
 // The GPU's iterate, for compute capability 8.0 and later. Every block takes an equal range of the
-// data, so that time grows with the bytes and not with waves. A thread takes four elements at a time
-// where memory is the limit, and one where arithmetic is: the smaller the last, ragged step of a
-// range, the less of the GPU idles in it.
+// data, so that time grows with the bytes and not with waves. A thread takes four elements at a
+// time where memory is the limit, and one where arithmetic is: the smaller the last, ragged step of
+// a range, the less of the GPU idles in it.
 #include <cuda_runtime.h>
 
 #include <algorithm>
