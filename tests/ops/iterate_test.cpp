@@ -45,6 +45,7 @@ std::string refused(const ps::IterateOptions& options) {
   const ps::Stream stream(ps::Device::cpu());
   try {
     ps::iterate(options, stream);
+    stream.synchronize();  // the caller's memory goes away next
   } catch (const ps::InvalidArgument& error) {
     EXPECT_FALSE(error.expected().empty());
     EXPECT_FALSE(error.given().empty());
