@@ -41,7 +41,7 @@ Device Device::parse(std::string_view text) {
   if (text == "best") return best();
   if (text == "cuda") return cuda(0);
   constexpr std::string_view prefix = "cuda:";
-  if (text.substr(0, prefix.size()) == prefix) {
+  if (text.starts_with(prefix)) {
     const std::string_view digits = text.substr(prefix.size());
     int index = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);

@@ -29,7 +29,9 @@ void check(const FileOverlapOptions& options) {
   }
   if (options.depth == 0) refuse("depth", "at least 1", "0");
   if (options.repeats < 1) refuse("repeats", "at least 1", std::to_string(options.repeats));
-  if (!(options.compute_ratio > 0 && options.compute_ratio <= 1000)) {
+  // Written so that NaN fails.
+  const bool sensible = options.compute_ratio > 0 && options.compute_ratio <= 1000;
+  if (!sensible) {
     refuse("compute_ratio", "above 0 and at most 1000", std::to_string(options.compute_ratio));
   }
 }

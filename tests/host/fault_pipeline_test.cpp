@@ -74,17 +74,20 @@ class PipelineFaults : public testing::TestWithParam<Variant> {
   FakeOptions fake_options() const {
     return {.stream_wait_value = GetParam().stream_wait_value, .max_delay_us = 30};
   }
-  TinyOptions tiny_options(FakeMachine& machine) const {
-    TinyOptions options{.driver = &machine.driver(),
-                        .host_stages = GetParam().host_stages,
-                        .host_calls = GetParam().host_calls,
-                        .waiting = GetParam().waiting};
-    if (GetParam().borrowed) {
-      for (int i = 0; i < 3; ++i) {
-        options.streams.push_back(borrow_native(machine.gpu(), machine.driver().foreign_stream()));
-      }
+  // The streams a caller would pass; none where the pipeline makes its own.
+  std::vector<Stream> callers_streams(FakeMachine& machine) const {
+    std::vector<Stream> streams;
+    for (int i = 0; GetParam().borrowed && i < 3; ++i) {
+      streams.push_back(borrow_native(machine.gpu(), machine.driver().foreign_stream()));
     }
-    return options;
+    return streams;
+  }
+  TinyOptions tiny_options(FakeMachine& machine, const std::vector<Stream>& streams) const {
+    return {.driver = &machine.driver(),
+            .host_stages = GetParam().host_stages,
+            .streams = streams,
+            .host_calls = GetParam().host_calls,
+            .waiting = GetParam().waiting};
   }
   void step(std::uint64_t n) {
     here = std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) +

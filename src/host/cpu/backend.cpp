@@ -20,7 +20,7 @@ namespace {
 std::string model_name() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);) {
-    if (line.rfind("model name", 0) == 0) {
+    if (line.starts_with("model name")) {
       const auto colon = line.find(": ");
       if (colon != std::string::npos) return line.substr(colon + 2);
     }
