@@ -1,7 +1,7 @@
 // The fake driver finds what CUDA leaves to luck: missing waits and wrong streams.
 #include <gtest/gtest.h>
 
-#include <functional>
+#include <future>
 #include <string>
 #include <thread>
 
@@ -124,6 +124,23 @@ TEST_F(FakeOrder, AHostFunctionMayTouchWhatTheWorkBehindItWillTouch) {
   driver.copy(device, host, bytes, a);
   driver.stream_synchronize(a);
   EXPECT_TRUE(driver.violations().empty());
+  EXPECT_EQ(device[0], 9);
+}
+
+TEST_F(FakeOrder, AnotherThreadMayDoSoWhileTheHostFunctionWaitsForIt) {
+  std::promise<void> written;
+  std::future<void> future = written.get_future();
+  driver.copy(host, device, bytes, a);
+  const auto before = rig.mark(a);
+  driver.launch_host(
+      a, [](void* argument) { static_cast<std::future<void>*>(argument)->wait(); }, &future);
+  driver.copy(device, host, bytes, a);
+  driver.event_synchronize(before);
+  driver.host_write(host, bytes);
+  host[0] = 9;
+  EXPECT_TRUE(driver.violations().empty());
+  written.set_value();
+  driver.stream_synchronize(a);
   EXPECT_EQ(device[0], 9);
 }
 

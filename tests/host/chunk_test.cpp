@@ -23,7 +23,9 @@ TEST(Chunk, FollowsTheSquareRootLaw) {
 }
 
 TEST(Chunk, NoCandidateIsBetter) {
-  std::mt19937 random(20);
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
   std::uniform_real_distribution<double> overhead(0, 2e-5), rate(1e9, 1e11);
   for (int trial = 0; trial < 200; ++trial) {
     std::vector<ps::EngineCost> stages(1 + random() % 4);

@@ -75,19 +75,21 @@ class PipelineFaults : public testing::TestWithParam<Variant> {
     return {.stream_wait_value = GetParam().stream_wait_value, .max_delay_us = 30};
   }
   // The streams a caller would pass; none where the pipeline makes its own.
-  std::vector<Stream> callers_streams(FakeMachine& machine) const {
-    std::vector<Stream> streams;
-    for (int i = 0; GetParam().borrowed && i < 3; ++i) {
-      streams.push_back(borrow_native(machine.gpu(), machine.driver().foreign_stream()));
-    }
-    return streams;
+  std::vector<cuda::StreamHandle> callers_streams(FakeMachine& machine) const {
+    std::vector<cuda::StreamHandle> handles(GetParam().borrowed ? 3 : 0);
+    for (auto& handle : handles) handle = machine.driver().foreign_stream();
+    return handles;
   }
-  TinyOptions tiny_options(FakeMachine& machine, const std::vector<Stream>& streams) const {
-    return {.driver = &machine.driver(),
-            .host_stages = GetParam().host_stages,
-            .streams = streams,
-            .host_calls = GetParam().host_calls,
-            .waiting = GetParam().waiting};
+  TinyOptions tiny_options(FakeMachine& machine,
+                           const std::vector<cuda::StreamHandle>& handles) const {
+    TinyOptions options{.driver = &machine.driver(),
+                        .host_stages = GetParam().host_stages,
+                        .host_calls = GetParam().host_calls,
+                        .waiting = GetParam().waiting};
+    for (const auto handle : handles) {
+      options.streams.push_back(borrow_native(machine.gpu(), handle));
+    }
+    return options;
   }
   void step(std::uint64_t n) {
     here = std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) +
@@ -116,11 +118,12 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(PipelineFaults, AnAllocationFails) {
   FakeMachine machine(fake_options());
   FakeDriver& driver = machine.driver();
+  const auto streams = callers_streams(machine);
   bool struck = true;
   for (std::uint64_t n = 1; struck; ++n) {
     step(n);
     {
-      const TinyOptions options = tiny_options(machine);
+      const TinyOptions options = tiny_options(machine, streams);
       TinyPipeline tiny(machine.gpu(), options);
       driver.fail_call(n, cuda::memory_allocation, allocating_calls);
       const auto failure = failure_of([&] { tiny.run({.items = items}); });
@@ -139,11 +142,12 @@ TEST_P(PipelineFaults, AnAllocationFails) {
 TEST_P(PipelineFaults, AnyCallFails) {
   FakeMachine machine(fake_options());
   FakeDriver& driver = machine.driver();
+  const auto streams = callers_streams(machine);
   bool struck = true;
   for (std::uint64_t n = 1; struck; ++n) {
     step(n);
     {
-      const TinyOptions options = tiny_options(machine);
+      const TinyOptions options = tiny_options(machine, streams);
       driver.fail_call(n, unknown_error);
       std::optional<TinyPipeline> tiny;
       const auto failure = failure_of([&] {
@@ -165,11 +169,12 @@ TEST_P(PipelineFaults, AnyCallFails) {
 TEST_P(PipelineFaults, ACallOfTheEndFails) {
   FakeMachine machine(fake_options());
   FakeDriver& driver = machine.driver();
+  const auto streams = callers_streams(machine);
   bool struck = true;
   for (std::uint64_t n = 1; struck; ++n) {
     step(n);
     {
-      const TinyOptions options = tiny_options(machine);
+      const TinyOptions options = tiny_options(machine, streams);
       TinyPipeline tiny(machine.gpu(), options);
       tiny.run_well(items);
       driver.fail_call(n, unknown_error);
@@ -186,8 +191,9 @@ TEST_P(PipelineFaults, TheDeviceIsLostAtAnyCall) {
     step(n);
     FakeMachine machine(fake_options());
     FakeDriver& driver = machine.driver();
+    const auto streams = callers_streams(machine);
     {
-      const TinyOptions options = tiny_options(machine);
+      const TinyOptions options = tiny_options(machine, streams);
       TinyPipeline tiny(machine.gpu(), options);
       driver.lose_device_at(n);
       const auto failure = failure_of([&] { tiny.run({.items = items}); });
@@ -209,8 +215,9 @@ TEST_P(PipelineFaults, APieceOfWorkFails) {
     step(n);
     FakeMachine machine(fake_options());
     FakeDriver& driver = machine.driver();
+    const auto streams = callers_streams(machine);
     {
-      const TinyOptions options = tiny_options(machine);
+      const TinyOptions options = tiny_options(machine, streams);
       TinyPipeline tiny(machine.gpu(), options);
       driver.fail_work(n, launch_failure);
       const auto failure = failure_of([&] { tiny.run({.items = items}); });

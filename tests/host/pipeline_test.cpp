@@ -59,7 +59,7 @@ struct FiveStages {
         });
   }
 
-  void hook(const std::string& stage, ps::Item& item) {
+  void hook(const std::string& stage, ps::Item& item) const {
     if (on_stage) on_stage(stage, item);
   }
   void check(std::uint64_t items) const {

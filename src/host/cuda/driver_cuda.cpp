@@ -246,6 +246,7 @@ Status RealDriver::address_granularity(int device, std::size_t* bytes) {
 Status RealDriver::address_reserve(void** address, std::size_t bytes) {
   CUdeviceptr range = 0;
   const Status status = status_of(reserve_(&range, bytes, 0, 0, 0));
+  // The driver's word for an address is an integer. NOLINTNEXTLINE(performance-no-int-to-ptr)
   if (status == success) *address = reinterpret_cast<void*>(range);
   return status;
 }
