@@ -29,7 +29,6 @@ main=$(scripts/preset.sh)
 phase "format" scripts/format.sh --check
 phase "house" build/venv/bin/pytest tests/house
 phase "build cpu" scripts/build.sh cpu
-phase "lint" scripts/lint.sh
 if [[ $main != cpu ]]; then
   phase "test cpu" ctest --preset cpu
 fi
