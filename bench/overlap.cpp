@@ -34,12 +34,13 @@ Json sweep_of(const ps::OverlapResult& r) {
     sweep.push_back({{"chunk", point.chunk},
                      {"depth", point.depth},
                      {"us", microseconds(point.seconds)},
-                     {"predicted_us", microseconds(point.predicted)}});
+                     {"predicted_us", microseconds(point.predicted)},
+                     {"submit_cpu_us", point.submit_cpu_us}});
   }
   return sweep;
 }
 
-Json case_of(const std::string& name, const ps::OverlapResult& r, std::optional<double> loop) {
+Json case_of(const std::string& name, const ps::OverlapResult& r) {
   Json metrics = {{"sequential_us", microseconds(r.times.sequential)},
                   {"pipelined_us", microseconds(r.times.pipelined)},
                   {"ideal_us", microseconds(r.times.ideal)},
@@ -81,14 +82,15 @@ Json case_of(const std::string& name, const ps::OverlapResult& r, std::optional<
                  {"ours", {{"call_us", microseconds(r.times.pipelined)}}},
                  {"peer", Json::object()},
                  {"metrics", metrics}};
-  if (loop) {
-    result["peer"]["plain_loop"] = {{"call_us", microseconds(*loop)}};
-    result["metrics"]["over_plain_loop"] = r.times.pipelined / *loop;
+  if (r.beside_seconds) {
+    result["peer"]["plain_loop"] = {{"call_us", microseconds(*r.beside_seconds)}};
+    result["metrics"]["over_plain_loop"] = r.times.pipelined / *r.beside_seconds;
   }
   return result;
 }
 
-void print_line(const std::string& name, const ps::OverlapResult& r, std::optional<double> loop) {
+void print_line(const std::string& name, const ps::OverlapResult& r) {
+  const auto loop = r.beside_seconds;
   fmt::print(
       "{:<14} {:>9} x{:<4} floor {:>9} ours {:>9} x floor {:.4f} hidden {} loop {} ({}) "
       "predicted {} submit {:.1f} us/chunk\n",
@@ -111,26 +113,32 @@ class Overlap {
   void run(const std::string& name, ps::OverlapOptions options) {
     options.repeats = quick_ ? 3 : 11;
     options.fewest_chunks = options.chunk == 0 ? 64 : 1;
+    std::optional<bench::PlainLoop> loop;
+    if (device_.kind() == ps::DeviceKind::cuda) {
+      options.beside = [&](const ps::OverlapResult& r) {
+        loop.emplace(
+            experiment_.yardstick(),
+            bench::PlainLoopOptions{
+                .ways = r.ways, .chunk = r.chunk, .depth = r.depth, .rounds = r.engines.rounds});
+        check(*loop, r);
+        return [&loop] { loop->run(); };
+      };
+    }
     const auto result = experiment_.run(options);
-    std::optional<double> loop;
-    if (device_.kind() == ps::DeviceKind::cuda) loop = time_loop(*result);
-    results_.add(case_of(name, *result, loop));
-    print_line(name, *result, loop);
+    results_.add(case_of(name, *result));
+    print_line(name, *result);
   }
 
  private:
-  double time_loop(const ps::OverlapResult& r) {
-    bench::PlainLoop loop(
-        experiment_.yardstick(),
-        {.ways = r.ways, .chunk = r.chunk, .depth = r.depth, .rounds = r.engines.rounds});
-    experiment_.yardstick().poison();
+  void check(bench::PlainLoop& loop, const ps::OverlapResult& r) const {
+    const ps::Yardstick& yardstick = experiment_.yardstick();
+    yardstick.poison();
     loop.run();
     if (r.ways == ps::Ways::two) {
-      experiment_.yardstick().check_result(r.engines.rounds);
+      yardstick.check_result(r.engines.rounds);
     } else {
-      experiment_.yardstick().check_output(r.engines.rounds);
+      yardstick.check_output(r.engines.rounds);
     }
-    return ps::median_seconds(quick_ ? 3 : 11, [&] { loop.run(); });
   }
 
   ps::Device device_;

@@ -1,6 +1,7 @@
 #include "support/context.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "penstock/base/checked.h"
@@ -26,7 +27,7 @@ std::size_t suitable_bytes(const Settings& settings) {
 
 }  // namespace
 
-Context::Context(const Settings& settings) : settings_(settings) {
+Context::Context(Settings settings) : settings_(std::move(settings)) {
   if (settings_.bytes == 0) settings_.bytes = suitable_bytes(settings_);
   if (settings_.bytes < fewest_bytes || settings_.bytes % sizeof(float) != 0) {
     throw ps::InvalidArgument("bytes", "a multiple of 4, and at least 4 MiB",
@@ -76,8 +77,7 @@ double Context::median_seconds(const std::function<void()>& run) {
     if (settings_.stop.stop_requested()) throw ps::Cancelled();
     seconds.push_back(ps::seconds_of(run));
   }
-  std::ranges::sort(seconds);
-  return seconds[seconds.size() / 2];
+  return ps::median(std::move(seconds));
 }
 
 Row Context::measure(std::string label, ps::Ways ways, const std::function<void(Trace&)>& run) {

@@ -27,7 +27,7 @@ struct Settings {
 
 class Context {
  public:
-  explicit Context(const Settings& settings);
+  explicit Context(Settings settings);
 
   const ps::Device& device() const { return settings_.device; }
   bool on_gpu() const { return device().kind() == ps::DeviceKind::cuda; }

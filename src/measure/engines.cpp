@@ -5,16 +5,18 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 
+#include "measure/passes.h"
 #include "penstock/base/checked.h"
 #include "penstock/base/error.h"
 #include "penstock/base/units.h"
-#include "penstock/host/stream.h"
 #include "penstock/measure/timing.h"
-#include "penstock/ops/iterate.h"
 
 namespace ps {
 namespace {
+
+using detail::Passes;
 
 // Powers of two from a 64th of the largest up: enough small ones to see the overhead.
 std::vector<std::size_t> candidates(std::size_t largest) {
@@ -25,74 +27,6 @@ std::vector<std::size_t> candidates(std::size_t largest) {
   if (sizes.empty()) sizes.push_back(largest);
   return sizes;
 }
-
-// All bytes once through one engine, piece by piece.
-class Passes {
- public:
-  Passes(const Yardstick& yardstick, std::size_t largest)
-      : yardstick_(yardstick),
-        spare_(yardstick.device(), largest),
-        stream_(yardstick.device()),
-        back_(yardstick.device()) {}
-
-  void upload(std::size_t chunk) const {
-    each(chunk, [&](std::size_t at, std::size_t n) {
-      copy(yardstick_.result().sub(at, n), yardstick_.input().sub(at, n), stream_);
-    });
-    stream_.synchronize();
-  }
-
-  void download(std::size_t chunk) const {
-    each(chunk, [&](std::size_t at, std::size_t n) { download_piece(at, n, stream_); });
-    stream_.synchronize();
-  }
-
-  // The uploads go elsewhere, so that neither direction waits for the other's bytes.
-  void both_ways(std::size_t chunk) const {
-    each(chunk, [&](std::size_t at, std::size_t n) {
-      copy(spare(at, n), yardstick_.input().sub(at, n), stream_);
-      download_piece(at, n, back_);
-    });
-    stream_.synchronize();
-    back_.synchronize();
-  }
-
-  void compute(std::size_t chunk, int rounds) const {
-    each(chunk, [&](std::size_t at, std::size_t n) {
-      const TensorView piece = floats(yardstick_.result().sub(at, n));
-      iterate({.in = piece, .out = piece, .rounds = rounds}, stream_);
-    });
-    stream_.synchronize();
-  }
-
-  void device_copy(std::size_t chunk) const {
-    each(chunk, [&](std::size_t at, std::size_t n) {
-      copy(spare(at, n), yardstick_.result().sub(at, n), stream_);
-    });
-    stream_.synchronize();
-  }
-
- private:
-  template <class Piece>
-  void each(std::size_t chunk, const Piece& piece) const {
-    const std::size_t bytes = yardstick_.bytes();
-    for (std::size_t at = 0; at < bytes; at += chunk) piece(at, std::min(chunk, bytes - at));
-  }
-
-  // Room for n bytes, moving on with `at` so that the cache does not hold it all.
-  MemoryView spare(std::size_t at, std::size_t n) const {
-    const std::size_t offset = at % spare_.bytes();
-    return spare_.view().sub(offset + n <= spare_.bytes() ? offset : 0, n);
-  }
-
-  void download_piece(std::size_t at, std::size_t n, const Stream& stream) const {
-    copy(yardstick_.output().sub(at, n), yardstick_.result().sub(at, n), stream);
-  }
-
-  const Yardstick& yardstick_;
-  DeviceBuffer spare_;
-  Stream stream_, back_;
-};
 
 Alone best_of(std::size_t bytes, std::size_t largest, int repeats,
               const std::function<void(std::size_t)>& pass) {
@@ -141,11 +75,11 @@ bool contains(std::span<const Engine> engines, Engine engine) {
   return std::ranges::find(engines, engine) != engines.end();
 }
 
+}  // namespace
+
 bool uses_both_ways(std::span<const Engine> engines) {
   return contains(engines, Engine::upload) && contains(engines, Engine::download);
 }
-
-}  // namespace
 
 const Alone& Engines::alone(Engine engine) const {
   switch (engine) {
@@ -163,6 +97,10 @@ const Alone& Engines::alone(Engine engine) const {
   }
   throw InvalidArgument("engine", "upload, download, device copy or compute",
                         std::string(name(engine)));
+}
+
+Alone& Engines::alone(Engine engine) {
+  return const_cast<Alone&>(std::as_const(*this).alone(engine));
 }
 
 double Engines::floor_seconds(std::span<const Engine> engines) const {

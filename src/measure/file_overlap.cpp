@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <vector>
 
 #include "measure/scratch_file.h"
 #include "penstock/base/error.h"
@@ -40,7 +41,11 @@ void check(const FileOverlapOptions& options) {
 class FileWork {
  public:
   FileWork(const FileOverlapOptions& options)
-      : options_(options), yardstick_(Device::cpu(), options.bytes), file_(options.directory) {
+      : options_(options),
+        yardstick_(Device::cpu(), options.bytes),
+        slot_(Device::cpu(), options.chunk),
+        stream_(Device::cpu()),
+        file_(options.directory) {
     for (std::size_t at = 0; at < options.bytes; at += options.chunk) {
       if (options.stop.stop_requested()) throw Cancelled();
       write(at);
@@ -56,31 +61,26 @@ class FileWork {
     if (!file_.direct()) file_.forget();
   }
 
-  double read_alone() const {
-    const PinnedBuffer slot(Device::cpu(), options_.chunk);
-    return median_seconds(options_.repeats, [&] {
-      forget();
-      for (std::size_t at = 0; at < options_.bytes; at += options_.chunk) {
-        file_.read(slot.view().data, options_.chunk, at);
-      }
-    });
+  // All bytes once, from the file alone and through the arithmetic alone.
+  void read_pass() const {
+    forget();
+    for (std::size_t at = 0; at < options_.bytes; at += options_.chunk) {
+      file_.read(slot_.view().data, options_.chunk, at);
+    }
   }
 
-  double compute_alone(int rounds) const {
-    const Stream stream(Device::cpu());
-    const double seconds = median_seconds(options_.repeats, [&] {
-      for (std::size_t at = 0; at < options_.bytes; at += options_.chunk) {
-        compute(yardstick_.input().sub(at, options_.chunk), at, rounds, stream);
-      }
-      stream.synchronize();
-    });
-    return seconds;
+  void compute_pass(int rounds) const {
+    for (std::size_t at = 0; at < options_.bytes; at += options_.chunk) {
+      compute(yardstick_.input().sub(at, options_.chunk), at, rounds, stream_);
+    }
+    stream_.synchronize();
   }
 
   int balanced_rounds(double wanted) const {
     int rounds = 8;
     for (int step = 0; step < 8; ++step) {
-      const double scale = std::clamp(wanted / compute_alone(rounds), 1.0 / 16, 16.0);
+      const double seconds = median_seconds(options_.repeats, [&] { compute_pass(rounds); });
+      const double scale = std::clamp(wanted / seconds, 1.0 / 16, 16.0);
       const int next = std::max(1, static_cast<int>(std::lround(rounds * scale)));
       if (std::abs(next - rounds) <= rounds / 50) return next;
       rounds = next;
@@ -139,6 +139,8 @@ class FileWork {
 
   const FileOverlapOptions& options_;
   Yardstick yardstick_;
+  PinnedBuffer slot_;
+  Stream stream_;
   detail::ScratchFile file_;
 };
 
@@ -167,21 +169,31 @@ std::unique_ptr<FileOverlapResult> measure_file_overlap(const FileOverlapOptions
   r.direct = work.direct();
 
   tell("engines alone", 0.2);
-  r.read_alone = work.read_alone();
-  r.rounds = work.balanced_rounds(r.read_alone * options.compute_ratio);
-  r.compute_alone = work.compute_alone(r.rounds);
+  const double read = median_seconds(options.repeats, [&] { work.read_pass(); });
+  r.rounds = work.balanced_rounds(read * options.compute_ratio);
 
-  const auto measure = [&](std::size_t depth, Timeline& timeline) {
-    Pipeline pipeline = work.flow(depth, r.rounds);
-    work.run_checked(pipeline, r.rounds, nullptr);
-    const double seconds = median_seconds(options.repeats, [&] { work.run(pipeline, nullptr); });
-    work.run_checked(pipeline, r.rounds, &timeline);
-    return busy_times(timeline, seconds);
-  };
   tell("sequential", 0.5);
-  r.sequential = measure(1, r.sequential_timeline);  // one slot: read and compute take turns
+  Pipeline sequential = work.flow(1, r.rounds);  // one slot: read and compute take turns
+  work.run_checked(sequential, r.rounds, nullptr);
+  const double taking_turns =
+      median_seconds(options.repeats, [&] { work.run(sequential, nullptr); });
+  work.run_checked(sequential, r.rounds, &r.sequential_timeline);
+  r.sequential = busy_times(r.sequential_timeline, taking_turns);
+
   tell("pipelined", 0.75);
-  r.pipelined = measure(options.depth, r.pipelined_timeline);
+  Pipeline pipelined = work.flow(options.depth, r.rounds);
+  work.run_checked(pipelined, r.rounds, nullptr);
+  // By turns: what slows a machine that is not quiet for a while slows all three.
+  std::vector<double> reading, computing, together;
+  for (int repeat = 0; repeat < options.repeats; ++repeat) {
+    reading.push_back(seconds_of([&] { work.read_pass(); }));
+    computing.push_back(seconds_of([&] { work.compute_pass(r.rounds); }));
+    together.push_back(seconds_of([&] { work.run(pipelined, nullptr); }));
+  }
+  work.run_checked(pipelined, r.rounds, &r.pipelined_timeline);
+  r.pipelined = busy_times(r.pipelined_timeline, median(together));
+  r.read_alone = median(reading);
+  r.compute_alone = median(computing);
 
   r.times.sequential = r.sequential.read + r.sequential.compute;
   r.times.pipelined = r.pipelined.seconds;

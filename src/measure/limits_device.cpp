@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 #include <vector>
 
 #include "measure/limits_parts.h"
@@ -52,7 +53,7 @@ auto shrinking(std::size_t bytes, const Make& make) {
 // Made after the buffers, so that it waits before they go when a call fails between two copies.
 class Drain {
  public:
-  explicit Drain(const Device& device) : device_(device) {}
+  explicit Drain(Device device) : device_(std::move(device)) {}
   Drain(const Drain&) = delete;
   Drain& operator=(const Drain&) = delete;
   ~Drain() {

@@ -33,7 +33,7 @@ void check_fields(const Json& object, const std::string& where,
   if (!object.is_object()) refuse(where, "an object", object);
   for (const auto& [key, value] : object.items()) {
     if (std::find(fields.begin(), fields.end(), key) == fields.end()) {
-      refuse(where + "." + key, "no such field", value);
+      refuse(fmt::format("{}.{}", where, key), "no such field", value);
     }
   }
   for (const std::string_view field : fields) {
@@ -102,8 +102,9 @@ Limits parse_entry(const Json& object, const std::string& where) {
   if (!rates.is_object()) refuse(where + ".rates", "an object", rates);
   for (const auto& [key, value] : rates.items()) {
     const auto ceiling = ceiling_named(key);
-    if (!ceiling) refuse(where + ".rates." + key, "the name of a ceiling", value);
-    limits.rates[*ceiling] = parse_rate(value, where + ".rates." + key);
+    const std::string here = fmt::format("{}.rates.{}", where, key);
+    if (!ceiling) refuse(here, "the name of a ceiling", value);
+    limits.rates[*ceiling] = parse_rate(value, here);
   }
   return limits;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "measure/overlap_flow.h"
+#include "measure/passes.h"
 #include "penstock/base/checked.h"
 #include "penstock/base/error.h"
 #include "penstock/measure/cancelled.h"
@@ -134,6 +135,37 @@ const Engines& OverlapExperiment::engines(const OverlapOptions& options) {
   return measured_.back().second;
 }
 
+// Ours, the other way and each engine alone by turns: on a machine that is not quiet, what slows
+// one of them for a while slows the others as well.
+void OverlapExperiment::time_in_turn(const OverlapOptions& options, detail::OverlapFlow& pipelined,
+                                     OverlapResult& r) {
+  const detail::Passes passes(yardstick_, item_bytes_);
+  const auto engines = engines_of(options.ways);
+  std::vector<std::vector<double>> alone(engines.size());
+  std::vector<double> both, ours, cpu, beside;
+  const std::function<void()> other = options.beside ? options.beside(r) : nullptr;
+  for (int repeat = 0; repeat < options.repeats; ++repeat) {
+    for (std::size_t e = 0; e < engines.size(); ++e) {
+      alone[e].push_back(seconds_of([&] { passes.run(engines[e], r.engines); }));
+    }
+    if (uses_both_ways(engines)) {
+      both.push_back(seconds_of([&] { passes.both_ways(r.engines.both_ways.chunk); }));
+    }
+    RunReport report;
+    ours.push_back(seconds_of([&] { report = pipelined.run(nullptr, options.stop); }));
+    cpu.push_back(report.submit_cpu_seconds);
+    r.allocations += report.allocations;
+    if (other) beside.push_back(seconds_of(other));
+  }
+  for (std::size_t e = 0; e < engines.size(); ++e) {
+    r.engines.alone(engines[e]).seconds = median(alone[e]);
+  }
+  if (!both.empty()) r.engines.both_ways.seconds = median(both);
+  if (other) r.beside_seconds = median(beside);
+  r.pipelined.seconds = median(ours);
+  r.submit_cpu_us = median(cpu) * 1e6 / static_cast<double>(r.chunks);
+}
+
 std::unique_ptr<OverlapResult> OverlapExperiment::run(const OverlapOptions& given) {
   OverlapOptions options = given;
   options.items = items_;
@@ -181,24 +213,18 @@ std::unique_ptr<OverlapResult> OverlapExperiment::run(const OverlapOptions& give
   detail::OverlapFlow pipelined(yardstick_, flow);
   r.chunks = pipelined.chunks();
   pipelined.run_checked(nullptr, options.stop);
-  std::vector<double> cpu;
-  const double wall = median_seconds(options.repeats, [&] {
-    const RunReport report = pipelined.run(nullptr, options.stop);
-    r.allocations += report.allocations;
-    cpu.push_back(report.submit_cpu_seconds);
-  });
-  std::ranges::sort(cpu);
-  r.submit_cpu_us = cpu[cpu.size() / 2] * 1e6 / static_cast<double>(r.chunks);
+  time_in_turn(options, pipelined, r);
   if (options.trace) {
     pipelined.run_checked(&r.pipelined_timeline, options.stop);
+    const double seconds = r.pipelined.seconds;
     r.pipelined = busy_times(r.pipelined_timeline);
+    r.pipelined.seconds = seconds;
     r.upload_gaps = r.pipelined_timeline.gaps(Engine::upload);
     r.upload_rate_share = r.engines.upload.seconds / r.pipelined.upload;
   }
-  r.pipelined.seconds = wall;
 
   r.times.sequential = r.sequential.transfer() + r.sequential.compute;
-  r.times.pipelined = wall;
+  r.times.pipelined = r.pipelined.seconds;
   r.times.floor = r.engines.floor_seconds(engines_of(options.ways));
   r.times.ideal = r.times.floor + fill_seconds(r.engines, options.ways, r.chunk, total);
   r.figures = overlap_figures(r.times);
@@ -212,11 +238,18 @@ std::unique_ptr<OverlapResult> OverlapExperiment::run(const OverlapOptions& give
     flow.depth = points[i].second;
     detail::OverlapFlow point(yardstick_, flow);
     point.run_checked(nullptr, options.stop);
-    const double seconds =
-        median_seconds(options.repeats, [&] { point.run(nullptr, options.stop); });
+    std::vector<double> seconds, cpu;
+    for (int repeat = 0; repeat < options.repeats; ++repeat) {
+      RunReport report;
+      seconds.push_back(seconds_of([&] { report = point.run(nullptr, options.stop); }));
+      cpu.push_back(report.submit_cpu_seconds);
+    }
     r.sweep.push_back(
-        {flow.chunk, flow.depth, seconds,
-         flow.depth == options.depth ? predict_seconds(total, flow.chunk, costs) : 0});
+        {.chunk = flow.chunk,
+         .depth = flow.depth,
+         .seconds = median(seconds),
+         .predicted = flow.depth == options.depth ? predict_seconds(total, flow.chunk, costs) : 0,
+         .submit_cpu_us = median(cpu) * 1e6 / static_cast<double>(point.chunks())});
   }
   tell("done", 1);
   return result;

@@ -6,15 +6,9 @@
 #include <cmath>
 
 #include "penstock/base/error.h"
+#include "penstock/measure/timing.h"
 
 namespace ps::detail {
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
 
 std::size_t repetition_bytes(const SamplingPlan& plan, std::size_t warm_bytes,
                              double warm_seconds) {

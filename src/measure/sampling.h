@@ -23,8 +23,6 @@ using Tick = std::function<void(double)>;
 // Moves so many bytes and says how long it took.
 using Move = std::function<double(std::size_t)>;
 
-double median(std::vector<double> values);
-
 // The size of a repetition, from what a first one took: within the plan's bounds and granule.
 std::size_t repetition_bytes(const SamplingPlan& plan, std::size_t warm_bytes, double warm_seconds);
 

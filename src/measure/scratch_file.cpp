@@ -70,8 +70,9 @@ std::size_t ScratchFile::free_bytes() const {
 
 bool ScratchFile::in_memory() const {
   struct statfs status{};
-  return fstatfs(fd_, &status) == 0 &&
-         (status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC);
+  if (fstatfs(fd_, &status) != 0) return false;
+  const auto type = static_cast<unsigned long>(status.f_type);
+  return type == TMPFS_MAGIC || type == RAMFS_MAGIC;
 }
 
 }  // namespace ps::detail

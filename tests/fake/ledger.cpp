@@ -112,10 +112,12 @@ std::string Ledger::access(const Operation& operation, const void* data, std::si
   return complaint;
 }
 
-bool Ledger::held_back(const Operation& operation) const {
+// A write stands for the accesses that it followed as well, so for it the host must also know that
+// what came before the gate is done.
+bool Ledger::held_back(const Access& access) const {
   return std::any_of(gates_.begin(), gates_.end(), [&](const Gate& gate) {
-    return operation.clock.at(gate.stream) >= gate.tick && host_.knows(gate.stream, gate.before) &&
-           !gate.open();
+    return access.operation.clock.at(gate.stream) >= gate.tick &&
+           (!access.write || host_.knows(gate.stream, gate.before)) && !gate.open();
   });
 }
 
@@ -129,8 +131,7 @@ std::string Ledger::host_access(const void* data, std::size_t bytes, bool write)
   for (const Range* range : found) {
     for (const Access& earlier : range->accesses) {
       const bool overlap = earlier.begin < end && begin < earlier.end;
-      if (overlap && (write || earlier.write) && !known(earlier.operation) &&
-          !held_back(earlier.operation)) {
+      if (overlap && (write || earlier.write) && !known(earlier.operation) && !held_back(earlier)) {
         return fmt::format("the host {} memory without waiting for {}, which {} it",
                            write ? "writes" : "reads", earlier.operation.what,
                            earlier.write ? "writes" : "reads");

@@ -24,8 +24,7 @@ struct Operation {
 };
 
 // A point where a stream stands still until the host has done something: a host function, or a flag
-// that the host sets. Until then the host may touch what the work behind it will touch, once it
-// knows that the work before it is done.
+// that the host sets. Until then the host may touch what the work behind it will touch.
 struct Gate {
   StreamNumber stream = 0;
   Tick before = 0;  // the last work before it
@@ -86,7 +85,7 @@ class Ledger {
   bool known(const Operation& operation) const {
     return host_.knows(operation.stream, operation.tick);
   }
-  bool held_back(const Operation& operation) const;
+  bool held_back(const Access& access) const;
 
   const HostClock& host_;
   std::map<Address, Range> ranges_;

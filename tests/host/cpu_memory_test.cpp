@@ -12,6 +12,7 @@
 #include "penstock/host/growable.h"
 #include "penstock/host/pool.h"
 #include "penstock/host/slot_ring.h"
+#include "support/waiting_name.h"
 
 namespace {
 
@@ -194,7 +195,8 @@ TEST_P(SlotRings, SlotsMayOutliveTheRing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Waiting, SlotRings,
-                         testing::Values(ps::Waiting::poll, ps::Waiting::spin, ps::Waiting::block));
+                         testing::Values(ps::Waiting::poll, ps::Waiting::spin, ps::Waiting::block),
+                         [](const auto& tested) { return ps::test::waiting_name(tested.param); });
 
 TEST(SlotRing, RefusesNonsense) {
   EXPECT_THROW(ps::SlotRing(ps::Device::cpu(), {.slots = 0, .slot_bytes = 1}), ps::InvalidArgument);

@@ -11,6 +11,7 @@
 #include "penstock/host/slot_ring.h"
 #include "support/expect_clean.h"
 #include "support/fake_machine.h"
+#include "support/waiting_name.h"
 #include "support/watchdog.h"
 
 namespace ps::test {
@@ -39,17 +40,7 @@ class CudaSlotRing : public testing::TestWithParam<Waiting> {
 
 INSTANTIATE_TEST_SUITE_P(Ways, CudaSlotRing,
                          testing::Values(Waiting::poll, Waiting::block, Waiting::spin),
-                         [](const auto& tested) {
-                           switch (tested.param) {
-                             case Waiting::poll:
-                               return "Poll";
-                             case Waiting::block:
-                               return "Block";
-                             case Waiting::spin:
-                               return "Spin";
-                           }
-                           return "Unknown";
-                         });
+                         [](const auto& tested) { return waiting_name(tested.param); });
 
 TEST_P(CudaSlotRing, SlotsComeBackWhenTheDeviceIsDone) {
   {

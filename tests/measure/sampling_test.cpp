@@ -7,6 +7,7 @@
 
 #include "penstock/base/error.h"
 #include "penstock/measure/cancelled.h"
+#include "penstock/measure/timing.h"
 
 namespace ps::detail {
 namespace {

@@ -25,6 +25,7 @@ struct Engines {
   int cores = 0;   // that all engines share; 0 where each engine has hardware of its own
 
   const Alone& alone(Engine engine) const;
+  Alone& alone(Engine engine);
 
   // The largest of the engines' times alone, of both directions together where both are used, and
   // of all work over the cores where the engines share those.
@@ -34,6 +35,9 @@ struct Engines {
   // they are alone, which is how they fill and drain.
   std::vector<EngineCost> costs(std::span<const Engine> engines) const;
 };
+
+// Whether these engines send bytes over the link in both directions.
+bool uses_both_ways(std::span<const Engine> engines);
 
 struct EnginesOptions {
   double compute_ratio = 1;  // rounds are chosen so that compute takes this times upload

@@ -21,6 +21,12 @@
 
 namespace ps {
 
+namespace detail {
+class OverlapFlow;
+}
+
+struct OverlapResult;
+
 enum class Ways : std::uint8_t {
   two,    // upload + compute
   three,  // upload + compute + download
@@ -44,6 +50,9 @@ struct OverlapOptions {
   std::vector<std::size_t> sweep_chunks{};  // timed beside the chosen one
   std::vector<std::size_t> sweep_depths{};
   bool trace = true;  // one more run with the recorder on, after the timed ones
+  // The same work done another way, for the same chunk and depth: makes a run, which is timed in
+  // turn with ours.
+  std::function<std::function<void()>(const OverlapResult& so_far)> beside{};
   std::stop_token stop{};
   std::function<void(std::string_view what, double share)> progress{};
 };
@@ -58,7 +67,8 @@ struct OverlapRun {
 struct SweepPoint {
   std::size_t chunk = 0, depth = 0;
   double seconds = 0;
-  double predicted = 0;  // 0 where the model has nothing to say (depth)
+  double predicted = 0;      // 0 where the model has nothing to say (depth)
+  double submit_cpu_us = 0;  // per chunk, of the thread that enqueues
 };
 
 struct OverlapResult {
@@ -69,6 +79,7 @@ struct OverlapResult {
   OverlapRun sequential;  // busy times by events
   OverlapRun pipelined;   // busy times of the traced run, wall time of the timed ones
   OverlapTimes times;
+  std::optional<double> beside_seconds;
   OverlapFigures figures;
   Gaps upload_gaps;  // of the traced run
   // H2D bytes over the union of its busy intervals, over the plain copy's rate.
@@ -93,6 +104,8 @@ class OverlapExperiment {
 
  private:
   const Engines& engines(const OverlapOptions& options);
+  void time_in_turn(const OverlapOptions& options, detail::OverlapFlow& pipelined,
+                    OverlapResult& result);
 
   std::size_t items_, item_bytes_;
   Yardstick yardstick_;

@@ -23,12 +23,10 @@ struct OverlapFigures {
   // False when hidden or efficiency is above 1.02, or the floor as much above the sequential time:
   // then something was measured wrongly, or the machine was busy with other things.
   bool valid = true;
-  // clock was measured wrongly
   std::string note;  // why `hidden` is empty or the run invalid
 };
 
-// Throws InvalidArgument on times (any of the four) that are not positive and finite, or a floor
-// above the sequential time by more than 2%.
+// Throws InvalidArgument on times (any of the four) that are not positive and finite.
 OverlapFigures overlap_figures(const OverlapTimes& times);
 
 }  // namespace ps

@@ -33,7 +33,7 @@ __attribute__((target("avx2,fma"))) void run_avx2(IterateWork work) {
     __m256 x[chains];
     for (std::size_t c = 0; c < chains; ++c) x[c] = _mm256_loadu_ps(work.in + i + c * lanes);
     for (int round = 0; round < work.rounds; ++round) {
-      for (std::size_t c = 0; c < chains; ++c) x[c] = _mm256_fmadd_ps(scale, x[c], shift);
+      for (__m256& chain : x) chain = _mm256_fmadd_ps(scale, chain, shift);
     }
     for (std::size_t c = 0; c < chains; ++c) _mm256_storeu_ps(work.out + i + c * lanes, x[c]);
   }
@@ -48,7 +48,7 @@ __attribute__((target("avx512f"))) void run_avx512(IterateWork work) {
     __m512 x[chains];
     for (std::size_t c = 0; c < chains; ++c) x[c] = _mm512_loadu_ps(work.in + i + c * lanes);
     for (int round = 0; round < work.rounds; ++round) {
-      for (std::size_t c = 0; c < chains; ++c) x[c] = _mm512_fmadd_ps(scale, x[c], shift);
+      for (__m512& chain : x) chain = _mm512_fmadd_ps(scale, chain, shift);
     }
     for (std::size_t c = 0; c < chains; ++c) _mm512_storeu_ps(work.out + i + c * lanes, x[c]);
   }

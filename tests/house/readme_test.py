@@ -1,0 +1,17 @@
+"""The README's examples are programs that the suite builds and runs, word for word."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("language, source", [
+    ("cpp", "tests/consumer/main.cpp"),
+    ("python", "examples/python/overlap.py"),
+])
+def test_example_is_the_tested_one(language, source):
+    blocks = re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks == [(ROOT / source).read_text()]

@@ -1,0 +1,22 @@
+// Names for tests that run once for each way of waiting.
+#pragma once
+
+#include <string>
+
+#include "penstock/host/event.h"
+
+namespace ps::test {
+
+inline std::string waiting_name(Waiting waiting) {
+  switch (waiting) {
+    case Waiting::poll:
+      return "Poll";
+    case Waiting::spin:
+      return "Spin";
+    case Waiting::block:
+      return "Block";
+  }
+  return "Unknown";
+}
+
+}  // namespace ps::test
