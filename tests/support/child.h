@@ -20,12 +20,12 @@ struct Ended {
 
 struct ChildOptions {
   std::filesystem::path program;
-  std::vector<std::string> arguments;
-  std::vector<std::pair<std::string, std::string>> environment;  // beside this process's own
-  std::filesystem::path directory;                               // to run in; empty: this process's
-  std::string out;                 // a file for standard output, instead of keeping it
-  bool terminal = false;           // standard error is a terminal
-  bool ignores_interrupt = false;  // started as a shell starts a background job
+  std::vector<std::string> arguments{};
+  std::vector<std::pair<std::string, std::string>> environment{};  // beside this process's own
+  std::filesystem::path directory{};  // to run in; empty: this process's
+  std::string out{};                  // a file for standard output, instead of keeping it
+  bool terminal = false;              // standard error is a terminal
+  bool ignores_interrupt = false;     // started as a shell starts a background job
 };
 
 // A program that is running. What it writes never makes it wait.
