@@ -1,53 +1,45 @@
 #include "penstock/ops/iterate.h"
 
-#include <gtest/gtest.h>
-
 #include <bit>
 #include <cstdint>
-#include <cstring>
 #include <random>
 
+#include "gpu/gpu_test.h"
 #include "penstock/base/error.h"
 #include "penstock/host/buffer.h"
-#include "penstock/host/cuda.h"
 
 namespace {
 
-constexpr std::uint8_t poison = 0xFF;  // four of them are a NaN
+using ps::test::floats;
 
-class IterateGpu : public testing::Test {
+class IterateGpu : public ps::test::GpuTest {
  protected:
-  void SetUp() override {
-    if (ps::Device::best().kind() != ps::DeviceKind::cuda) GTEST_SKIP() << "no GPU";
-  }
-
   // Runs `count` elements with both views `offset` floats off their 256-byte boundary, and checks
   // every element and a margin on both sides.
-  static void check(std::size_t count, std::size_t in_offset, std::size_t out_offset, int rounds,
-                    int blocks = 0) {
+  void check(std::size_t count, std::size_t in_offset, std::size_t out_offset, int rounds,
+             int blocks = 0) const {
     SCOPED_TRACE(testing::Message()
                  << count << " elements, offsets " << in_offset << " and " << out_offset << ", "
                  << rounds << " rounds, " << blocks << " blocks");
-    const ps::Device device = ps::Device::best();
-    const ps::Stream stream(device);
-    const std::size_t floats = count + 16, bytes = floats * sizeof(float);
-    const ps::PinnedBuffer in(device, bytes), out(device, bytes);
-    const ps::DeviceBuffer source(device, bytes), target(device, bytes);
+    const ps::Stream stream(gpu);
+    const std::size_t all = count + 16, bytes = all * sizeof(float);
+    const ps::PinnedBuffer in(gpu, bytes), out(gpu, bytes);
+    const ps::DeviceBuffer source(gpu, bytes), target(gpu, bytes);
     std::mt19937 generator(static_cast<unsigned>(count));
     std::uniform_real_distribution<float> uniform(-4.0F, 4.0F);
-    for (std::size_t i = 0; i < floats; ++i) in.view().as<float>()[i] = uniform(generator);
+    for (std::size_t i = 0; i < all; ++i) in.view().as<float>()[i] = uniform(generator);
 
     ps::copy(source.view(), in.view(), stream);
-    ps::fill(target.view(), poison, stream);
-    ps::iterate({.in = part(source, in_offset, count),
-                 .out = part(target, out_offset, count),
+    ps::fill(target.view(), ps::test::poison, stream);
+    ps::iterate({.in = floats(source.view(), in_offset, count),
+                 .out = floats(target.view(), out_offset, count),
                  .rounds = rounds,
                  .blocks = blocks},
                 stream);
     ps::copy(out.view(), target.view(), stream);
     stream.synchronize();
 
-    for (std::size_t i = 0; i < floats; ++i) {
+    for (std::size_t i = 0; i < all; ++i) {
       const bool inside = i >= out_offset && i < out_offset + count;
       const auto got = std::bit_cast<std::uint32_t>(out.view().as<float>()[i]);
       if (inside) {
@@ -57,14 +49,6 @@ class IterateGpu : public testing::Test {
         ASSERT_EQ(got, 0xFFFFFFFFU) << "element " << i << " is outside and was written";
       }
     }
-  }
-
-  static ps::TensorView part(const ps::DeviceBuffer& buffer, std::size_t offset,
-                             std::size_t count) {
-    return {buffer.view().as<float>() + offset,
-            ps::DType::f32,
-            {static_cast<std::int64_t>(count)},
-            buffer.view().place};
   }
 };
 
@@ -91,15 +75,16 @@ TEST_F(IterateGpu, FewBlocksDoAllTheWork) {
 }
 
 TEST_F(IterateGpu, WorksInPlace) {
-  const ps::Device device = ps::Device::best();
-  const ps::Stream stream(device);
+  const ps::Stream stream(gpu);
   constexpr std::size_t count = 100'001;
-  const ps::PinnedBuffer host(device, count * sizeof(float));
-  const ps::DeviceBuffer data(device, count * sizeof(float));
+  const ps::PinnedBuffer host(gpu, count * sizeof(float));
+  const ps::DeviceBuffer data(gpu, count * sizeof(float));
   auto* values = host.view().as<float>();
   for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i);
   ps::copy(data.view(), host.view(), stream);
-  ps::iterate({.in = part(data, 0, count), .out = part(data, 0, count), .rounds = 6}, stream);
+  ps::iterate(
+      {.in = floats(data.view(), 0, count), .out = floats(data.view(), 0, count), .rounds = 6},
+      stream);
   ps::copy(host.view(), data.view(), stream);
   stream.synchronize();
   for (std::size_t i = 0; i < count; ++i) {
@@ -107,36 +92,8 @@ TEST_F(IterateGpu, WorksInPlace) {
   }
 }
 
-TEST_F(IterateGpu, MayBeCaptured) {
-  const ps::Device device = ps::Device::best();
-  const ps::Stream stream(device);
-  constexpr std::size_t count = 1000;
-  const ps::PinnedBuffer host(device, count * sizeof(float));
-  const ps::DeviceBuffer data(device, count * sizeof(float));
-  std::memset(host.view().data, 0, count * sizeof(float));
-  ps::copy(data.view(), host.view(), stream);
-  stream.synchronize();
-
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t runnable = nullptr;
-  ASSERT_EQ(cudaStreamBeginCapture(ps::cuda_stream(stream), cudaStreamCaptureModeGlobal),
-            cudaSuccess);
-  ps::iterate({.in = part(data, 0, count), .out = part(data, 0, count), .rounds = 4}, stream);
-  ASSERT_EQ(cudaStreamEndCapture(ps::cuda_stream(stream), &graph), cudaSuccess);
-  ASSERT_EQ(cudaGraphInstantiate(&runnable, graph, 0), cudaSuccess);
-  for (int launch = 0; launch < 3; ++launch) {
-    ASSERT_EQ(cudaGraphLaunch(runnable, ps::cuda_stream(stream)), cudaSuccess);
-  }
-  ps::copy(host.view(), data.view(), stream);
-  stream.synchronize();
-  EXPECT_EQ(host.view().as<float>()[count - 1], ps::iterated(0.0F, 12));
-  EXPECT_EQ(cudaGraphExecDestroy(runnable), cudaSuccess);
-  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
-}
-
 TEST_F(IterateGpu, RefusesHostMemory) {
-  const ps::Device device = ps::Device::best();
-  const ps::Stream stream(device);
+  const ps::Stream stream(gpu);
   float value = 0;
   const ps::TensorView host(&value, ps::DType::f32, {1});
   try {
