@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Keeps the evidence of the last green GPU run, because CI has no GPU.
 
-gpu_evidence.py hash            prints the hash of the device sources
+gpu_evidence.py hash            prints the hash of the sources that only a GPU can test: device code,
+                                the host runtime, and the GPU tests themselves
 gpu_evidence.py keep BUILT      after a green run: notes the hash in tests/gpu/green.txt, unless
                                 BUILT, the hash that the tests were built from, is another
-gpu_evidence.py show            says whether the device sources are those of the last green run
+gpu_evidence.py show            says whether these sources are those of the last green run
 """
 
 import datetime
@@ -13,14 +14,23 @@ import subprocess
 import sys
 from pathlib import Path
 
-FOLDERS = ("include", "src", "tests/gpu")
-PATTERNS = ("*.cu", "*.cuh", "*_cuda.cpp")
+# Device code wherever it is, and every source of the folders that the GPU tests exercise.
+COVERED = {
+    ("include", "src"): ("*.cu", "*.cuh", "*_cuda.cpp"),
+    ("include/penstock/host", "src/host", "tests/gpu"): ("*.cu", "*.cuh", "*.cpp", "*.h"),
+}
+
+
+def covered(root):
+    for folders, patterns in COVERED.items():
+        for folder in folders:
+            for pattern in patterns:
+                yield from (root / folder).rglob(pattern)
 
 
 def device_hash(root):
     digest = hashlib.sha256()
-    files = {p for folder in FOLDERS for pattern in PATTERNS for p in (root / folder).rglob(pattern)}
-    for path in sorted(files):
+    for path in sorted(set(covered(root))):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0")
         digest.update(path.read_bytes() + b"\0")
     return digest.hexdigest()
@@ -50,8 +60,8 @@ def show(root):
         return 0, "GPU evidence: none yet: run 'make gpu-test' on a machine with a GPU"
     known, where = kept.read_text().splitlines()
     if known != device_hash(root):
-        return 0, f"GPU evidence: stale: the device sources changed since the green run on {where}"
-    return 0, f"GPU evidence: these device sources were green on {where}"
+        return 0, f"GPU evidence: stale: the sources changed since the green run on {where}"
+    return 0, f"GPU evidence: these sources were green on {where}"
 
 
 def main(arguments):

@@ -1,3 +1,5 @@
+import pytest
+
 import gpu_evidence
 
 
@@ -20,10 +22,35 @@ def test_tests_built_from_other_sources_are_no_evidence(write, tmp_path):
     assert not (tmp_path / "tests/gpu/green.txt").exists()
 
 
-def test_names_count_and_host_sources_do_not(write, tmp_path):
+def test_names_count(write, tmp_path):
     kernel = write("src/ops/a/sm90.cu", "one")
     first = gpu_evidence.device_hash(tmp_path)
-    write("src/host/stream.cpp", "host")
-    assert gpu_evidence.device_hash(tmp_path) == first
     kernel.rename(kernel.with_name("portable.cu"))
     assert gpu_evidence.device_hash(tmp_path) != first
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "src/host/stream.cpp",
+        "src/host/cuda/driver.h",
+        "include/penstock/host/stream.h",
+        "tests/gpu/stream_test.cpp",
+        "tests/gpu/gate.h",
+        "include/penstock/kit/ring.cuh",
+        "src/ops/a/launch_cuda.cpp",
+    ],
+)
+def test_what_the_gpu_tests_exercise_counts(write, tmp_path, name):
+    before = gpu_evidence.device_hash(tmp_path)
+    write(name, "one")
+    assert gpu_evidence.device_hash(tmp_path) != before
+
+
+@pytest.mark.parametrize(
+    "name", ["src/measure/overlap.cpp", "tests/host/stream_test.cpp", "tests/gpu/green.txt"]
+)
+def test_the_rest_does_not(write, tmp_path, name):
+    before = gpu_evidence.device_hash(tmp_path)
+    write(name, "one")
+    assert gpu_evidence.device_hash(tmp_path) == before
