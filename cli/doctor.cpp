@@ -38,7 +38,7 @@ struct Diagnosis {
 // Where the user is, as data is likely to be there too; a read-only place will not do.
 std::filesystem::path default_directory() {
   std::error_code error;
-  const auto here = std::filesystem::current_path(error);
+  auto here = std::filesystem::current_path(error);
   if (!error && access(here.c_str(), W_OK) == 0) return here;
   return std::filesystem::temp_directory_path();
 }

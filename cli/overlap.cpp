@@ -80,7 +80,9 @@ void add_overlap(Program& program) {
                   "2: upload, compute; 3: and download; 4: and device copy")
       ->check(CLI::IsMember({"2", "3", "4"}))
       ->capture_default_str();
-  command.add_option("--items", options->items, "Items to move")->capture_default_str();
+  command.add_option("--items", options->items, "Items to move")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 32).description(""))
+      ->capture_default_str();
   add_bytes_option(command, "--item-bytes", options->item_bytes,
                    "Bytes of an item; default: 256 MiB on a GPU, 16 MiB on the CPU");
   auto* chunk = command.add_option_group("chunk");
@@ -88,7 +90,9 @@ void add_overlap(Program& program) {
                    "Bytes of a chunk; default: chosen from the engines' measured costs");
   chunk->add_flag("--uncut", options->uncut, "Move whole items");
   chunk->require_option(0, 1);
-  command.add_option("--depth", options->depth, "Slots of a ring")->capture_default_str();
+  command.add_option("--depth", options->depth, "Slots of a ring")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 16).description(""))
+      ->capture_default_str();
   command.add_option("--ratio", options->ratio, "Compute time over upload time")
       ->capture_default_str();
   command.add_option("--rounds", options->rounds,

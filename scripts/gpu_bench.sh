@@ -16,3 +16,8 @@ for name in "${names[@]}"; do
   echo "== $name"
   "$bin/bench_$name" --output "bench/results/$name.json"
 done
+if (($# == 0)); then
+  echo "== ladder host"
+  "$bin/penstock" ladder host --json >bench/results/ladder_host.json.part
+  mv bench/results/ladder_host.json.part bench/results/ladder_host.json
+fi

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "penstock/measure/overlap.h"
 
@@ -26,7 +27,7 @@ class PlainLoop {
 
  private:
   struct Parts;
-  Parts* parts_;
+  std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace bench

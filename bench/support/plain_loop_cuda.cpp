@@ -32,7 +32,7 @@ struct PlainLoop::Parts {
 };
 
 PlainLoop::PlainLoop(const ps::Yardstick& yardstick, const PlainLoopOptions& options)
-    : parts_(new Parts{.yardstick = yardstick, .options = options}) {
+    : parts_(std::make_unique<Parts>(Parts{.yardstick = yardstick, .options = options})) {
   Parts& p = *parts_;
   for (int e = 0; e < engines; ++e) {
     check(cudaStreamCreateWithFlags(&p.streams[e], cudaStreamNonBlocking));
@@ -53,7 +53,6 @@ PlainLoop::~PlainLoop() {
   }
   cudaFree(parts_->slots);
   cudaFree(parts_->moved);
-  delete parts_;
 }
 
 void PlainLoop::run() {

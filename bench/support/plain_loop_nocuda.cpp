@@ -5,8 +5,7 @@ namespace bench {
 
 struct PlainLoop::Parts {};
 
-PlainLoop::PlainLoop(const ps::Yardstick& /*yardstick*/, const PlainLoopOptions& /*options*/)
-    : parts_(nullptr) {
+PlainLoop::PlainLoop(const ps::Yardstick& /*yardstick*/, const PlainLoopOptions& /*options*/) {
   throw ps::Unsupported("the plain loop is CUDA's; this build has none");
 }
 PlainLoop::~PlainLoop() = default;

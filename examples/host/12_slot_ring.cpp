@@ -25,6 +25,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
     }
   };
 
+  const std::uint64_t before = context.device().allocations();
   ps::SlotRing ring(context.device(), {.slots = 4, .slot_bytes = context.chunk()});
   const auto slots_from_ring = [&] {
     for (std::size_t i = 0; i < context.chunks(); ++i) {
@@ -38,15 +39,15 @@ std::vector<ladder::Row> run(ladder::Context& context) {
     stream.synchronize();
   };
 
-  const auto measure = [&](std::string label, const auto& loop) {
+  const auto measure = [&](const char* label, const auto& loop) {
     context.data().poison();
     loop();
     context.data().check_result(0);  // zero rounds: the input itself
-    return ladder::Row{.label = std::move(label), .seconds = context.median_seconds(loop)};
+    return ladder::Row{.label = label, .seconds = context.median_seconds(loop)};
   };
   std::vector<ladder::Row> rows{measure("page-locked anew for every batch", lock_per_batch),
                                 measure("four slots in a ring", slots_from_ring)};
-  rows.back().note = std::to_string(ring.statistics().allocations) + " allocations for " +
+  rows.back().note = std::to_string(context.device().allocations() - before) + " allocations for " +
                      std::to_string(ring.statistics().acquired) + " batches";
   return rows;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include "penstock/base/units.h"
 #include "penstock/host/buffer.h"
@@ -35,8 +36,8 @@ ps::MemoryView fill_cache(const Steps& steps, ps::MemoryView rows, const ps::Str
 // Allocate, copy, free.
 class Reallocated {
  public:
-  Reallocated(const ps::Device& device, const ps::Stream& stream, bool doubling)
-      : device_(device), stream_(stream), doubling_(doubling) {}
+  Reallocated(ps::Device device, ps::Stream stream, bool doubling)
+      : device_(std::move(device)), stream_(std::move(stream)), doubling_(doubling) {}
 
   ps::MemoryView grow(std::size_t bytes) {
     if (bytes > buffer_.bytes()) {

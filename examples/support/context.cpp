@@ -67,15 +67,16 @@ ps::MemoryView Context::piece(ps::MemoryView whole, std::size_t i) {
   return whole.sub(begin, std::min(chunk(), whole.bytes - begin));
 }
 
-double Context::median_seconds(const std::function<void()>& run) {
+double Context::median_seconds(const std::function<void()>& run) const {
   constexpr double enough_seconds = 2;
   const std::size_t fewest = 3, most = quick() ? 3 : 7;
   run();
   std::vector<double> seconds;
-  for (double sum = 0; seconds.size() < fewest || (seconds.size() < most && sum < enough_seconds);
-       sum += seconds.back()) {
+  double sum = 0;
+  while (seconds.size() < fewest || (seconds.size() < most && sum < enough_seconds)) {
     if (settings_.stop.stop_requested()) throw ps::Cancelled();
     seconds.push_back(ps::seconds_of(run));
+    sum += seconds.back();
   }
   return ps::median(std::move(seconds));
 }

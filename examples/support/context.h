@@ -48,7 +48,7 @@ class Context {
 
   // Seconds of a run: the median of a few, after one to warm up; of fewer when they are long. `run`
   // completes its work before it returns. Throws ps::Cancelled when asked to stop.
-  double median_seconds(const std::function<void()>& run);
+  double median_seconds(const std::function<void()>& run) const;
 
   // Runs `run` on poisoned memory and checks what it computed, times it, and runs it once more with
   // the trace on. Two-way work ends in the device's result, other work in the page-locked output.

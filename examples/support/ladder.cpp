@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "penstock/base/units.h"
+#include "penstock/measure/build.h"
+#include "penstock/measure/machine.h"
 
 namespace ladder {
 namespace {
@@ -97,6 +99,7 @@ std::string as_table(Context& context, const std::vector<RungRows>& results) {
 }
 
 std::string as_json(Context& context, const std::vector<RungRows>& results) {
+  const ps::Machine machine = ps::inspect_machine();
   const ps::Engines& engines = context.engines();
   Json rungs = Json::array();
   for (const RungRows& result : results) {
@@ -109,8 +112,14 @@ std::string as_json(Context& context, const std::vector<RungRows>& results) {
   }
   const Json json{{"schema", 1},
                   {"name", "ladder"},
-                  {"device", context.device().name()},
-                  {"device_name", context.device().capabilities().name},
+                  {"date", ps::now_utc()},
+                  {"commit", ps::build_info().commit},
+                  {"machine",
+                   {{"device", context.device().name()},
+                    {"model", context.device().capabilities().name},
+                    {"driver", machine.cuda.driver},
+                    {"cuda", ps::build_info().cuda},
+                    {"cpu", machine.host.cpu}}},
                   {"quick", context.quick()},
                   {"bytes", context.bytes()},
                   {"chunk", context.chunk()},

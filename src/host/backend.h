@@ -41,6 +41,8 @@ class StreamImpl : public std::enable_shared_from_this<StreamImpl> {
   virtual void record(EventImpl& event) = 0;
   virtual void synchronize() = 0;
   virtual bool done() = 0;
+  // Throws Unsupported, naming the operation, while the stream is being captured into a graph.
+  virtual void refuse_capture(const char* operation) = 0;
   // Throws the first exception of a host function that has run, once; waits for nothing.
   virtual void rethrow() = 0;
   virtual void copy(MemoryView dst, MemoryView src) = 0;
@@ -106,6 +108,9 @@ class Backend : public std::enable_shared_from_this<Backend> {
   virtual void free_pinned(void* data, std::size_t bytes) noexcept = 0;
   virtual void* allocate_device(std::size_t bytes) = 0;
   virtual void free_device(void* data, std::size_t bytes) noexcept = 0;
+
+  // To be called first by every thread of the library that uses the device.
+  virtual void enter_thread() = 0;
 
   // Kernels launched by this thread until the result is destroyed go to this device.
   virtual std::unique_ptr<Current> make_current() = 0;

@@ -119,7 +119,9 @@ ChunkChoice choose_chunk(std::size_t total, std::span<const EngineCost> stages,
     for (const EngineCost& b : stages) {
       const double crossing = (b.overhead_seconds - a.overhead_seconds) /
                               (1 / a.bytes_per_second - 1 / b.bytes_per_second);
-      if (std::isfinite(crossing) && crossing > 0) consider(crossing);
+      if (!std::isfinite(crossing) || crossing <= 0) continue;
+      consider(crossing);
+      consider(crossing + static_cast<double>(grain));
     }
   }
   return {best, ceil_div(total, best), best_time};

@@ -60,6 +60,7 @@ int Device::index() const { return backend_->index(); }
 std::string Device::name() const { return backend_->name(); }
 Capabilities Device::capabilities() const { return backend_->capabilities(); }
 Place Device::place() const { return backend_->place(); }
+std::uint64_t Device::allocations() const { return backend_->allocations(); }
 void Device::synchronize() const { backend_->synchronize(); }
 
 }  // namespace ps

@@ -76,9 +76,9 @@ RunReport Pipeline::run(RunOptions options) {
     ~Running() { flag = false; }
     bool& flag;
   } const running(impl_->running);
-  const std::uint64_t before = impl_->options.device.backend().allocations();
-  impl_->prepare(options.recorder != nullptr);
-  const std::uint64_t prepared = impl_->options.device.backend().allocations() - before;
+  const std::uint64_t before = impl_->options.device.allocations();
+  impl_->prepare(options);
+  const std::uint64_t prepared = impl_->options.device.allocations() - before;
   RunReport report = std::make_shared<detail::PipelineRun>(*impl_, options)->run();
   report.allocations += prepared;
   return report;

@@ -148,7 +148,7 @@ void PipelineImpl::track() {
   }
 }
 
-void PipelineImpl::prepare(bool recorded) {
+void PipelineImpl::prepare(const RunOptions& run) {
   if (!linked_) {
     link_rings();
     track();
@@ -157,6 +157,10 @@ void PipelineImpl::prepare(bool recorded) {
     // Deep enough that the device has work for milliseconds while the enqueuing thread sleeps.
     window = std::max<std::size_t>(16, 8 * deepest);
     linked_ = true;
+  }
+  if (run.after) run.after->impl().refuse_capture("Pipeline::run");
+  for (const Stage& stage : stages) {
+    if (stage.stream) stage.stream->impl().refuse_capture("Pipeline::run");
   }
   const Device& device = options.device;
   for (Ring& ring : rings) {
@@ -177,10 +181,13 @@ void PipelineImpl::prepare(bool recorded) {
     if (stage.on_host) continue;
     if (!stage.stream) stage.stream.emplace(device, StreamOptions{stage.priority});
     fill(stage.done, {.waiting = options.waiting});
-    if (recorded) {
+    if (run.recorder != nullptr) {
       fill(stage.begin, {.timing = true});
       fill(stage.end, {.timing = true});
     }
+  }
+  if (run.after && (!fork || fork->device() != run.after->device())) {
+    fork.emplace(run.after->device());
   }
 }
 

@@ -55,7 +55,7 @@ class PipelineImpl {
                     const std::vector<RingId>& uses);
 
   // Makes what a run needs and is not there yet; throws with nothing half made in use.
-  void prepare(bool recorded);
+  void prepare(const RunOptions& run);
 
   bool precedes(std::size_t earlier, std::size_t later) const;
   Pool& pool();
@@ -65,6 +65,7 @@ class PipelineImpl {
   std::vector<Stage> stages;
   std::size_t window = 0;  // items a stage may be ahead of what the host knows to be complete
   bool running = false;
+  std::optional<Event> fork;  // recorded on the caller's stream, when a run is to follow one
 
  private:
   void check_name(std::string_view name) const;

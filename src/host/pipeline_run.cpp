@@ -151,7 +151,7 @@ RunReport PipelineRun::run() {
     clock_.emplace(*any_device->stream);
   }
   if (options_.after) {
-    after_.emplace(options_.after->device());
+    after_ = graph_.fork;
     options_.after->record(*after_);
     for (const Stage& stage : graph_.stages) {
       if (!stage.on_host) stage.stream->wait(*after_);
@@ -279,6 +279,7 @@ void PipelineRun::enqueue(std::size_t stage, std::uint64_t item) {
 
 void PipelineRun::host_loop(std::size_t stage) {
   const Stage& s = graph_.stages[stage];
+  graph_.options.device.backend().enter_thread();
   const auto current = graph_.options.device.backend().make_current();
   std::uint64_t item = 0;
   try {
@@ -311,6 +312,7 @@ void PipelineRun::host_loop(std::size_t stage) {
 // Follows a device stage's completions in order, until nothing enqueued is left.
 void PipelineRun::completion_loop(std::size_t stage) {
   const Stage& s = graph_.stages[stage];
+  graph_.options.device.backend().enter_thread();
   std::uint64_t item = 0;
   try {
     for (; item < options_.items; ++item) {

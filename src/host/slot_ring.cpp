@@ -59,13 +59,13 @@ class SlotRingState : public std::enable_shared_from_this<SlotRingState> {
   std::deque<std::size_t> free_;
   std::size_t returning_ = 0;
   std::exception_ptr error_;
-  std::uint64_t acquired_ = 0, exhausted_ = 0, allocations_ = 0;
+  std::uint64_t acquired_ = 0, exhausted_ = 0;
   std::vector<Sample> samples_;
   Worker worker_;
 };
 
 SlotRingState::SlotRingState(const Device& device, const SlotRingOptions& o)
-    : options(o), device_(device) {
+    : options(o), device_(device), worker_([device] { device.backend().enter_thread(); }) {
   if (o.slots == 0) throw_invalid("slots", "at least 1", "0");
   if (o.slot_bytes == 0) throw_invalid("slot_bytes", "at least 1", "0");
   memory = PinnedBuffer(device, checked_mul(o.slots, o.slot_bytes, "slots * slot_bytes"));
@@ -77,7 +77,6 @@ SlotRingState::SlotRingState(const Device& device, const SlotRingOptions& o)
   }
   // A stream of its own: the clock must never wait for slots on their way back.
   if (o.measure) clock_.emplace(Stream(device));
-  allocations_ = 1 + o.slots;
 }
 
 std::optional<std::size_t> SlotRingState::acquire(std::optional<std::chrono::nanoseconds> timeout) {
@@ -161,7 +160,6 @@ SlotRingStatistics SlotRingState::statistics() {
   const std::lock_guard lock(mutex_);
   SlotRingStatistics result{.acquired = acquired_,
                             .exhausted = exhausted_,
-                            .allocations = allocations_,
                             .free_slots = free_.size()};
   if (!options.measure) return result;
   for (const std::size_t index : free_) sample(slots_[index]);
@@ -198,6 +196,7 @@ MemoryView SlotRing::Slot::view() const { return state_->view(index_); }
 
 void SlotRing::Slot::release_after(const Stream& stream) {
   try {
+    stream.impl().refuse_capture("SlotRing::Slot::release_after");
     state_->release_after(index_, stream);
   } catch (...) {
     try {

@@ -9,6 +9,8 @@ namespace {
 thread_local const void* worker_of_this_thread = nullptr;
 }  // namespace
 
+Worker::Worker(Task first) : state_(std::make_shared<State>()) { state_->first = std::move(first); }
+
 Worker::~Worker() {
   const std::lock_guard lock(state_->mutex);
   state_->closing = true;
@@ -41,6 +43,7 @@ bool Worker::idle() {
 
 void Worker::loop(State& state) {
   worker_of_this_thread = &state;
+  if (state.first) state.first();
   std::unique_lock lock(state.mutex);
   for (;;) {
     state.changed.wait(lock, [&] { return !state.tasks.empty() || state.closing; });

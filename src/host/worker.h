@@ -15,7 +15,8 @@ class Worker {
  public:
   using Task = std::function<void()>;  // must not throw
 
-  Worker() : state_(std::make_shared<State>()) {}
+  // `first` runs before every other task, on the thread that runs them.
+  explicit Worker(Task first = {});
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -31,6 +32,7 @@ class Worker {
   struct State {
     std::mutex mutex;
     std::condition_variable changed, drained;
+    Task first;
     std::deque<Task> tasks;
     std::uint64_t posted = 0, finished = 0;
     bool started = false, closing = false;

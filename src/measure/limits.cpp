@@ -1,17 +1,16 @@
 #include "penstock/measure/limits.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <ctime>
 
 #include "measure/limits_parts.h"
 #include "measure/machine_host.h"
 #include "measure/machine_tools.h"
 #include "penstock/base/error.h"
+#include "penstock/measure/build.h"
 #include "penstock/measure/cancelled.h"
 #include "penstock/version.h"
 
@@ -51,10 +50,6 @@ void check(const LimitsOptions& options) {
     detail::throw_invalid("options.repetitions", "7 to 10000",
                           fmt::format("{}", options.repetitions));
   }
-}
-
-std::string now_utc() {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
 }
 
 // Bytes per second of one PCIe lane, after its line code.

@@ -43,6 +43,10 @@ void check(const OverlapOptions& options, const Yardstick& yardstick) {
   if (options.depth == 0) refuse("depth", "at least 1", options.depth);
   if (options.repeats < 1) refuse("repeats", "at least 1", options.repeats);
   if (options.fewest_chunks == 0) refuse("fewest_chunks", "at least 1", 0);
+  if (options.rounds < 0) refuse("rounds", "at least 0", options.rounds);
+  // Written so that NaN fails.
+  const bool sensible = options.compute_ratio > 0 && options.compute_ratio <= 1000;
+  if (!sensible) refuse("compute_ratio", "above 0 and at most 1000", options.compute_ratio);
   if (bad_chunk(options.chunk)) {
     refuse("chunk", "a multiple of 4, at most one item", options.chunk);
   }

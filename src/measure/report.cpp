@@ -1,7 +1,6 @@
 #include "penstock/measure/report.h"
 
 #include <cmath>
-#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "penstock/measure/build.h"
@@ -12,15 +11,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 double us(double seconds) { return std::round(seconds * 1e9) * 1e-3; }
-
-std::string now_utc() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32] = {};
-  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
 
 Json header(const char* kind, const Device& device) {
   const BuildInfo build = build_info();

@@ -38,7 +38,7 @@ TEST(LadderHost, QuickRunOnTheCpuHasEveryRung) {
   ASSERT_EQ(run.code, 0) << run.output;
   const auto json = nlohmann::json::parse(run.output);
   EXPECT_EQ(json.at("schema"), 1);
-  EXPECT_EQ(json.at("device"), "cpu");
+  EXPECT_EQ(json.at("machine").at("device"), "cpu");
   EXPECT_EQ(json.at("quick"), true);
   EXPECT_GT(json.at("chunk"), 0);
   EXPECT_GT(json.at("rounds"), 0);

@@ -51,14 +51,14 @@ TEST(OverlapCommand, WhatMakesNoSenseIsNamed) {
     EXPECT_EQ(ended.out, "");
     EXPECT_NE(ended.err.find(named), std::string::npos) << ended.err;
   };
-  expect_refused({"--items", "0"}, "items");
+  expect_refused({"--items", "0"}, "--items");
   expect_refused({"--items", "-1"}, "--items");
   expect_refused({"--item-bytes", "0"}, "item");
   expect_refused({"--item-bytes", "3"}, "item_bytes");
-  expect_refused({"--item-bytes", "1PiB"}, "memory");
+  expect_refused({"--item-bytes", "1000TiB"}, "memory");
   expect_refused({"--item-bytes", "16EiB"}, "--item-bytes");
   expect_refused({"--item-bytes", "64KiB", "--chunk", "1MiB"}, "chunk");
-  expect_refused({"--depth", "0"}, "depth");
+  expect_refused({"--depth", "0"}, "--depth");
   expect_refused({"--ratio", "nan"}, "ratio");
   expect_refused({"--ways", "5"}, "--ways");
   expect_refused({"--repeats", "0"}, "repeats");

@@ -1,3 +1,4 @@
+#include <penstock/base/units.h>
 #include <penstock/host/pipeline.h>
 #include <penstock/measure/yardstick.h>
 #include <penstock/ops/iterate.h>

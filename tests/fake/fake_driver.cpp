@@ -163,6 +163,11 @@ cuda::Status FakeDriver::get_device(int* device) {
   return call.status();
 }
 
+cuda::Status FakeDriver::isolate_thread() {
+  Call call(*simulation_, "isolate_thread");
+  return call.status();
+}
+
 cuda::Status FakeDriver::last_error() {
   const Simulation::Lock lock(simulation_->mutex);
   CallerState& caller = simulation_->caller();

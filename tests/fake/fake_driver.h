@@ -94,6 +94,7 @@ class FakeDriver final : public cuda::Driver {
   cuda::Status memory_info(std::size_t* free, std::size_t* total) override;
   cuda::Status set_device(int device) override;
   cuda::Status get_device(int* device) override;
+  cuda::Status isolate_thread() override;
   cuda::Status device_synchronize() override;
 
   cuda::Status last_error() override;

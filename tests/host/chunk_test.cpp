@@ -32,8 +32,10 @@ TEST(Chunk, NoCandidateIsBetter) {
     for (auto& stage : stages) stage = {overhead(random), rate(random)};
     const std::size_t total = ps::MiB * (1 + random() % 4000);
     const auto choice = ps::choose_chunk(total, stages);
-    for (std::size_t chunk = 64 * ps::KiB; chunk <= total; chunk = chunk * 5 / 4) {
-      ASSERT_LE(choice.predicted_seconds, ps::predict_seconds(total, chunk, stages) * 1.001)
+    const std::size_t grain = ps::ChunkOptions{}.granularity;
+    for (std::size_t step = 1; step * grain <= total; step = step * 9 / 8 + 1) {
+      const std::size_t chunk = step * grain;
+      ASSERT_LE(choice.predicted_seconds, ps::predict_seconds(total, chunk, stages) * (1 + 1e-12))
           << "trial " << trial << ", chunk " << chunk << " beats " << choice.chunk_bytes;
     }
   }

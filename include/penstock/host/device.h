@@ -66,6 +66,10 @@ class Device {
   Capabilities capabilities() const;
   Place place() const;  // of memory on this device
 
+  // Allocations of memory, streams and events that this process made through the library on the
+  // device so far; pieces taken from a pool are not counted.
+  std::uint64_t allocations() const;
+
   // Blocks until everything enqueued on the device has completed.
   void synchronize() const;
 

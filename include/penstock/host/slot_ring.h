@@ -33,8 +33,7 @@ struct SlotRingOptions {
 
 struct SlotRingStatistics {
   std::uint64_t acquired = 0;
-  std::uint64_t exhausted = 0;    // acquisitions that found no free slot
-  std::uint64_t allocations = 0;  // of memory, streams or events, since construction
+  std::uint64_t exhausted = 0;  // acquisitions that found no free slot
   std::size_t free_slots = 0;
   // From device completion to reusable, in microseconds; present when measured.
   std::optional<double> recycle_p50_us = {};

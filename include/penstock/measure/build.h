@@ -1,6 +1,7 @@
 // What this library was built from: the stamp that every written figure carries.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace ps {
@@ -13,5 +14,8 @@ struct BuildInfo {
 };
 
 BuildInfo build_info();
+
+// The time of day, "2026-01-31T12:00:00Z".
+std::string now_utc();
 
 }  // namespace ps

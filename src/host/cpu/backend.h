@@ -31,6 +31,7 @@ class Backend final : public detail::Backend {
   void* allocate_device(std::size_t bytes) override { return allocate_pinned(bytes); }
   void free_device(void* data, std::size_t bytes) noexcept override { free_pinned(data, bytes); }
 
+  void enter_thread() override {}
   std::unique_ptr<detail::Current> make_current() override { return nullptr; }
   std::uint64_t allocations() const override { return allocations_.load(); }
 

@@ -22,6 +22,7 @@ class Stream final : public detail::StreamImpl {
   void record(detail::EventImpl& event) override;
   void synchronize() override;
   bool done() override { return worker_.idle(); }
+  void refuse_capture(const char* /*operation*/) override {}
   void rethrow() override { error_->rethrow(); }
   void copy(MemoryView dst, MemoryView src) override;
   void fill(MemoryView dst, std::uint8_t value) override;

@@ -163,6 +163,10 @@ void Backend::free_device(void* data, std::size_t /*bytes*/) noexcept {
   if (driver_->device_free(data) != success) driver_->last_error();
 }
 
+void Backend::enter_thread() {
+  if (driver_->isolate_thread() != success) driver_->last_error();
+}
+
 std::unique_ptr<detail::Current> Backend::make_current() { return std::make_unique<Guard>(*this); }
 
 Guard::Guard(Backend& backend) : driver_(backend.driver()) {

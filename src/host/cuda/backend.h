@@ -30,6 +30,7 @@ class Backend final : public detail::Backend {
   void* allocate_device(std::size_t bytes) override;
   void free_device(void* data, std::size_t bytes) noexcept override;
 
+  void enter_thread() override;
   std::unique_ptr<detail::Current> make_current() override;
   std::uint64_t allocations() const override { return allocations_.load(); }
 

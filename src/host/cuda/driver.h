@@ -62,6 +62,9 @@ class Driver {
   virtual Status set_device(int device) = 0;
   virtual Status get_device(int* device) = 0;
   virtual Status device_synchronize() = 0;
+  // From now on a capture that another thread has under way neither forbids this thread's calls
+  // nor is spoilt by them.
+  virtual Status isolate_thread() = 0;
 
   // Clears a non-sticky error; a sticky one comes again from every later call.
   virtual Status last_error() = 0;

@@ -48,6 +48,11 @@ class RealDriver final : public Driver {
   Status get_device(int* device) override { return cudaGetDevice(device); }
   Status device_synchronize() override { return cudaDeviceSynchronize(); }
 
+  Status isolate_thread() override {
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal;
+    return cudaThreadExchangeStreamCaptureMode(&mode);
+  }
+
   Status last_error() override { return cudaGetLastError(); }
   const char* error_name(Status status) override {
     return cudaGetErrorName(static_cast<cudaError_t>(status));

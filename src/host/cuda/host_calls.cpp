@@ -14,7 +14,8 @@ void raise(std::uint32_t* flag, std::uint32_t number) {
 }  // namespace
 
 HostCalls::HostCalls(std::shared_ptr<Backend> backend)
-    : state_(std::make_shared<State>(std::move(backend))) {}
+    : state_(std::make_shared<State>(std::move(backend))),
+      worker_([state = state_] { state->backend->enter_thread(); }) {}
 
 HostCalls::~HostCalls() = default;
 

@@ -20,6 +20,7 @@ class Stream final : public detail::StreamImpl {
   void record(detail::EventImpl& event) override;
   void synchronize() override;
   bool done() override;
+  void refuse_capture(const char* operation) override;
   void rethrow() override;
   void copy(MemoryView dst, MemoryView src) override;
   void fill(MemoryView dst, std::uint8_t value) override;
@@ -30,7 +31,6 @@ class Stream final : public detail::StreamImpl {
   StreamHandle handle() const { return handle_; }
 
  private:
-  void refuse_capture(const char* operation);
   HostCalls& calls();
   HostCalls* existing_calls();
 
