@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs clang-tidy over the host sources of one or more build folders.
 
-lint.py --clang-tidy PROGRAM --stamps FOLDER BUILD...
+lint.py --clang-tidy PROGRAM --stamps FOLDER [--product] BUILD...
 A source is linted with the first build that compiles it. One that was clean is not read again
 until it, a header that it includes, its compile command or the configuration changes.
 """
@@ -66,6 +66,7 @@ def main():
     parser.add_argument("--clang-tidy", required=True)
     parser.add_argument("--stamps", type=Path, required=True)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--product", action="store_true", help="leave the tests out")
     parser.add_argument("builds", type=Path, nargs="+")
     args = parser.parse_args()
 
@@ -74,7 +75,8 @@ def main():
     args.stamps.mkdir(parents=True, exist_ok=True)
     kept = {path.name for path in args.stamps.iterdir()}
     work = [(stamp_of(*entry, fixed), *entry[:2]) for entry in entries(args.builds)]
-    due = [item for item in work if item[0] not in kept]
+    due = [item for item in work if item[0] not in kept
+           and not (args.product and item[1].is_relative_to(ROOT / "tests"))]
 
     failed = 0
     with ThreadPoolExecutor(args.jobs) as pool:

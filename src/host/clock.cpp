@@ -2,6 +2,8 @@
 
 #include <sys/prctl.h>
 
+#include <algorithm>
+
 namespace ps::detail {
 
 void pause_ns(std::int64_t nanoseconds) {
@@ -10,6 +12,11 @@ void pause_ns(std::int64_t nanoseconds) {
   static_cast<void>(slack);
   const timespec time{.tv_sec = 0, .tv_nsec = nanoseconds};
   nanosleep(&time, nullptr);
+}
+
+void Pauses::next() {
+  constexpr std::int64_t share = 50, shortest = 20'000, longest = 1'000'000;
+  pause_ns(std::clamp((now_ns() - begin_ns_) / share, shortest, longest));
 }
 
 }  // namespace ps::detail

@@ -18,4 +18,14 @@ inline std::int64_t thread_cpu_ns() { return nanoseconds(CLOCK_THREAD_CPUTIME_ID
 // Sleeps about this long.
 void pause_ns(std::int64_t nanoseconds);
 
+// The sleeps between looks at something that is not done yet: short at first, and a small share of
+// the wait when it is long, so that lateness stays in proportion and a long wait takes no CPU time.
+class Pauses {
+ public:
+  void next();
+
+ private:
+  std::int64_t begin_ns_ = now_ns();
+};
+
 }  // namespace ps::detail

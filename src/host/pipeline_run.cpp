@@ -351,8 +351,9 @@ void PipelineRun::follow(std::unique_lock<std::mutex>& lock) {
 }
 
 // Waits for the event of the last item before `target`; false when the run is to stop. Every look
-// takes CPU time, so it sleeps for as long as the items so far say: half a window is still enqueued
-// behind the target, and being a little late costs nothing.
+// takes CPU time, so it sleeps for as long as the items so far say, or half as long as the first
+// ones have taken already: half a window is still enqueued behind the target, and being a little
+// late costs nothing.
 bool PipelineRun::reach(const Event& done, std::uint64_t target) {
   if (graph_.options.waiting == Waiting::block) done.synchronize();
   while (!done.done()) {
@@ -360,7 +361,9 @@ bool PipelineRun::reach(const Event& done, std::uint64_t target) {
     {
       const std::lock_guard lock(mutex_);
       if (stop_) return false;
-      if (done_ > 0) {
+      if (done_ == 0) {
+        pause = (now_ns() - begin_ns_) / 2;
+      } else {
         const auto per_item = (done_ns_ - begin_ns_) / static_cast<std::int64_t>(done_);
         const auto left =
             per_item * static_cast<std::int64_t>(target - done_) - (now_ns() - done_ns_);

@@ -158,9 +158,8 @@ void SlotRingState::wait_for_returns() {
 
 SlotRingStatistics SlotRingState::statistics() {
   const std::lock_guard lock(mutex_);
-  SlotRingStatistics result{.acquired = acquired_,
-                            .exhausted = exhausted_,
-                            .free_slots = free_.size()};
+  SlotRingStatistics result{
+      .acquired = acquired_, .exhausted = exhausted_, .free_slots = free_.size()};
   if (!options.measure) return result;
   for (const std::size_t index : free_) sample(slots_[index]);
   if (samples_.empty()) return result;

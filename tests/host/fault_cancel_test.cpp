@@ -1,14 +1,12 @@
 // A run is cancelled at a thousand random points, on the CPU and on the fake GPU.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <optional>
 #include <random>
-#include <stop_token>
 #include <string>
-#include <thread>
 
 #include "penstock/base/error.h"
+#include "support/cancel_somewhere.h"
 #include "support/expect_clean.h"
 #include "support/fake_machine.h"
 #include "support/tiny_pipeline.h"
@@ -26,37 +24,6 @@ INSTANTIATE_TEST_SUITE_P(Devices, Cancellation, testing::Values(false, true),
                          [](const auto& tested) {
                            return std::string(tested.param ? "FakeGpu" : "Cpu");
                          });
-
-// Cancels one run at a point that the generator chooses: in a stage, from another thread, before
-// the run, or not at all when the run is over sooner.
-void cancel_somewhere(TinyPipeline& tiny, std::minstd_rand& random) {
-  std::stop_source source;
-  const std::uint64_t items = 1 + random() % 12;
-  std::jthread canceller;
-  switch (random() % 4) {
-    case 0:
-      source.request_stop();
-      break;
-    case 1: {
-      const auto pause = std::chrono::microseconds(random() % 500);
-      canceller = std::jthread([&source, pause] {
-        std::this_thread::sleep_for(pause);
-        source.request_stop();
-      });
-      break;
-    }
-    default: {
-      const std::string& stage = TinyPipeline::stages[random() % TinyPipeline::stages.size()];
-      const std::uint64_t item = random() % items;
-      tiny.hook = [&source, &stage, item](const std::string& at, Item& now) {
-        if (at == stage && now.index() == item) source.request_stop();
-      };
-    }
-  }
-  // Checks what came out before the end, and that the report says so.
-  tiny.run({.items = items, .stop = source.get_token()});
-  tiny.hook = nullptr;
-}
 
 TEST_P(Cancellation, AtRandomPoints) {
   const bool gpu = GetParam();

@@ -14,6 +14,7 @@
 #include "penstock/base/error.h"
 #include "penstock/host/pipeline.h"
 #include "support/expect_clean.h"
+#include "support/failure_of.h"
 #include "support/fake_machine.h"
 #include "support/tiny_pipeline.h"
 #include "support/watchdog.h"
@@ -22,39 +23,6 @@ namespace ps::test {
 namespace {
 
 constexpr std::uint64_t items = 4;
-
-// What the run failed with; nothing when it did not. The cause inside a PipelineError counts.
-std::exception_ptr failure_of(const std::function<void()>& run) {
-  try {
-    run();
-    return nullptr;
-  } catch (const PipelineError& error) {
-    return error.cause();
-  } catch (...) {
-    return std::current_exception();
-  }
-}
-
-template <class Error>
-bool is(const std::exception_ptr& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const Error&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
-
-std::string text(const std::exception_ptr& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const std::exception& error) {
-    return error.what();
-  } catch (...) {
-    return "not an exception of the standard";
-  }
-}
 
 struct Variant {
   const char* name;

@@ -3,7 +3,8 @@ import pytest
 import gpu_evidence
 
 
-def test_evidence_is_kept_and_goes_stale(write, tmp_path):
+def test_evidence_is_kept_and_goes_stale(write, tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu_evidence, "gpu_name", lambda: "a GPU")
     write("tests/gpu/a_test.cpp")
     kernel = write("src/ops/a/sm90.cu", "one")
     assert "none yet" in gpu_evidence.show(tmp_path)[1]
@@ -19,6 +20,13 @@ def test_tests_built_from_other_sources_are_no_evidence(write, tmp_path):
     built = gpu_evidence.device_hash(tmp_path)
     kernel.write_text("two")
     assert gpu_evidence.keep(tmp_path, built)[0] == 1
+    assert not (tmp_path / "tests/gpu/green.txt").exists()
+
+
+def test_a_machine_without_a_gpu_gives_no_evidence(write, tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu_evidence, "gpu_name", lambda: None)
+    write("tests/gpu/a_test.cpp")
+    assert gpu_evidence.keep(tmp_path, gpu_evidence.device_hash(tmp_path))[0] == 1
     assert not (tmp_path / "tests/gpu/green.txt").exists()
 
 

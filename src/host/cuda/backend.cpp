@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "host/clock.h"
 #include "host/cuda/event.h"
 #include "host/cuda/growable.h"
 #include "host/cuda/pool.h"
@@ -190,6 +191,20 @@ EventOwner::EventOwner(std::shared_ptr<Backend> backend, bool timing, bool block
   backend_->check_memory(backend_->driver().event_create(&handle_, timing, blocking),
                          "creating an event", "event resources of " + backend_->name(), 0);
   backend_->count_allocation();
+}
+
+Status EventOwner::poll() const {
+  Driver& driver = backend_->driver();
+  detail::Pauses pauses;
+  Status status = success;
+  while ((status = driver.event_query(handle_)) == not_ready) {
+    driver.last_error();  // "not ready" must not look like the caller's failure
+    pauses.next();
+  }
+  if (status == success) return success;
+  // A look that failed says nothing about the work, which must be over when this returns.
+  const Status waited = driver.event_synchronize(handle_);
+  return waited == success ? status : waited;
 }
 
 EventOwner::~EventOwner() {

@@ -80,6 +80,8 @@ class EventOwner {
   EventOwner(const EventOwner&) = delete;
   EventOwner& operator=(const EventOwner&) = delete;
   EventHandle handle() const { return handle_; }
+  // Looks again and again until the event was reached, sleeping in between.
+  Status poll() const;
 
  private:
   std::shared_ptr<Backend> backend_;

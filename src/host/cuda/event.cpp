@@ -1,14 +1,8 @@
 #include "host/cuda/event.h"
 
-#include "host/clock.h"
 #include "penstock/base/error.h"
 
 namespace ps::cuda {
-
-namespace {
-// Short against a chunk's time, long against the cost of a look.
-constexpr std::int64_t poll_ns = 20'000;
-}  // namespace
 
 bool Event::done() {
   backend_->check_alive();
@@ -22,9 +16,9 @@ bool Event::done() {
 }
 
 void Event::synchronize() {
-  while (polled_ && !done()) detail::pause_ns(poll_ns);
   backend_->check_alive();
-  backend_->check(backend_->driver().event_synchronize(handle()), "waiting for an event");
+  backend_->check(polled_ ? owner_.poll() : backend_->driver().event_synchronize(handle()),
+                  "waiting for an event");
 }
 
 double Event::seconds_since(EventImpl& start) {

@@ -39,7 +39,8 @@ std::shared_ptr<EventOwner> HostCalls::State::take_event() {
       return event;
     }
   }
-  return std::make_shared<EventOwner>(backend, false, true);
+  // Polled: a stream takes only some fifty records of events that interrupt; the next one waits.
+  return std::make_shared<EventOwner>(backend, false, false);
 }
 
 void HostCalls::State::give_back(std::shared_ptr<EventOwner> event) {
@@ -61,7 +62,7 @@ void HostCalls::enqueue(StreamHandle stream, std::function<void()> function, boo
   const Guard guard(backend);
   const bool by_flag = backend.properties().stream_wait_value;
   if (hold && by_flag && state_->flag == nullptr) {
-    state_->passed = std::make_shared<EventOwner>(state_->backend, false, true);
+    state_->passed = std::make_shared<EventOwner>(state_->backend, false, false);
     auto* flag = static_cast<std::uint32_t*>(backend.allocate_pinned(sizeof(std::uint32_t)));
     *flag = 0;
     state_->flag = flag;
@@ -72,7 +73,7 @@ void HostCalls::enqueue(StreamHandle stream, std::function<void()> function, boo
   const std::uint32_t number = hold ? ++numbers_ : 0;
   worker_.post([state = state_, reached = std::move(reached), function = std::move(function), hold,
                 number]() mutable {
-    const Status status = state->backend->driver().event_synchronize(reached->handle());
+    const Status status = reached->poll();
     try {
       state->backend->check(status, "waiting for the point of a host function");
       function();
