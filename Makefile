@@ -1,6 +1,6 @@
 # Short names for the scripts.
 .DEFAULT_GOAL := help
-.PHONY: help demo test gpu-test gpu-bench format lint clean
+.PHONY: help demo test gpu-test gpu-check gpu-bench format lint clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -15,6 +15,9 @@ test: ## check everything that needs no GPU
 
 gpu-test: ## run the GPU tests, building them unless they were carried here
 	@scripts/gpu_test.sh
+
+gpu-check: ## run the GPU tests under compute-sanitizer
+	@scripts/gpu_check.sh
 
 gpu-bench: ## run the benchmarks into bench/results/
 	@scripts/gpu_bench.sh

@@ -25,9 +25,10 @@ std::vector<ladder::Row> run(ladder::Context& context) {
     }
   };
 
-  const std::uint64_t before = context.device().allocations();
   ps::SlotRing ring(context.device(), {.slots = 4, .slot_bytes = context.chunk()});
+  std::uint64_t allocations = 0;
   const auto slots_from_ring = [&] {
+    const std::uint64_t before = context.device().allocations();
     for (std::size_t i = 0; i < context.chunks(); ++i) {
       const ps::MemoryView target = context.result(i);
       ps::SlotRing::Slot slot = ring.acquire();
@@ -37,6 +38,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
       slot.release_after(stream);
     }
     stream.synchronize();
+    allocations += context.device().allocations() - before;
   };
 
   const auto measure = [&](const char* label, const auto& loop) {
@@ -47,7 +49,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   };
   std::vector<ladder::Row> rows{measure("page-locked anew for every batch", lock_per_batch),
                                 measure("four slots in a ring", slots_from_ring)};
-  rows.back().note = std::to_string(context.device().allocations() - before) + " allocations for " +
+  rows.back().note = std::to_string(allocations) + " allocations for " +
                      std::to_string(ring.statistics().acquired) + " batches";
   return rows;
 }

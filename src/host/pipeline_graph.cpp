@@ -155,7 +155,7 @@ void PipelineImpl::prepare(const RunOptions& run) {
     std::size_t deepest = options.depth;
     for (const Ring& ring : rings) deepest = std::max(deepest, ring.depth);
     // Deep enough that the device has work for milliseconds while the enqueuing thread sleeps.
-    window = std::max<std::size_t>(16, 8 * deepest);
+    window = std::max<std::size_t>(16, 12 * deepest);
     linked_ = true;
   }
   if (run.after) run.after->impl().refuse_capture("Pipeline::run");

@@ -351,9 +351,9 @@ void PipelineRun::follow(std::unique_lock<std::mutex>& lock) {
 }
 
 // Waits for the event of the last item before `target`; false when the run is to stop. Every look
-// takes CPU time, so it sleeps for as long as the items so far say, or half as long as the first
-// ones have taken already: half a window is still enqueued behind the target, and being a little
-// late costs nothing.
+// takes CPU time, so it sleeps half as long as the items so far say that it takes, or half as long
+// as the first ones have taken already. To sleep all of it would not do: what is noticed late makes
+// the estimate longer, and the lateness of every window would add up until the device runs dry.
 bool PipelineRun::reach(const Event& done, std::uint64_t target) {
   if (graph_.options.waiting == Waiting::block) done.synchronize();
   while (!done.done()) {
@@ -367,7 +367,7 @@ bool PipelineRun::reach(const Event& done, std::uint64_t target) {
         const auto per_item = (done_ns_ - begin_ns_) / static_cast<std::int64_t>(done_);
         const auto left =
             per_item * static_cast<std::int64_t>(target - done_) - (now_ns() - done_ns_);
-        pause = std::max<std::int64_t>(left, 0) + per_item;
+        pause = std::max(left / 2, per_item);
       }
     }
     if (graph_.options.waiting == Waiting::poll) {

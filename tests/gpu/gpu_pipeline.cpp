@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <thread>
 #include <utility>
 
 #include "gpu/gpu_test.h"
@@ -119,7 +120,10 @@ void GpuPipeline::download(Item& item) {
     return;
   }
   copy(part(output_, item.index()), result, item.stream());
-  item.stream().call([this, index = item.index()] { delivered_.push_back(index); });
+  item.stream().call([this, index = item.index()] {
+    std::this_thread::sleep_for(delivery);
+    delivered_.push_back(index);
+  });
 }
 
 RunReport GpuPipeline::run(RunOptions run_options) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
+#include <chrono>
 
 #include <cstdint>
 #include <functional>
@@ -39,6 +40,7 @@ class GpuPipeline {
   const std::vector<cudaStream_t>& streams() const { return seen_; }
 
   Hook hook;
+  std::chrono::milliseconds delivery{};  // what the host function of an item takes
   static const std::vector<std::string> stages;
   static constexpr std::uint64_t most_items = 64;
 
