@@ -14,7 +14,7 @@ void pause_ns(std::int64_t nanoseconds) {
   nanosleep(&time, nullptr);
 }
 
-void Pauses::next() {
+void Pauses::next() const {
   constexpr std::int64_t share = 50, shortest = 20'000, longest = 1'000'000;
   pause_ns(std::clamp((now_ns() - begin_ns_) / share, shortest, longest));
 }

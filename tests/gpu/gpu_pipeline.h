@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
-#include <chrono>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>

@@ -42,7 +42,7 @@ std::string read_from_start(int fd) {
   std::string text;
   std::array<char, 4096> buffer;
   off_t at = 0;
-  for (ssize_t got; (got = pread(fd, buffer.data(), buffer.size(), at)) > 0; at += got) {
+  for (ssize_t got = 0; (got = pread(fd, buffer.data(), buffer.size(), at)) > 0; at += got) {
     text.append(buffer.data(), static_cast<std::size_t>(got));
   }
   return text;
@@ -83,7 +83,7 @@ Child::Child(const ChildOptions& options) {
     err_ = -1;
     reader_ = std::thread([this] {
       std::array<char, 4096> buffer;
-      for (ssize_t got; (got = read(terminal_, buffer.data(), buffer.size())) > 0;) {
+      for (ssize_t got = 0; (got = read(terminal_, buffer.data(), buffer.size())) > 0;) {
         drawn_.append(buffer.data(), static_cast<std::size_t>(got));
       }
     });
