@@ -67,7 +67,7 @@ TEST(MachineJson, HasNullForWhatIsUnknown) {
 TEST(MachineJson, SurvivesBytesThatAreNoText) {
   Machine machine;
   machine.host.cpu = "CPU \xff\xfe";
-  EXPECT_NO_THROW(static_cast<void>(nlohmann::json::parse(as_json(machine))));
+  EXPECT_FALSE(nlohmann::json::parse(as_json(machine)).empty());
 }
 
 TEST(CudaVersionText, SplitsTheNumber) {
