@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# lint.sh [--product]: runs clang-tidy over the host sources that changed since they were last clean;
-# with --product, the tests are left out.
+# lint.sh [--quick]: runs clang-tidy over the host sources that changed since they were last clean;
+# with --quick, without the tests and without the checks that follow paths through the code.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 builds=()
-for preset in gpu cpu; do
+for preset in gpu cpu asan; do
   [[ ! -f build/$preset/compile_commands.json ]] || builds+=("build/$preset")
 done
 exec build/venv/bin/python tools/lint.py --clang-tidy build/venv/bin/clang-tidy \
-  --stamps build/lint "$@" "${builds[@]}"
+  --stamps "build/lint${1:-}" "$@" "${builds[@]}"
