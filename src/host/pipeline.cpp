@@ -38,6 +38,8 @@ MemoryView Item::scratch(std::size_t bytes, StageId until) {
 }
 bool Item::stopping() const { return run_->stopping(); }
 
+void Completion::operator()(std::exception_ptr failure) const { ending_->tell(std::move(failure)); }
+
 Pipeline::Pipeline(PipelineOptions options)
     : impl_(std::make_unique<detail::PipelineImpl>(std::move(options))) {}
 Pipeline::~Pipeline() = default;
@@ -61,6 +63,15 @@ StageId Pipeline::host_stage(std::string_view name, HostStageOptions options,
                              StageFunction function) {
   detail::Stage stage;
   stage.function = std::move(function);
+  stage.on_host = true;
+  stage.engine = options.engine;
+  return impl_->add_stage(name, std::move(stage), options.after, options.uses);
+}
+
+StageId Pipeline::async_stage(std::string_view name, HostStageOptions options,
+                              AsyncFunction function) {
+  detail::Stage stage;
+  stage.async = std::move(function);
   stage.on_host = true;
   stage.engine = options.engine;
   return impl_->add_stage(name, std::move(stage), options.after, options.uses);

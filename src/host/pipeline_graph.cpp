@@ -64,7 +64,9 @@ StageId PipelineImpl::add_stage(std::string_view name, Stage stage,
                                 const std::vector<StageId>& after,
                                 const std::vector<RingId>& uses) {
   check_name(name);
-  if (!stage.function) throw_invalid("function", "something to call", "an empty function");
+  if (!stage.function && !stage.async) {
+    throw_invalid("function", "something to call", "an empty function");
+  }
   if (stage.stream && !(stage.stream->device() == options.device)) {
     throw_invalid("stream", "a stream of " + options.device.name(),
                   "one of " + stage.stream->device().name());

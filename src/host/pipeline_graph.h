@@ -34,6 +34,7 @@ struct Ring {
 struct Stage {
   std::string name;
   StageFunction function;
+  AsyncFunction async;  // instead of the function: begins an item that ends later
   bool on_host = false;
   Engine engine = Engine::compute;
   Priority priority = Priority::normal;

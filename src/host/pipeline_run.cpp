@@ -20,8 +20,12 @@ PipelineRun::PipelineRun(PipelineImpl& graph, const RunOptions& options)
       options_(options),
       kept_(graph.stages.size()),
       counts_(graph.stages.size()),
+      async_(graph.stages.size()),
       exhausted_(graph.stages.size(), 0) {
   for (auto& per_item : kept_) per_item.resize(graph.window);
+  for (std::size_t s = 0; s < async_.size(); ++s) {
+    if (graph.stages[s].async) async_[s].ended.resize(graph.window);
+  }
 }
 
 // ---- counters; the mutex is held -----------------------------------------------------------
@@ -193,7 +197,7 @@ void PipelineRun::start_host_stages() {
   threads_.reserve(graph_.stages.size());
   for (std::size_t s = 0; s < graph_.stages.size(); ++s) {
     if (!graph_.stages[s].on_host) continue;
-    threads_.emplace_back([this, s] { host_loop(s); });
+    threads_.emplace_back([this, s] { graph_.stages[s].async ? async_loop(s) : host_loop(s); });
     any_host_stage_ = true;
   }
 }

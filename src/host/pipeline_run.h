@@ -7,6 +7,7 @@
 // do when the window is full; beside host stages, by a thread for each stage that is followed.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -23,6 +24,28 @@
 
 namespace ps::detail {
 
+class PipelineRun;
+
+// What the copies of a Completion share.
+class Ending {
+ public:
+  Ending(std::shared_ptr<PipelineRun> run, std::size_t stage, std::uint64_t item);
+  ~Ending();
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+
+  void begin();     // from here on the run waits for it
+  void call_off();  // the item is not begun after all
+  void tell(std::exception_ptr cause) noexcept;
+
+ private:
+  const std::shared_ptr<PipelineRun> run_;
+  const std::size_t stage_;
+  const std::uint64_t item_;
+  std::int64_t begin_ns_ = 0;
+  std::atomic<bool> told_{false};
+};
+
 class PipelineRun final : public FailureSink, public std::enable_shared_from_this<PipelineRun> {
  public:
   PipelineRun(PipelineImpl& graph, const RunOptions& options);
@@ -37,9 +60,18 @@ class PipelineRun final : public FailureSink, public std::enable_shared_from_thi
 
   void fail(std::size_t stage, std::uint64_t item, std::exception_ptr cause) noexcept override;
 
+  // From Ending: an item of an async stage is over; `cause` says why it failed, if it did.
+  void end(std::size_t stage, std::uint64_t item, std::int64_t begin_ns,
+           std::exception_ptr cause) noexcept;
+
  private:
   struct Count {
     std::uint64_t started = 0, finished = 0;
+  };
+  // Of an async stage, whose items may end in another order than they began.
+  struct Async {
+    std::vector<bool> ended;  // per item of the window
+    std::uint64_t under_way = 0;
   };
   struct Failure {
     std::size_t stage;
@@ -62,6 +94,7 @@ class PipelineRun final : public FailureSink, public std::enable_shared_from_thi
   bool submit_round(std::unique_lock<std::mutex>& lock);
   void enqueue(std::size_t stage, std::uint64_t item);
   void host_loop(std::size_t stage);
+  void async_loop(std::size_t stage);
   void completion_loop(std::size_t stage);
   bool followed(const Stage& stage) const;
   void follow(std::unique_lock<std::mutex>& lock);
@@ -88,6 +121,7 @@ class PipelineRun final : public FailureSink, public std::enable_shared_from_thi
   // Each woken only by what it waits for: a wake-up costs more than enqueuing a stage.
   std::condition_variable enqueuer_, host_stages_, completions_;
   std::vector<Count> counts_;
+  std::vector<Async> async_;
   std::uint64_t done_ = 0;                // items that every stage has finished
   std::int64_t done_ns_ = 0;              // when that number last grew
   std::uint64_t open_ = 0;                // items before this one may be in flight

@@ -16,17 +16,21 @@
 // acquires the slot, every other user must come after that stage, and the slot is free again when
 // all users are done with it. Slots are allocated once, at the first run.
 // Device stages enqueue work on their stream and return; waiting between them happens on the
-// device. Host stages run on a thread of their own, one per stage, and may block.
+// device. Host stages run on a thread of their own, one per stage, and may block. Async stages only
+// begin an item there, and are told later that it is done, so that several are on their way at
+// once.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "penstock/base/recorder.h"
@@ -37,6 +41,7 @@
 namespace ps {
 
 namespace detail {
+class Ending;
 class PipelineImpl;
 class PipelineRun;
 }  // namespace detail
@@ -78,6 +83,23 @@ class Item {
 };
 
 using StageFunction = std::function<void(Item&)>;
+
+// Ends one item of an async stage. Call it once, from any thread, when the item's work is over and
+// its slots are not touched any more; run() waits for that. Copies are one and the same. When the
+// last copy goes without having been called, the item counts as failed.
+class Completion {
+ public:
+  // With why the item failed, if it did: the first failure stops the run and becomes its error.
+  void operator()(std::exception_ptr failure = nullptr) const;
+
+ private:
+  friend class detail::PipelineRun;
+  explicit Completion(std::shared_ptr<detail::Ending> ending) : ending_(std::move(ending)) {}
+  std::shared_ptr<detail::Ending> ending_;
+};
+
+// Begins an item; the Item is valid during the call, its slots until the completion.
+using AsyncFunction = std::function<void(Item&, const Completion&)>;
 
 struct RingOptions {
   Memory memory = Memory::pinned;
@@ -170,6 +192,7 @@ class Pipeline {
   RingId ring(std::string_view name, RingOptions options);
   StageId stage(std::string_view name, StageOptions options, StageFunction function);
   StageId host_stage(std::string_view name, HostStageOptions options, StageFunction function);
+  StageId async_stage(std::string_view name, HostStageOptions options, AsyncFunction function);
 
   // Flows items 0 .. items-1 through the graph and blocks until all are done, the run is cancelled,
   // or a stage fails. Throws PipelineError for the first failure of a stage, OutOfMemory or

@@ -1,0 +1,206 @@
+// A file read through the library, beside the best loop written by hand over block sizes and
+// numbers of reads in flight. Writes bench/results/storage.json.
+//
+//   bench_storage --dir /data --output bench/results/storage.json
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "penstock/base/error.h"
+#include "penstock/base/units.h"
+#include "penstock/host/buffer.h"
+#include "penstock/host/pipeline.h"
+#include "penstock/host/storage.h"
+#include "penstock/measure/limits.h"
+#include "penstock/measure/timing.h"
+#include "support/bare_read.h"
+#include "support/results.h"
+
+namespace {
+
+using bench::Json;
+using bench::microseconds;
+
+struct Settings {
+  std::string output;
+  std::filesystem::path directory = ".";
+  std::size_t mebibytes = 1024;
+  int repeats = 7;
+};
+
+// One way to read the whole file, and how long it took each time.
+struct Way {
+  std::string name;
+  Json params;
+  std::function<void()> run;
+  std::vector<double> seconds{};
+};
+
+// Written for the run and removed however it ends.
+class TestFile {
+ public:
+  TestFile(const std::filesystem::path& directory, std::size_t bytes)
+      : path_(directory / fmt::format("penstock_bench_{}", getpid())) {
+    const ps::PinnedBuffer memory(ps::Device::cpu(), 16 * ps::MiB);
+    try {
+      const ps::File file(path_, {.mode = ps::FileMode::write});
+      for (std::size_t at = 0; at < bytes; at += memory.bytes()) {
+        std::byte* const data = memory.view().data;
+        for (std::size_t i = 0; i < memory.bytes(); i += sizeof(std::uint64_t)) {
+          const std::uint64_t word = at + i;  // says where it belongs
+          std::memcpy(data + i, &word, sizeof(word));
+        }
+        file.write(at, memory.view());
+      }
+      file.flush();
+    } catch (...) {
+      std::filesystem::remove(path_);
+      throw;
+    }
+  }
+  ~TestFile() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  TestFile(const TestFile&) = delete;
+  TestFile& operator=(const TestFile&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// The file through a pipeline's slots; every chunk is looked at.
+class Flow {
+ public:
+  Flow(const std::filesystem::path& path, std::size_t bytes, std::size_t chunk, std::size_t depth,
+       ps::FileEngine engine)
+      : file_(path, {.engine = engine}),
+        chunk_(chunk),
+        chunks_(bytes / chunk),
+        pipeline_({.device = ps::Device::cpu(), .depth = depth}) {
+    const ps::RingId slots = pipeline_.ring("slots", {.bytes = chunk});
+    const ps::StageId read =
+        pipeline_.async_stage("read", {.uses = {slots}, .engine = ps::Engine::disk},
+                              [this, slots](ps::Item& item, const ps::Completion& done) {
+                                file_.read(item.index() * chunk_, item.slot(slots), done);
+                              });
+    pipeline_.host_stage("look", {.after = {read}, .uses = {slots}}, [this, slots](ps::Item& item) {
+      for (const std::size_t at : {std::size_t{0}, chunk_ - sizeof(std::uint64_t)}) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, item.slot(slots).data + at, sizeof(word));
+        if (word != item.index() * chunk_ + at) throw std::runtime_error("wrong bytes were read");
+      }
+    });
+  }
+
+  void run() { pipeline_.run({.items = chunks_}); }
+  bool direct() const { return file_.direct(); }
+  ps::FileEngine engine() const { return file_.engine(); }
+
+ private:
+  ps::File file_;
+  std::size_t chunk_, chunks_;
+  ps::Pipeline pipeline_;
+};
+
+void run(const Settings& settings) {
+  const std::size_t bytes = settings.mebibytes * ps::MiB / (16 * ps::MiB) * (16 * ps::MiB);
+  if (bytes == 0)
+    throw ps::InvalidArgument("mib", "at least 16", std::to_string(settings.mebibytes));
+  const TestFile file(settings.directory, bytes);
+  const int fd = open(file.path().c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  if (fd < 0) throw ps::SystemError(errno, "open for direct reads", file.path().string());
+  const ps::PinnedBuffer memory(ps::Device::cpu(), 32 * 16 * ps::MiB);
+
+  std::vector<Way> ways;
+  for (const std::size_t block : {1, 4, 16}) {
+    for (const std::size_t in_flight : {1, 4, 16, 32}) {
+      const bench::BareRead work{fd, bytes, block * ps::MiB, in_flight, memory.view().data};
+      const Json params = {{"block", work.block}, {"in_flight", in_flight}};
+      ways.push_back({"bare threads", params, [work] { bench::read_by_threads(work); }});
+      if (bench::read_by_uring({fd, work.block, work.block, 1, work.memory})) {
+        ways.push_back({"bare io_uring", params, [work] { bench::read_by_uring(work); }});
+      }
+    }
+  }
+  Flow best(file.path(), bytes, 4 * ps::MiB, 8, ps::FileEngine::best);
+  Flow threads(file.path(), bytes, 4 * ps::MiB, 8, ps::FileEngine::threads);
+  const Json params = {{"chunk", 4 * ps::MiB}, {"slots", 8}};
+  ways.push_back({"ours", params, [&] { best.run(); }});
+  ways.push_back({"ours, threads", params, [&] { threads.run(); }});
+
+  // By turns, forwards and backwards: a disk that is slow for a while is slow for all of them.
+  for (int repeat = 0; repeat < settings.repeats; ++repeat) {
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      Way& way = ways[repeat % 2 == 0 ? i : ways.size() - 1 - i];
+      way.seconds.push_back(ps::seconds_of(way.run));
+    }
+  }
+  close(fd);
+
+  const auto gbps = [&](double seconds) { return static_cast<double>(bytes) / seconds * 1e-9; };
+  double floor = 0;
+  Json bare = Json::array();
+  for (const Way& way : ways) {
+    const double seconds = ps::median(way.seconds);
+    fmt::print("{:<14} {:<32} {:>9}  {:.3f} GB/s\n", way.name, way.params.dump(),
+               ps::format_seconds(seconds), gbps(seconds));
+    if (way.name.starts_with("ours")) continue;
+    if (floor == 0 || seconds < floor) floor = seconds;
+    bare.push_back({{"way", way.name}, {"params", way.params}, {"us", microseconds(seconds)}});
+  }
+  ps::LimitsOptions limits = ps::quick_limits();
+  limits.directory = settings.directory;
+  bench::Results results("storage", ps::Device::cpu(),
+                         ps::measure_limits(ps::Device::cpu(), limits));
+  for (const Way& way : ways) {
+    if (!way.name.starts_with("ours")) continue;
+    const double seconds = ps::median(way.seconds);
+    const Flow& flow = way.name == "ours" ? best : threads;
+    results.add({{"case", way.name == "ours" ? "read" : "read-threads"},
+                 {"params", way.params},
+                 {"correct", true},
+                 {"max_error", 0},
+                 {"tolerance", 0},
+                 {"floor_us", microseconds(floor)},
+                 {"ours", {{"call_us", microseconds(seconds)}}},
+                 {"peer", Json::object()},
+                 {"metrics",
+                  {{"bytes", bytes},
+                   {"GBps", gbps(seconds)},
+                   {"of_best_bare_loop", floor / seconds},
+                   {"engine", ps::name(flow.engine())},
+                   {"direct", flow.direct()},
+                   {"bare", bare}}}});
+    fmt::print("{}: {:.3f} of the best bare loop\n", way.name, floor / seconds);
+  }
+  if (!settings.output.empty()) results.write(settings.output);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("A file read through the library, beside the best loop written by hand");
+  Settings settings;
+  app.add_option("--output", settings.output, "Results file to write");
+  app.add_option("--dir", settings.directory, "Directory of the disk to read from")
+      ->check(CLI::ExistingDirectory);
+  app.add_option("--mib", settings.mebibytes, "Size of the file in MiB")
+      ->check(CLI::Range(std::size_t{16}, std::size_t{1} << 20));
+  app.add_option("--repeats", settings.repeats, "Times each way is run; the median counts")
+      ->check(CLI::Range(1, 1000));
+  CLI11_PARSE(app, argc, argv);
+  try {
+    run(settings);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_storage: {}\n", error.what());
+    return 1;
+  }
+  return 0;
+}
