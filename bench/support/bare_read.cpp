@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #if PENSTOCK_WITH_URING
@@ -25,7 +26,7 @@ void read_by_threads(const BareRead& work) {
         for (std::size_t at = next.fetch_add(work.block); at < work.bytes;
              at = next.fetch_add(work.block)) {
           const auto got = pread(work.fd, to, work.block, static_cast<off_t>(at));
-          if (got != static_cast<ssize_t>(work.block)) failed = true;
+          if (std::cmp_not_equal(got, work.block)) failed = true;
         }
       });
     }
@@ -54,7 +55,7 @@ bool read_by_uring(const BareRead& work) {
     io_uring_submit_and_wait(&ring, 1);
     io_uring_cqe* entry = nullptr;
     while (io_uring_peek_cqe(&ring, &entry) == 0) {
-      failed = failed || entry->res != static_cast<int>(work.block);
+      failed = failed || std::cmp_not_equal(entry->res, work.block);
       const std::uint64_t place = io_uring_cqe_get_data64(entry);
       io_uring_cqe_seen(&ring, entry);
       --under_way;
