@@ -61,11 +61,14 @@ StageId Pipeline::stage(std::string_view name, StageOptions options, StageFuncti
 
 StageId Pipeline::host_stage(std::string_view name, HostStageOptions options,
                              StageFunction function) {
-  detail::Stage stage;
-  stage.function = std::move(function);
-  stage.on_host = true;
-  stage.engine = options.engine;
-  return impl_->add_stage(name, std::move(stage), options.after, options.uses);
+  AsyncFunction whole;
+  if (function) {
+    whole = [function = std::move(function)](Item& item, const Completion& done) {
+      function(item);
+      done();
+    };
+  }
+  return async_stage(name, std::move(options), std::move(whole));
 }
 
 StageId Pipeline::async_stage(std::string_view name, HostStageOptions options,

@@ -33,8 +33,8 @@ struct Ring {
 
 struct Stage {
   std::string name;
-  StageFunction function;
-  AsyncFunction async;  // instead of the function: begins an item that ends later
+  StageFunction function;  // of a device stage
+  AsyncFunction async;     // of a host stage: begins an item, which may end later
   bool on_host = false;
   Engine engine = Engine::compute;
   Priority priority = Priority::normal;

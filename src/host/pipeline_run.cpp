@@ -197,7 +197,7 @@ void PipelineRun::start_host_stages() {
   threads_.reserve(graph_.stages.size());
   for (std::size_t s = 0; s < graph_.stages.size(); ++s) {
     if (!graph_.stages[s].on_host) continue;
-    threads_.emplace_back([this, s] { graph_.stages[s].async ? async_loop(s) : host_loop(s); });
+    threads_.emplace_back([this, s] { host_loop(s); });
     any_host_stage_ = true;
   }
 }
@@ -279,38 +279,6 @@ void PipelineRun::enqueue(std::size_t stage, std::uint64_t item) {
     fail(stage, item, std::current_exception());
   }
   finish();
-}
-
-void PipelineRun::host_loop(std::size_t stage) {
-  const Stage& s = graph_.stages[stage];
-  graph_.options.device.backend().enter_thread();
-  const auto current = graph_.options.device.backend().make_current();
-  std::uint64_t item = 0;
-  try {
-    if (after_) after_->synchronize();
-    std::unique_lock lock(mutex_);
-    for (; item < options_.items; ++item) {
-      if (slot_in_use(stage, item)) ++exhausted_[stage];
-      host_stages_.wait(lock, [&] { return stop_ || ready(stage, item); });
-      if (stop_) return;
-      ++counts_[stage].started;
-      lock.unlock();
-      const std::int64_t begin = now_ns();
-      {
-        const FailureScope scope(shared_from_this(), stage, item);
-        Item view(*this, stage, item);
-        s.function(view);
-      }
-      if (options_.recorder != nullptr) {
-        options_.recorder->record(
-            {s.engine, s.name, item, begin - begin_ns_, now_ns() - begin_ns_});
-      }
-      lock.lock();
-      count_finished(stage, item + 1);
-    }
-  } catch (...) {
-    fail(stage, item, std::current_exception());
-  }
 }
 
 // Follows a device stage's completions in order, until nothing enqueued is left.

@@ -60,7 +60,7 @@ class PipelineRun final : public FailureSink, public std::enable_shared_from_thi
 
   void fail(std::size_t stage, std::uint64_t item, std::exception_ptr cause) noexcept override;
 
-  // From Ending: an item of an async stage is over; `cause` says why it failed, if it did.
+  // From Ending: an item of a host stage is over; `cause` says why it failed, if it did.
   void end(std::size_t stage, std::uint64_t item, std::int64_t begin_ns,
            std::exception_ptr cause) noexcept;
 
@@ -68,7 +68,7 @@ class PipelineRun final : public FailureSink, public std::enable_shared_from_thi
   struct Count {
     std::uint64_t started = 0, finished = 0;
   };
-  // Of an async stage, whose items may end in another order than they began.
+  // Of a host stage, whose items may end in another order than they began.
   struct Async {
     std::vector<bool> ended;  // per item of the window
     std::uint64_t under_way = 0;
@@ -94,7 +94,6 @@ class PipelineRun final : public FailureSink, public std::enable_shared_from_thi
   bool submit_round(std::unique_lock<std::mutex>& lock);
   void enqueue(std::size_t stage, std::uint64_t item);
   void host_loop(std::size_t stage);
-  void async_loop(std::size_t stage);
   void completion_loop(std::size_t stage);
   bool followed(const Stage& stage) const;
   void follow(std::unique_lock<std::mutex>& lock);

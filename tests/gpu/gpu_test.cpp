@@ -22,18 +22,6 @@ testing::AssertionResult all_are(const std::vector<std::uint8_t>& bytes, std::ui
                                      << " is " << int{*other} << " instead of " << int{value};
 }
 
-std::string waiting_name(const testing::TestParamInfo<Waiting>& tested) {
-  switch (tested.param) {
-    case Waiting::poll:
-      return "Poll";
-    case Waiting::spin:
-      return "Spin";
-    case Waiting::block:
-      return "Block";
-  }
-  return "Unknown";
-}
-
 TensorView floats(MemoryView memory, std::size_t offset, std::size_t count) {
   const MemoryView part = memory.sub(offset * sizeof(float), count * sizeof(float));
   return {part.data, DType::f32, {static_cast<std::int64_t>(count)}, part.place};

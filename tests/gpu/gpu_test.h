@@ -25,9 +25,6 @@ testing::AssertionResult no_error_left();
 
 testing::AssertionResult all_are(const std::vector<std::uint8_t>& bytes, std::uint8_t value);
 
-// For tests that run once for every way of waiting.
-std::string waiting_name(const testing::TestParamInfo<Waiting>& tested);
-
 // `count` floats of `memory`, from the given one on.
 TensorView floats(MemoryView memory, std::size_t offset, std::size_t count);
 

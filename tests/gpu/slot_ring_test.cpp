@@ -14,6 +14,7 @@
 #include "penstock/base/error.h"
 #include "penstock/host/buffer.h"
 #include "penstock/host/cuda.h"
+#include "support/waiting_name.h"
 
 namespace ps::test {
 namespace {

@@ -16,6 +16,7 @@
 #include "penstock/host/buffer.h"
 #include "penstock/host/cuda.h"
 #include "penstock/ops/iterate.h"
+#include "support/waiting_name.h"
 
 namespace ps::test {
 namespace {

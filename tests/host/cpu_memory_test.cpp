@@ -194,7 +194,7 @@ TEST_P(SlotRings, SlotsMayOutliveTheRing) {
 
 INSTANTIATE_TEST_SUITE_P(Waiting, SlotRings,
                          testing::Values(ps::Waiting::poll, ps::Waiting::spin, ps::Waiting::block),
-                         [](const auto& tested) { return ps::test::waiting_name(tested.param); });
+                         ps::test::waiting_name);
 
 TEST(SlotRing, RefusesNonsense) {
   EXPECT_THROW(ps::SlotRing(ps::Device::cpu(), {.slots = 0, .slot_bytes = 1}), ps::InvalidArgument);

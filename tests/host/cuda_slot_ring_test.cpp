@@ -40,7 +40,7 @@ class CudaSlotRing : public testing::TestWithParam<Waiting> {
 
 INSTANTIATE_TEST_SUITE_P(Ways, CudaSlotRing,
                          testing::Values(Waiting::poll, Waiting::block, Waiting::spin),
-                         [](const auto& tested) { return waiting_name(tested.param); });
+                         waiting_name);
 
 TEST_P(CudaSlotRing, SlotsComeBackWhenTheDeviceIsDone) {
   {

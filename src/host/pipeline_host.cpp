@@ -1,4 +1,4 @@
-// Async stages of a run: items begin in order, are under way together, and end in any order.
+// Host stages of a run: items begin in order, are under way together, and end in any order.
 #include <stdexcept>
 #include <utility>
 
@@ -9,7 +9,7 @@
 namespace ps::detail {
 
 // Begins items as they become ready, and ends when every item that was begun is over.
-void PipelineRun::async_loop(std::size_t stage) {
+void PipelineRun::host_loop(std::size_t stage) {
   const Stage& s = graph_.stages[stage];
   graph_.options.device.backend().enter_thread();
   const auto current = graph_.options.device.backend().make_current();
