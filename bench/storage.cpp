@@ -137,6 +137,7 @@ void run(const Settings& settings) {
 
   // By turns, forwards and backwards: a disk that is slow for a while is slow for all of them.
   for (int repeat = 0; repeat < settings.repeats; ++repeat) {
+    fmt::print(stderr, "turn {} of {}: {} ways\n", repeat + 1, settings.repeats, ways.size());
     for (std::size_t i = 0; i < ways.size(); ++i) {
       Way& way = ways[repeat % 2 == 0 ? i : ways.size() - 1 - i];
       way.seconds.push_back(ps::seconds_of(way.run));

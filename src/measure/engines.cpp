@@ -49,16 +49,19 @@ Alone best_of(std::size_t bytes, std::size_t largest, int repeats,
   return best;
 }
 
-// The rounds for which compute takes `wanted` seconds.
-int balanced_rounds(const Passes& passes, std::size_t chunk, double wanted) {
+// The rounds for which compute takes `ratio` times as long as the upload. The two are timed by
+// turns: clocks and a busy machine then weigh on both, as they will when they overlap.
+int balanced_rounds(const Passes& passes, std::size_t chunk, double ratio, int repeats) {
+  passes.upload(chunk);
   int rounds = 1;
   for (int step = 0; step < 12; ++step) {
-    // Long enough for the clocks to rise from rest: a count found at low clocks is too small.
-    double warm = 0;
-    while (warm < 5 * wanted) warm += seconds_of([&] { passes.compute(chunk, rounds); });
-    const double seconds = median_seconds(3, [&] { passes.compute(chunk, rounds); });
+    std::vector<double> upload, compute;
+    for (int turn = 0; turn < repeats; ++turn) {
+      upload.push_back(seconds_of([&] { passes.upload(chunk); }));
+      compute.push_back(seconds_of([&] { passes.compute(chunk, rounds); }));
+    }
     // Small counts are bound by memory and say little: go up by at most 16 at a time.
-    const double scale = std::clamp(wanted / seconds, 1.0 / 16, 16.0);
+    const double scale = std::clamp(ratio * median(upload) / median(compute), 1.0 / 16, 16.0);
     const int next = std::max(1, static_cast<int>(std::lround(rounds * scale)));
     if (std::abs(next - rounds) <= rounds / 200) return next;
     rounds = next;
@@ -155,8 +158,7 @@ void measure_compute(const Yardstick& yardstick, const EnginesOptions& options, 
         choose_chunk(bytes, link,
                      {.granularity = std::min(64 * KiB, largest), .maximum_bytes = largest})
             .chunk_bytes;
-    const double upload = median_seconds(options.repeats, [&] { passes.upload(chunk); });
-    engines.rounds = balanced_rounds(passes, chunk, upload * options.compute_ratio);
+    engines.rounds = balanced_rounds(passes, chunk, options.compute_ratio, options.repeats);
   }
   engines.compute = best_of(bytes, largest, options.repeats,
                             [&](std::size_t c) { passes.compute(c, engines.rounds); });
