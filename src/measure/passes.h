@@ -5,6 +5,7 @@
 
 #include "penstock/base/recorder.h"
 #include "penstock/host/buffer.h"
+#include "penstock/host/event.h"
 #include "penstock/host/stream.h"
 #include "penstock/measure/engines.h"
 #include "penstock/measure/yardstick.h"
@@ -28,13 +29,16 @@ class Passes {
 
  private:
   template <class Piece>
+  void enqueue(const Stream& stream, const Piece& piece) const;
+  template <class Piece>
   void each(std::size_t chunk, const Piece& piece) const;
   MemoryView spare(std::size_t at, std::size_t n) const;
   void download_piece(std::size_t at, std::size_t n, const Stream& stream) const;
 
   const Yardstick& yardstick_;
   DeviceBuffer spare_;
-  Stream stream_, back_;
+  Stream stream_, back_, other_;
+  Event before_, after_;
 };
 
 }  // namespace ps::detail
