@@ -49,19 +49,19 @@ Alone best_of(std::size_t bytes, std::size_t largest, int repeats,
   return best;
 }
 
-// The rounds for which compute takes `ratio` times as long as the upload. The two are timed by
-// turns: clocks and a busy machine then weigh on both, as they will when they overlap.
+// The rounds for which compute takes `ratio` times as long as the upload beside it: each slows the
+// other a little, and balance is wanted where they overlap.
 int balanced_rounds(const Passes& passes, std::size_t chunk, double ratio, int repeats) {
   passes.upload(chunk);
   int rounds = 1;
   for (int step = 0; step < 12; ++step) {
-    std::vector<double> upload, compute;
+    std::vector<double> scales;
     for (int turn = 0; turn < repeats; ++turn) {
-      upload.push_back(seconds_of([&] { passes.upload(chunk); }));
-      compute.push_back(seconds_of([&] { passes.compute(chunk, rounds); }));
+      const detail::UploadAndCompute seconds = passes.side_by_side(chunk, rounds);
+      scales.push_back(ratio * seconds.upload / seconds.compute);
     }
     // Small counts are bound by memory and say little: go up by at most 16 at a time.
-    const double scale = std::clamp(ratio * median(upload) / median(compute), 1.0 / 16, 16.0);
+    const double scale = std::clamp(median(scales), 1.0 / 16, 16.0);
     const int next = std::max(1, static_cast<int>(std::lround(rounds * scale)));
     if (std::abs(next - rounds) <= rounds / 200) return next;
     rounds = next;

@@ -10,20 +10,7 @@ Passes::Passes(const Yardstick& yardstick, std::size_t largest)
     : yardstick_(yardstick),
       spare_(yardstick.device(), largest),
       stream_(yardstick.device()),
-      back_(yardstick.device()),
-      other_(yardstick.device()),
-      before_(yardstick.device()),
-      after_(yardstick.device()) {}
-
-// A piece waits for an event of another stream and records one, as every piece of a pipeline does:
-// work that follows other work back to back starts sooner than any pipeline can start it.
-template <class Piece>
-void Passes::enqueue(const Stream& stream, const Piece& piece) const {
-  other_.record(before_);
-  stream.wait(before_);
-  piece();
-  stream.record(after_);
-}
+      back_(yardstick.device()) {}
 
 template <class Piece>
 void Passes::each(std::size_t chunk, const Piece& piece) const {
@@ -33,8 +20,7 @@ void Passes::each(std::size_t chunk, const Piece& piece) const {
 
 void Passes::upload(std::size_t chunk) const {
   each(chunk, [&](std::size_t at, std::size_t n) {
-    enqueue(stream_,
-            [&] { copy(yardstick_.result().sub(at, n), yardstick_.input().sub(at, n), stream_); });
+    copy(yardstick_.result().sub(at, n), yardstick_.input().sub(at, n), stream_);
   });
   stream_.synchronize();
 }
@@ -47,7 +33,7 @@ void Passes::download(std::size_t chunk) const {
 // The uploads go elsewhere, so that neither direction waits for the other's bytes.
 void Passes::both_ways(std::size_t chunk) const {
   each(chunk, [&](std::size_t at, std::size_t n) {
-    enqueue(stream_, [&] { copy(spare(at, n), yardstick_.input().sub(at, n), stream_); });
+    copy(spare(at, n), yardstick_.input().sub(at, n), stream_);
     download_piece(at, n, back_);
   });
   stream_.synchronize();
@@ -55,16 +41,30 @@ void Passes::both_ways(std::size_t chunk) const {
 }
 
 void Passes::compute(std::size_t chunk, int rounds) const {
-  each(chunk, [&](std::size_t at, std::size_t n) {
-    const TensorView piece = floats(yardstick_.result().sub(at, n));
-    enqueue(stream_, [&] { iterate({.in = piece, .out = piece, .rounds = rounds}, stream_); });
-  });
+  each(chunk, [&](std::size_t at, std::size_t n) { compute_piece(at, n, rounds); });
   stream_.synchronize();
+}
+
+UploadAndCompute Passes::side_by_side(std::size_t chunk, int rounds) const {
+  const Event begin(yardstick_.device(), {.timing = true});
+  const Event uploaded(yardstick_.device(), {.timing = true});
+  const Event computed(yardstick_.device(), {.timing = true});
+  stream_.record(begin);
+  back_.wait(begin);
+  each(chunk, [&](std::size_t at, std::size_t n) {
+    copy(spare(at, n), yardstick_.input().sub(at, n), back_);
+    compute_piece(at, n, rounds);
+  });
+  back_.record(uploaded);
+  stream_.record(computed);
+  back_.synchronize();
+  stream_.synchronize();
+  return {Event::seconds_between(begin, uploaded), Event::seconds_between(begin, computed)};
 }
 
 void Passes::device_copy(std::size_t chunk) const {
   each(chunk, [&](std::size_t at, std::size_t n) {
-    enqueue(stream_, [&] { copy(spare(at, n), yardstick_.result().sub(at, n), stream_); });
+    copy(spare(at, n), yardstick_.result().sub(at, n), stream_);
   });
   stream_.synchronize();
 }
@@ -84,8 +84,12 @@ MemoryView Passes::spare(std::size_t at, std::size_t n) const {
 }
 
 void Passes::download_piece(std::size_t at, std::size_t n, const Stream& stream) const {
-  enqueue(stream,
-          [&] { copy(yardstick_.output().sub(at, n), yardstick_.result().sub(at, n), stream); });
+  copy(yardstick_.output().sub(at, n), yardstick_.result().sub(at, n), stream);
+}
+
+void Passes::compute_piece(std::size_t at, std::size_t n, int rounds) const {
+  const TensorView piece = floats(yardstick_.result().sub(at, n));
+  iterate({.in = piece, .out = piece, .rounds = rounds}, stream_);
 }
 
 }  // namespace ps::detail
