@@ -162,9 +162,9 @@ void OverlapExperiment::time_in_turn(const OverlapOptions& options, detail::Over
     if (other) beside.push_back(seconds_of(other));
   }
   for (std::size_t e = 0; e < engines.size(); ++e) {
-    r.engines.alone(engines[e]).seconds = median(alone[e]);
+    r.engines.alone(engines[e]).retime(median(alone[e]));
   }
-  if (!both.empty()) r.engines.both_ways.seconds = median(both);
+  if (!both.empty()) r.engines.both_ways.retime(median(both));
   if (other) r.beside_seconds = median(beside);
   r.pipelined.seconds = median(ours);
   r.submit_cpu_us = median(cpu) * 1e6 / static_cast<double>(r.chunks);
@@ -185,13 +185,12 @@ std::unique_ptr<OverlapResult> OverlapExperiment::run(const OverlapOptions& give
   OverlapResult& r = *result;
   tell("engines alone", 0);
   r.engines = engines(options);
-  const std::vector<EngineCost> costs = r.engines.costs(engines_of(options.ways));
   r.ways = options.ways;
   r.items = items_;
   r.item_bytes = item_bytes_;
   r.depth = options.depth;
-  r.chunk = options.chunk > 0 ? options.chunk : choose(options, total, costs);
-  r.predicted = predict_seconds(total, r.chunk, costs);
+  r.chunk = options.chunk > 0 ? options.chunk
+                              : choose(options, total, r.engines.costs(engines_of(options.ways)));
 
   tell("sequential", 0.3);
   detail::FlowOptions flow{.ways = options.ways,
@@ -218,6 +217,8 @@ std::unique_ptr<OverlapResult> OverlapExperiment::run(const OverlapOptions& give
   r.chunks = pipelined.chunks();
   pipelined.run_checked(nullptr, options.stop);
   time_in_turn(options, pipelined, r);
+  const std::vector<EngineCost> costs = r.engines.costs(engines_of(options.ways));
+  r.predicted = predict_seconds(total, r.chunk, costs);
   if (options.trace) {
     pipelined.run_checked(&r.pipelined_timeline, options.stop);
     const double seconds = r.pipelined.seconds;

@@ -17,6 +17,12 @@ struct Alone {
   double seconds = 0;
   std::size_t chunk = 0;
   EngineCost cost{};  // of one chunk, fitted over the sizes tried
+
+  // The same passes took `again` seconds later on: the engine is as much faster or slower now.
+  void retime(double again) {
+    cost.bytes_per_second *= seconds / again;
+    seconds = again;
+  }
 };
 
 struct Engines {
