@@ -46,7 +46,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
     return ladder::not_here("needs three copy engines; this GPU has " +
                             std::to_string(copy_engines));
   }
-  return {measure(context, "four-way, one slot (sequential)", 1),
+  return {measure(context, "four-way, one slot of each ring", 1),
           measure(context, "four-way, four slots", 4)};
 }
 
