@@ -1,5 +1,5 @@
-// A file read through the library, beside the best loop written by hand over block sizes and
-// numbers of reads in flight. Writes bench/results/storage.json.
+// A file read through the library into memory, and on into a GPU's, beside the best loop written
+// by hand over block sizes and numbers of reads in flight. Writes bench/results/storage.json.
 //
 //   bench_storage --dir /data --output bench/results/storage.json
 #include <fcntl.h>
@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "penstock/base/error.h"
@@ -109,6 +110,66 @@ class Flow {
   ps::Pipeline pipeline_;
 };
 
+// The file through page-locked slots into the memory of a GPU.
+class ToDevice {
+ public:
+  ToDevice(const std::filesystem::path& path, std::size_t bytes, std::size_t chunk,
+           std::size_t depth, const ps::Device& device)
+      : file_(path),
+        chunk_(chunk),
+        chunks_(bytes / chunk),
+        memory_(device, bytes),
+        stream_(device),
+        pipeline_({.device = device, .depth = depth}) {
+    const ps::RingId slots = pipeline_.ring("slots", {.bytes = chunk});
+    const ps::StageId read =
+        pipeline_.async_stage("read", {.uses = {slots}, .engine = ps::Engine::disk},
+                              [this, slots](ps::Item& item, const ps::Completion& done) {
+                                file_.read(item.index() * chunk_, item.slot(slots), done);
+                              });
+    pipeline_.stage("upload", {.after = {read}, .uses = {slots}, .engine = ps::Engine::upload},
+                    [this, slots](ps::Item& item) {
+                      ps::copy(memory_.view().sub(item.index() * chunk_, chunk_), item.slot(slots),
+                               item.stream());
+                    });
+  }
+
+  void run() { pipeline_.run({.items = chunks_}); }
+
+  // Seconds for the same bytes over the link alone.
+  double link_seconds(ps::MemoryView host) const {
+    return ps::median_seconds(7, [&] {
+      for (std::size_t i = 0; i < chunks_; ++i) {
+        ps::copy(memory_.view().sub(i * chunk_, chunk_), host.sub(0, chunk_), stream_);
+      }
+      stream_.synchronize();
+    });
+  }
+
+  // Every word on the device says where in the file it belongs.
+  void check(ps::MemoryView host) {
+    ps::fill(memory_.view(), 0xff, stream_);
+    stream_.synchronize();
+    run();
+    for (std::size_t at = 0; at < memory_.bytes(); at += chunk_) {
+      ps::copy(host.sub(0, chunk_), memory_.view().sub(at, chunk_), stream_);
+      stream_.synchronize();
+      for (std::size_t i = 0; i < chunk_; i += sizeof(std::uint64_t)) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, host.data + i, sizeof(word));
+        if (word != at + i) throw std::runtime_error("wrong bytes arrived on the device");
+      }
+    }
+  }
+
+ private:
+  ps::File file_;
+  std::size_t chunk_, chunks_;
+  ps::DeviceBuffer memory_;
+  ps::Stream stream_;
+  ps::Pipeline pipeline_;
+};
+
 void run(const Settings& settings) {
   const std::size_t bytes = settings.mebibytes * ps::MiB / (16 * ps::MiB) * (16 * ps::MiB);
   if (bytes == 0)
@@ -134,6 +195,12 @@ void run(const Settings& settings) {
   const Json params = {{"chunk", 4 * ps::MiB}, {"slots", 8}};
   ways.push_back({"ours", params, [&] { best.run(); }});
   ways.push_back({"ours, threads", params, [&] { threads.run(); }});
+  const ps::Device device = ps::Device::best();
+  std::optional<ToDevice> uploading;
+  if (device.kind() == ps::DeviceKind::cuda) {
+    uploading.emplace(file.path(), bytes, 4 * ps::MiB, 8, device);
+    ways.push_back({"to the device", params, [&] { uploading->run(); }});
+  }
 
   // By turns, forwards and backwards: a disk that is slow for a while is slow for all of them.
   for (int repeat = 0; repeat < settings.repeats; ++repeat) {
@@ -152,14 +219,13 @@ void run(const Settings& settings) {
     const double seconds = ps::median(way.seconds);
     fmt::print("{:<14} {:<32} {:>9}  {:.3f} GB/s\n", way.name, way.params.dump(),
                ps::format_seconds(seconds), gbps(seconds));
-    if (way.name.starts_with("ours")) continue;
+    if (!way.name.starts_with("bare")) continue;
     if (floor == 0 || seconds < floor) floor = seconds;
     bare.push_back({{"way", way.name}, {"params", way.params}, {"us", microseconds(seconds)}});
   }
   ps::LimitsOptions limits = ps::quick_limits();
   limits.directory = settings.directory;
-  bench::Results results("storage", ps::Device::cpu(),
-                         ps::measure_limits(ps::Device::cpu(), limits));
+  bench::Results results("storage", device, ps::measure_limits(device, limits));
   for (const Way& way : ways) {
     if (!way.name.starts_with("ours")) continue;
     const double seconds = ps::median(way.seconds);
@@ -180,6 +246,29 @@ void run(const Settings& settings) {
                    {"direct", flow.direct()},
                    {"bare", bare}}}});
     fmt::print("{}: {:.3f} of the best bare loop\n", way.name, floor / seconds);
+  }
+  if (uploading) {
+    const ps::PinnedBuffer host(device, 4 * ps::MiB);
+    uploading->check(host.view());
+    const double seconds = ps::median(ways.back().seconds);
+    const double link = uploading->link_seconds(host.view());
+    results.add({{"case", "to-device"},
+                 {"params", params},
+                 {"correct", true},
+                 {"max_error", 0},
+                 {"tolerance", 0},
+                 {"floor_us", microseconds(std::max(floor, link))},
+                 {"ours", {{"call_us", microseconds(seconds)}}},
+                 {"peer", Json::object()},
+                 {"metrics",
+                  {{"bytes", bytes},
+                   {"GBps", gbps(seconds)},
+                   {"disk_us", microseconds(floor)},
+                   {"link_us", microseconds(link)},
+                   {"of_slower_of_disk_and_link", std::max(floor, link) / seconds}}}});
+    fmt::print("to the device: {:.3f} of the slower of disk ({}) and link ({})\n",
+               std::max(floor, link) / seconds, ps::format_seconds(floor),
+               ps::format_seconds(link));
   }
   if (!settings.output.empty()) results.write(settings.output);
 }

@@ -1,19 +1,15 @@
 // penstock demo: the main job on whatever this machine has, side by side with the plain way.
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 
 #include "commands.h"
 #include "options.h"
 #include "overlap_text.h"
-#include "penstock/base/error.h"
 #include "penstock/measure/report.h"
 #include "program.h"
 #include "progress.h"
+#include "report_folder.h"
 
 namespace ps::cli {
 namespace {
@@ -52,23 +48,9 @@ Shown on_cpu(const DemoCommand& command, const std::stop_token& stop, ProgressBa
   return {overlap_text(*result), as_json(*result, false), as_json(*result, true)};
 }
 
-void write_report(const std::filesystem::path& file, const std::string& text) {
-  std::ofstream out(file);
-  out << text << '\n';
-  out.close();
-  if (!out) {
-    const int error = errno;
-    std::remove(file.c_str());
-    throw SystemError(error, "write", file.string());
-  }
-}
-
 void run(const DemoCommand& given, const std::stop_token& stop) {
   DemoCommand command = given;
-  const std::filesystem::path output = command.output;
-  std::error_code error;
-  std::filesystem::create_directories(output, error);
-  if (error) throw SystemError(error.value(), "create", output.string());
+  const ReportFolder output(command.output);
   if (command.directory.empty()) command.directory = command.output;
 
   const Device device = Device::parse(command.device);
@@ -78,10 +60,9 @@ void run(const DemoCommand& given, const std::stop_token& stop) {
     shown = device.kind() == DeviceKind::cuda ? on_gpu(device, command, stop, bar)
                                               : on_cpu(command, stop, bar);
   }
-  const std::filesystem::path report = output / "report.json";
-  write_report(report, shown.report);
+  output.write(shown.report, "Penstock demo");
   fmt::print("{}\n", command.json ? shown.json : shown.text);
-  if (!command.json) fmt::print("report: {}\n", report.string());
+  if (!command.json) fmt::print("{}", output.text());
 }
 
 }  // namespace
@@ -92,7 +73,7 @@ void add_demo(Program& program) {
       "demo", "The main job on this machine, sequential and overlapped side by side");
   add_device_option(command, options->device);
   add_json_flag(command, options->json);
-  command.add_option("--output", options->output, "Folder for report.json")
+  command.add_option("--output", options->output, "Folder for report.json and report.html")
       ->type_name("DIR")
       ->capture_default_str();
   command

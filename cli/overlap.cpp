@@ -11,6 +11,7 @@
 #include "penstock/measure/report.h"
 #include "program.h"
 #include "progress.h"
+#include "report_folder.h"
 
 namespace ps::cli {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 struct OverlapCommand {
   std::string device = "best";
   std::string ways = "3";
+  std::string output = "build/overlap";
   std::size_t items = 8, item_bytes = 0, chunk = 0, depth = 4;
   double ratio = 1;
   int rounds = 0, repeats = 7;
@@ -40,6 +42,7 @@ std::vector<std::size_t> chunks_to_sweep(std::size_t item_bytes) {
 
 void run(const OverlapCommand& command, const std::stop_token& stop) {
   const Device device = Device::parse(command.device);
+  const ReportFolder output(command.output);
   const bool gpu = device.kind() == DeviceKind::cuda;
   const std::size_t item_bytes =
       command.item_bytes > 0 ? command.item_bytes : (gpu ? 256 : 16) * MiB;
@@ -63,8 +66,10 @@ void run(const OverlapCommand& command, const std::stop_token& stop) {
     options.progress = [&bar](std::string_view what, double share) { bar.update(share, what); };
     result = experiment.run(options);
   }
+  output.write(as_json(*result, device, true), "Penstock overlap");
   fmt::print("{}\n",
              command.json ? as_json(*result, device, false) : overlap_text(*result, device));
+  if (!command.json) fmt::print("{}", output.text());
 }
 
 }  // namespace
@@ -75,6 +80,9 @@ void add_overlap(Program& program) {
       "overlap", "Copies and compute, one after the other and overlapped, beside their limit");
   add_device_option(command, options->device);
   add_json_flag(command, options->json);
+  command.add_option("--output", options->output, "Folder for report.json and report.html")
+      ->type_name("DIR")
+      ->capture_default_str();
   command
       .add_option("--ways", options->ways,
                   "2: upload, compute; 3: and download; 4: and device copy")

@@ -1,12 +1,21 @@
 # penstock_private: the flags, the include paths and the private libraries of in-tree targets.
 find_package(Threads REQUIRED)
-find_package(fmt REQUIRED)
-find_package(nlohmann_json REQUIRED)
+
+# penstock_require(<package> <Debian package>): finds it, or says what to install.
+macro(penstock_require package debian)
+  find_package(${package} QUIET)
+  if(NOT ${package}_FOUND)
+    message(FATAL_ERROR "Penstock needs ${package}, which was not found. On Debian and Ubuntu: "
+      "apt-get install ${debian}. Elsewhere, -D${package}_DIR says where its CMake files are.")
+  endif()
+endmacro()
+penstock_require(fmt libfmt-dev)
+penstock_require(nlohmann_json nlohmann-json3-dev)
 
 # penstock_parser: the programs' option parser, which is slow to optimise and to check for undefined
 # behaviour, and needs neither.
 if(PENSTOCK_CLI OR PENSTOCK_EXAMPLES OR PENSTOCK_BENCH)
-  find_package(CLI11 REQUIRED)
+  penstock_require(CLI11 libcli11-dev)
   add_library(penstock_parser INTERFACE)
   target_link_libraries(penstock_parser INTERFACE CLI11::CLI11)
   target_compile_options(penstock_parser INTERFACE -O1)

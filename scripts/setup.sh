@@ -5,6 +5,8 @@ cd "$(dirname "$0")/.."
 
 packages=(build-essential cmake ninja-build pkg-config python3 python3-venv git libgtest-dev
   libcli11-dev nlohmann-json3-dev libfmt-dev liburing-dev ccache)
+# A browser for the tests of the report's page; the demonstration does without.
+[[ "${1:-}" == --no-python ]] || packages+=(chromium chromium-driver fonts-dejavu-core)
 
 is_installed() {
   [[ "$(dpkg-query -W -f '${Status}' "$1" 2>/dev/null)" == "install ok installed" ]]

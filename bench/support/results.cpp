@@ -1,11 +1,8 @@
 #include "support/results.h"
 
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <fstream>
 
-#include "penstock/base/error.h"
+#include "penstock/base/text_file.h"
 #include "penstock/measure/build.h"
 #include "penstock/measure/machine.h"
 
@@ -36,15 +33,7 @@ Results::Results(std::string name, const ps::Device& device, const ps::Limits& c
 }
 
 void Results::write(const std::filesystem::path& path) const {
-  const std::filesystem::path temporary = path.string() + ".part";
-  std::ofstream file(temporary);
-  file << document_.dump(1) << '\n';
-  file.close();
-  if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    std::remove(temporary.c_str());
-    throw ps::SystemError(error, "write", path.string());
-  }
+  ps::write_text(path, document_.dump(1) + "\n");
 }
 
 }  // namespace bench

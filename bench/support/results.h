@@ -24,7 +24,7 @@ class Results {
   // A case that was checked for correctness in this run; others are not written.
   void add(Json checked_case) { document_["cases"].push_back(std::move(checked_case)); }
 
-  // Writes a temporary file beside `path` and renames it; throws SystemError.
+  // Replaces the file; throws SystemError.
   void write(const std::filesystem::path& path) const;
 
   const Json& document() const { return document_; }

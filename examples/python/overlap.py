@@ -1,7 +1,33 @@
-import json
-import subprocess
+import numpy
+import penstock
 
-command = ["penstock", "overlap", "--json", "--items", "4", "--item-bytes", "8MiB"]
-report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-print(f"{report['chunks']} chunks on {report['device']['model']}: "
-      f"{report['pipelined_us'] / 1e3:.1f} ms, {report['efficiency']:.0%} of the limit")
+chunk, chunks = 1 << 20, 16  # of f32
+data = penstock.empty((chunks, chunk), "f32")  # page-locked, as NumPy sees it too
+data.numpy()[:] = numpy.arange(chunks)[:, None]
+result = penstock.empty((chunks, chunk), "f32")
+
+pipeline = penstock.Pipeline(depth=4)  # on the first GPU, else the CPU
+work = pipeline.ring("work", shape=chunk, dtype="f32", memory="device")
+
+
+def upload(item):
+    penstock.copy(item.slot(work), data[item.index], item.stream)
+
+
+def compute(item):
+    penstock.iterate(item.slot(work), rounds=100, stream=item.stream)
+
+
+def download(item):
+    penstock.copy(result[item.index], item.slot(work), item.stream)
+
+
+up = pipeline.stage("upload", upload, uses=work, engine="upload")
+done = pipeline.stage("compute", compute, after=up, uses=work)
+pipeline.stage("download", download, after=done, uses=work, engine="download")
+
+timeline = penstock.Timeline()  # a notebook draws it
+report = pipeline.run(chunks, recorder=timeline)
+busy = sum(map(timeline.busy_seconds, ("upload", "compute", "download")))
+print(f"{report.items} chunks in {report.seconds * 1e3:.1f} ms, {busy * 1e3:.1f} ms of work")
+assert numpy.allclose(result.numpy(), 1 + (data.numpy() - 1) * 0.9990234375**100)

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "host/backend.h"
+#include "host/fork.h"
 #include "host/pipeline_graph.h"
 #include "host/pipeline_run.h"
 #include "penstock/base/error.h"
@@ -81,6 +82,7 @@ StageId Pipeline::async_stage(std::string_view name, HostStageOptions options,
 }
 
 RunReport Pipeline::run(RunOptions options) {
+  detail::refuse_after_fork();
   if (impl_->stages.empty()) detail::throw_invalid("pipeline", "at least one stage", "none");
   if (impl_->running) {
     detail::throw_invalid("pipeline", "one run at a time", "a run inside a run");

@@ -150,6 +150,11 @@ void PipelineImpl::track() {
   }
 }
 
+bool PipelineImpl::times_device(const Recorder* recorder) const {
+  if (recorder == nullptr) return false;
+  return options.device.kind() != DeviceKind::cuda || !recorder->watches_device();
+}
+
 void PipelineImpl::prepare(const RunOptions& run) {
   if (!linked_) {
     link_rings();
@@ -183,7 +188,7 @@ void PipelineImpl::prepare(const RunOptions& run) {
     if (stage.on_host) continue;
     if (!stage.stream) stage.stream.emplace(device, StreamOptions{stage.priority});
     fill(stage.done, {.waiting = options.waiting});
-    if (run.recorder != nullptr) {
+    if (times_device(run.recorder)) {
       fill(stage.begin, {.timing = true});
       fill(stage.end, {.timing = true});
     }

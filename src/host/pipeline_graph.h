@@ -58,6 +58,9 @@ class PipelineImpl {
   // Makes what a run needs and is not there yet; throws with nothing half made in use.
   void prepare(const RunOptions& run);
 
+  // Whether such a run times device work by events: unless its recorder sees a GPU by itself.
+  bool times_device(const Recorder* recorder) const;
+
   bool precedes(std::size_t earlier, std::size_t later) const;
   Pool& pool();
 

@@ -5,6 +5,7 @@
 #include "host/backend.h"
 #include "host/clock.h"
 #include "host/pipeline_run.h"
+#include "host/range.h"
 
 namespace ps::detail {
 
@@ -32,6 +33,7 @@ void PipelineRun::host_loop(std::size_t stage) {
       }
       try {
         const FailureScope scope(shared_from_this(), stage, item);
+        const NamedRange range(s.name);
         Item view(*this, stage, item);
         s.async(view, Completion(ending));
       } catch (...) {

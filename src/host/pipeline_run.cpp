@@ -8,16 +8,37 @@
 
 #include "host/backend.h"
 #include "host/clock.h"
+#include "host/range.h"
 #include "penstock/base/error.h"
 
 namespace ps::detail {
 namespace {
+
 constexpr std::int64_t progress_ns = 100'000'000;
-}
+
+// What is enqueued while this lives is an item of a stage: told to a recorder that asks.
+class EnqueueScope {
+ public:
+  EnqueueScope(Recorder* recorder, std::string_view stage, std::uint64_t item)
+      : recorder_(recorder != nullptr && recorder->watches_device() ? recorder : nullptr) {
+    if (recorder_ != nullptr) recorder_->begin_enqueue(stage, item);
+  }
+  ~EnqueueScope() {
+    if (recorder_ != nullptr) recorder_->end_enqueue();
+  }
+  EnqueueScope(const EnqueueScope&) = delete;
+  EnqueueScope& operator=(const EnqueueScope&) = delete;
+
+ private:
+  Recorder* recorder_;
+};
+
+}  // namespace
 
 PipelineRun::PipelineRun(PipelineImpl& graph, const RunOptions& options)
     : graph_(graph),
       options_(options),
+      times_device_(graph.times_device(options.recorder)),
       kept_(graph.stages.size()),
       counts_(graph.stages.size()),
       async_(graph.stages.size()),
@@ -53,7 +74,7 @@ void PipelineRun::count_finished(std::size_t stage, std::uint64_t finished) {
   counts_[stage].finished = std::max(counts_[stage].finished, finished);
   // What came before is done as well. Not so in a recorded run, where done means that the times
   // were read: every stage counts for itself, or its events would be recorded anew too early.
-  if (options_.recorder == nullptr) {
+  if (!times_device_) {
     for (const std::size_t ancestor : graph_.stages[stage].ancestors) {
       counts_[ancestor].finished = std::max(counts_[ancestor].finished, finished);
     }
@@ -151,7 +172,7 @@ RunReport PipelineRun::run() {
   const std::uint64_t allocations = graph_.options.device.backend().allocations();
   const auto any_device = std::find_if(graph_.stages.begin(), graph_.stages.end(),
                                        [](const Stage& s) { return !s.on_host; });
-  if (options_.recorder != nullptr && any_device != graph_.stages.end()) {
+  if (times_device_ && any_device != graph_.stages.end()) {
     clock_.emplace(*any_device->stream);
   }
   if (options_.after) {
@@ -162,6 +183,7 @@ RunReport PipelineRun::run() {
     }
   }
   begin_ns_ = now_ns();
+  if (options_.recorder != nullptr) options_.recorder->begin_run(begin_ns_);
   const std::int64_t cpu_begin = thread_cpu_ns();
   {
     // Declared before the threads start, so that however this scope ends the threads do too.
@@ -264,15 +286,17 @@ void PipelineRun::enqueue(std::size_t stage, std::uint64_t item) {
     if (d.lag > item || other.on_host || other.stream == s.stream) continue;
     on.wait(other.done[(item - d.lag) % graph_.window]);
   }
-  if (options_.recorder != nullptr) on.record(s.begin[place]);
+  if (times_device_) on.record(s.begin[place]);
   const auto finish = [&] {
     for (const MemoryView memory : kept_[stage][place]) graph_.pool().free(memory, on);
     kept_[stage][place].clear();
-    if (options_.recorder != nullptr) on.record(s.end[place]);
+    if (times_device_) on.record(s.end[place]);
     on.record(s.done[place]);
   };
   try {
     const FailureScope scope(shared_from_this(), stage, item);
+    const NamedRange range(s.name);
+    const EnqueueScope enqueuing(options_.recorder, s.name, item);
     Item view(*this, stage, item);
     s.function(view);
   } catch (...) {
@@ -302,7 +326,7 @@ void PipelineRun::completion_loop(std::size_t stage) {
 }
 
 bool PipelineRun::followed(const Stage& stage) const {
-  return !stage.on_host && (stage.tracked || options_.recorder != nullptr);
+  return !stage.on_host && (stage.tracked || times_device_);
 }
 
 // By the caller: waits until the window opens again, or for the next item when all is enqueued.
@@ -351,7 +375,7 @@ bool PipelineRun::reach(const Event& done, std::uint64_t target) {
 
 // A device stage has completed the items before `finished`.
 void PipelineRun::account(std::size_t stage, std::uint64_t finished) {
-  if (options_.recorder != nullptr) {
+  if (times_device_) {
     for (std::uint64_t item = finished_by(stage); item < finished; ++item) harvest(stage, item);
   }
   const std::lock_guard lock(mutex_);

@@ -107,6 +107,7 @@ class PipelineRun final : public FailureSink, public std::enable_shared_from_thi
 
   PipelineImpl& graph_;
   const RunOptions& options_;
+  const bool times_device_;
   std::optional<Event> after_;
   std::optional<DeviceClock> clock_;
   bool any_host_stage_ = false;

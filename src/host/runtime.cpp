@@ -7,6 +7,7 @@
 
 #include "host/cpu/backend.h"
 #include "host/cuda/backend.h"
+#include "host/fork.h"
 
 namespace ps::detail {
 namespace {
@@ -65,6 +66,7 @@ std::shared_ptr<const Runtime> make_runtime(std::shared_ptr<cuda::Driver> driver
 }  // namespace
 
 std::shared_ptr<const Runtime> runtime() {
+  refuse_after_fork();
   Holder& h = holder();
   const std::lock_guard lock(h.mutex);
   if (!h.current) h.current = make_runtime(nullptr, h.cpu);

@@ -12,6 +12,7 @@
 #include "host/backend.h"
 #include "host/clock.h"
 #include "host/device_clock.h"
+#include "host/fork.h"
 #include "host/worker.h"
 #include "penstock/base/checked.h"
 #include "penstock/base/error.h"
@@ -80,6 +81,7 @@ SlotRingState::SlotRingState(const Device& device, const SlotRingOptions& o)
 }
 
 std::optional<std::size_t> SlotRingState::acquire(std::optional<std::chrono::nanoseconds> timeout) {
+  refuse_after_fork();
   std::unique_lock lock(mutex_);
   const auto ready = [&] { return !free_.empty() || error_; };
   if (free_.empty()) {
@@ -152,6 +154,7 @@ void SlotRingState::sample(Slot& slot) {
 }
 
 void SlotRingState::wait_for_returns() {
+  if (forked()) return;  // nobody is left to bring them
   std::unique_lock lock(mutex_);
   came_back_.wait(lock, [&] { return returning_ == 0; });
 }

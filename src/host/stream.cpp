@@ -6,6 +6,7 @@
 
 #include "host/backend.h"
 #include "host/failure.h"
+#include "host/fork.h"
 #include "penstock/base/error.h"
 
 namespace ps {
@@ -14,16 +15,19 @@ Stream::Stream(const Device& device, StreamOptions options)
     : impl_(device.backend().make_stream(options)) {}
 
 void Stream::call(std::function<void()> function) const {
+  detail::refuse_after_fork();
   if (!function) detail::throw_invalid("function", "something to call", "an empty function");
   impl_->call(detail::bind_failure(std::move(function)));
 }
 
 void Stream::notify(std::function<void()> function) const {
+  detail::refuse_after_fork();
   if (!function) detail::throw_invalid("function", "something to call", "an empty function");
   impl_->notify(detail::bind_failure(std::move(function)));
 }
 
 void Stream::wait(const Event& event) const {
+  detail::refuse_after_fork();
   // A GPU cannot wait for a CPU event by itself, nor the other way round: a host function does.
   if (event.impl().backend().kind() != impl_->backend().kind()) {
     impl_->call([event] { event.synchronize(); });
@@ -32,8 +36,16 @@ void Stream::wait(const Event& event) const {
   }
 }
 
-void Stream::record(const Event& event) const { impl_->record(event.impl()); }
-void Stream::synchronize() const { impl_->synchronize(); }
+void Stream::record(const Event& event) const {
+  detail::refuse_after_fork();
+  impl_->record(event.impl());
+}
+
+void Stream::synchronize() const {
+  detail::refuse_after_fork();
+  impl_->synchronize();
+}
+
 bool Stream::done() const { return impl_->done(); }
 Device Stream::device() const { return impl_->backend().device(); }
 bool Stream::owned() const { return impl_->owned(); }
@@ -67,6 +79,7 @@ void check_memory(const char* argument, MemoryView view, detail::Backend& backen
 }  // namespace
 
 void copy(MemoryView dst, MemoryView src, const Stream& stream, CopyOptions options) {
+  detail::refuse_after_fork();
   detail::Backend& backend = stream.impl().backend();
   if (dst.bytes != src.bytes) {
     detail::throw_invalid("dst", fmt::format("{} bytes, as many as src", src.bytes),
@@ -78,6 +91,7 @@ void copy(MemoryView dst, MemoryView src, const Stream& stream, CopyOptions opti
 }
 
 void fill(MemoryView dst, std::uint8_t value, const Stream& stream) {
+  detail::refuse_after_fork();
   check_memory("dst", dst, stream.impl().backend(), false);
   if (dst.bytes > 0) stream.impl().fill(dst, value);
 }

@@ -8,6 +8,7 @@
 #include "measure/scratch_file.h"
 #include "penstock/base/error.h"
 #include "penstock/host/pipeline.h"
+#include "penstock/host/storage.h"
 #include "penstock/measure/cancelled.h"
 #include "penstock/measure/timing.h"
 #include "penstock/measure/yardstick.h"
@@ -37,37 +38,41 @@ void check(const FileOverlapOptions& options) {
   }
 }
 
+// A scratch file full of a yardstick's bytes.
+detail::ScratchFile written(const FileOverlapOptions& options, const Yardstick& yardstick) {
+  detail::ScratchFile file(options.directory);
+  for (std::size_t at = 0; at < options.bytes; at += options.chunk) {
+    if (options.stop.stop_requested()) throw Cancelled();
+    const std::byte* data = yardstick.input().data + at;
+    try {
+      file.write(data, options.chunk, at);
+    } catch (const SystemError& error) {
+      // Some file systems take O_DIRECT and refuse the transfer.
+      if (!file.direct() || error.code().value() != EINVAL) throw;
+      file.use_page_cache();
+      file.write(data, options.chunk, at);
+    }
+  }
+  file.flush();
+  return file;
+}
+
 // The file, the bytes in it, and the work on them.
 class FileWork {
  public:
-  FileWork(const FileOverlapOptions& options)
+  explicit FileWork(const FileOverlapOptions& options)
       : options_(options),
         yardstick_(Device::cpu(), options.bytes),
-        slot_(Device::cpu(), options.chunk),
         stream_(Device::cpu()),
-        file_(options.directory) {
-    for (std::size_t at = 0; at < options.bytes; at += options.chunk) {
-      if (options.stop.stop_requested()) throw Cancelled();
-      write(at);
-    }
-    file_.flush();
-  }
+        scratch_(written(options, yardstick_)),
+        file_(scratch_.path(), {.direct = scratch_.direct()}),
+        reader_(read_only()) {}
 
-  bool direct() const { return file_.direct(); }
+  bool direct() const { return scratch_.direct(); }
   std::size_t chunks() const { return options_.bytes / options_.chunk; }
 
-  // The page cache must not answer for the disk.
-  void forget() const {
-    if (!file_.direct()) file_.forget();
-  }
-
   // All bytes once, from the file alone and through the arithmetic alone.
-  void read_pass() const {
-    forget();
-    for (std::size_t at = 0; at < options_.bytes; at += options_.chunk) {
-      file_.read(slot_.view().data, options_.chunk, at);
-    }
-  }
+  void read_pass() { run(reader_, nullptr); }
 
   void compute_pass(int rounds) const {
     for (std::size_t at = 0; at < options_.bytes; at += options_.chunk) {
@@ -76,11 +81,17 @@ class FileWork {
     stream_.synchronize();
   }
 
-  int balanced_rounds(double wanted) const {
+  // By turns: what slows a machine that is not quiet for a while slows both.
+  int balanced_rounds() {
+    read_pass();
     int rounds = 8;
     for (int step = 0; step < 8; ++step) {
-      const double seconds = median_seconds(options_.repeats, [&] { compute_pass(rounds); });
-      const double scale = std::clamp(wanted / seconds, 1.0 / 16, 16.0);
+      std::vector<double> scales;
+      for (int turn = 0; turn < options_.repeats; ++turn) {
+        const double read = seconds_of([&] { read_pass(); });
+        scales.push_back(options_.compute_ratio * read / seconds_of([&] { compute_pass(rounds); }));
+      }
+      const double scale = std::clamp(median(scales), 1.0 / 16, 16.0);
       const int next = std::max(1, static_cast<int>(std::lround(rounds * scale)));
       if (std::abs(next - rounds) <= rounds / 50) return next;
       rounds = next;
@@ -91,9 +102,7 @@ class FileWork {
   Pipeline flow(std::size_t depth, int rounds) {
     Pipeline pipeline({.device = Device::cpu(), .depth = depth});
     const RingId in = pipeline.ring("in", {.memory = Memory::pinned, .bytes = options_.chunk});
-    const StageId read = pipeline.host_stage(
-        "read", {.uses = {in}, .engine = Engine::disk},
-        [this, in](Item& item) { file_.read(item.slot(in).data, options_.chunk, offset(item)); });
+    const StageId read = add_read(pipeline, in);
     pipeline.stage("compute", {.after = {read}, .uses = {in}}, [this, in, rounds](Item& item) {
       compute(item.slot(in), offset(item), rounds, item.stream());
     });
@@ -101,7 +110,7 @@ class FileWork {
   }
 
   void run(Pipeline& pipeline, Recorder* recorder) const {
-    forget();
+    if (!direct()) scratch_.forget();  // the page cache must not answer for the disk
     const RunReport report =
         pipeline.run({.items = chunks(), .stop = options_.stop, .recorder = recorder});
     if (report.cancelled) throw Cancelled();
@@ -118,6 +127,19 @@ class FileWork {
     return static_cast<std::size_t>(item.index()) * options_.chunk;
   }
 
+  StageId add_read(Pipeline& pipeline, RingId in) const {
+    return pipeline.async_stage("read", {.uses = {in}, .engine = Engine::disk},
+                                [this, in](Item& item, const Completion& done) {
+                                  file_.read(offset(item), item.slot(in), done);
+                                });
+  }
+
+  Pipeline read_only() const {
+    Pipeline pipeline({.device = Device::cpu(), .depth = options_.depth});
+    add_read(pipeline, pipeline.ring("in", {.memory = Memory::pinned, .bytes = options_.chunk}));
+    return pipeline;
+  }
+
   void compute(MemoryView in, std::size_t at, int rounds, const Stream& stream) const {
     iterate({.in = floats({in.data, in.bytes, Device::cpu().place()}),
              .out = floats(yardstick_.result().sub(at, in.bytes)),
@@ -125,23 +147,12 @@ class FileWork {
             stream);
   }
 
-  void write(std::size_t at) {
-    const std::byte* data = yardstick_.input().data + at;
-    try {
-      file_.write(data, options_.chunk, at);
-    } catch (const SystemError& error) {
-      // Some file systems take O_DIRECT and refuse the transfer.
-      if (!file_.direct() || error.code().value() != EINVAL) throw;
-      file_.use_page_cache();
-      file_.write(data, options_.chunk, at);
-    }
-  }
-
   const FileOverlapOptions& options_;
   Yardstick yardstick_;
-  PinnedBuffer slot_;
   Stream stream_;
-  detail::ScratchFile file_;
+  detail::ScratchFile scratch_;
+  File file_;
+  Pipeline reader_;
 };
 
 FileOverlapRun busy_times(const Timeline& timeline, double seconds) {
@@ -169,33 +180,31 @@ std::unique_ptr<FileOverlapResult> measure_file_overlap(const FileOverlapOptions
   r.direct = work.direct();
 
   tell("engines alone", 0.2);
-  const double read = median_seconds(options.repeats, [&] { work.read_pass(); });
-  r.rounds = work.balanced_rounds(read * options.compute_ratio);
+  r.rounds = work.balanced_rounds();
 
-  tell("sequential", 0.5);
+  tell("sequential and pipelined", 0.5);
   Pipeline sequential = work.flow(1, r.rounds);  // one slot: read and compute take turns
-  work.run_checked(sequential, r.rounds, nullptr);
-  const double taking_turns =
-      median_seconds(options.repeats, [&] { work.run(sequential, nullptr); });
-  work.run_checked(sequential, r.rounds, &r.sequential_timeline);
-  r.sequential = busy_times(r.sequential_timeline, taking_turns);
-
-  tell("pipelined", 0.75);
   Pipeline pipelined = work.flow(options.depth, r.rounds);
+  work.run_checked(sequential, r.rounds, &r.sequential_timeline);
   work.run_checked(pipelined, r.rounds, nullptr);
-  // By turns: what slows a machine that is not quiet for a while slows all three.
-  std::vector<double> reading, computing, together;
+  // By turns: what slows a machine that is not quiet for a while slows all of them.
+  std::vector<double> reading, computing, together, one_by_one, busy;
   for (int repeat = 0; repeat < options.repeats; ++repeat) {
     reading.push_back(seconds_of([&] { work.read_pass(); }));
     computing.push_back(seconds_of([&] { work.compute_pass(r.rounds); }));
     together.push_back(seconds_of([&] { work.run(pipelined, nullptr); }));
+    Timeline timeline;
+    one_by_one.push_back(seconds_of([&] { work.run(sequential, &timeline); }));
+    const FileOverlapRun run = busy_times(timeline, 0);
+    busy.push_back(run.read + run.compute);
   }
   work.run_checked(pipelined, r.rounds, &r.pipelined_timeline);
+  r.sequential = busy_times(r.sequential_timeline, median(one_by_one));
   r.pipelined = busy_times(r.pipelined_timeline, median(together));
   r.read_alone = median(reading);
   r.compute_alone = median(computing);
 
-  r.times.sequential = r.sequential.read + r.sequential.compute;
+  r.times.sequential = median(busy);
   r.times.pipelined = r.pipelined.seconds;
   r.times.floor = std::max(r.read_alone, r.compute_alone);
   r.times.ideal =

@@ -1,9 +1,6 @@
 #include "penstock/measure/limits_cache.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,6 +8,7 @@
 #include <string>
 
 #include "penstock/base/error.h"
+#include "penstock/base/text_file.h"
 
 namespace ps {
 namespace {
@@ -18,65 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t largest_file = MiB;
-
-// A file descriptor that closes itself.
-class File {
- public:
-  File(int fd, const fs::path& path) : fd_(fd), path_(path) {}
-  ~File() { close(fd_); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-
-  std::string read_all() const {
-    std::string text;
-    std::array<char, 4096> buffer;
-    while (text.size() <= largest_file) {
-      const ssize_t got = ::read(fd_, buffer.data(), buffer.size());
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) throw SystemError(errno, "read", path_.string());
-      if (got == 0) return text;
-      text.append(buffer.data(), static_cast<std::size_t>(got));
-    }
-    throw SystemError(EFBIG, "read", path_.string());
-  }
-
-  void write_all(std::string_view text) const {
-    while (!text.empty()) {
-      const ssize_t put = ::write(fd_, text.data(), text.size());
-      if (put < 0 && errno == EINTR) continue;
-      if (put < 0) throw SystemError(errno, "write", path_.string());
-      text.remove_prefix(static_cast<std::size_t>(put));
-    }
-    if (fsync(fd_) != 0) throw SystemError(errno, "flush", path_.string());
-  }
-
-  void set_mode(mode_t mode) const {
-    if (fchmod(fd_, mode) != 0) throw SystemError(errno, "set the mode of", path_.string());
-  }
-
- private:
-  int fd_;
-  const fs::path& path_;
-};
-
-// Removes the temporary file unless it became the real one.
-void replace_file(const fs::path& file, std::string_view text) {
-  std::string temporary = file.string() + ".XXXXXX";
-  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
-  if (fd < 0) throw SystemError(errno, "create", temporary);
-  try {
-    const fs::path path = temporary;
-    const File out(fd, path);
-    out.write_all(text);
-    out.set_mode(0644);
-    if (rename(temporary.c_str(), file.c_str()) != 0) {
-      throw SystemError(errno, "replace", file.string());
-    }
-  } catch (...) {
-    unlink(temporary.c_str());
-    throw;
-  }
-}
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -110,11 +49,15 @@ fs::path limits_cache_path() {
 }
 
 std::vector<Limits> load_limits(const fs::path& file) {
-  const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) return {};
-  if (fd < 0) throw SystemError(errno, "open", file.string());
-  const File in(fd, file);
-  return parse_limits(in.read_all());
+  std::string text;
+  try {
+    text = read_text(file, largest_file);
+  } catch (const SystemError& error) {
+    const int why = error.code().value();
+    if (why == ENOENT || why == ENOTDIR) return {};
+    throw;
+  }
+  return parse_limits(text);
 }
 
 void save_limits(const fs::path& file, const Limits& limits) {
@@ -129,7 +72,7 @@ void save_limits(const fs::path& file, const Limits& limits) {
   }
   std::erase_if(entries, [&](const Limits& old) { return old.key == limits.key; });
   entries.push_back(limits);
-  replace_file(file, format_limits(entries));
+  write_text(file, format_limits(entries));
 }
 
 LimitsAnswer obtain_limits(const Device& device, const LimitsRequest& request) {

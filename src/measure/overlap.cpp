@@ -12,6 +12,7 @@
 #include "penstock/base/error.h"
 #include "penstock/measure/cancelled.h"
 #include "penstock/measure/timing.h"
+#include "penstock/trace/device_trace.h"
 
 namespace ps {
 namespace {
@@ -87,6 +88,18 @@ double fill_seconds(const Engines& engines, Ways ways, std::size_t chunk, std::s
     slowest = std::max(slowest, engines.alone(engine).seconds);
   }
   return (sum - slowest) * static_cast<double>(chunk) / static_cast<double>(total);
+}
+
+// One more run, with its timeline; says what told the device's times.
+std::string_view trace(detail::OverlapFlow& flow, Timeline& timeline, const std::stop_token& stop) {
+  const bool gpu = flow.device().kind() == DeviceKind::cuda;
+  if (!gpu || !DeviceTrace::why_not().empty()) {
+    flow.run(&timeline, stop);
+    return gpu ? "events" : "clocks";
+  }
+  DeviceTrace device(timeline);
+  flow.run(&device, stop);
+  return "CUPTI";
 }
 
 }  // namespace
@@ -201,10 +214,10 @@ std::unique_ptr<OverlapResult> OverlapExperiment::run(const OverlapOptions& give
                            .sequential = true};
   {
     detail::OverlapFlow sequential(yardstick_, flow);
-    sequential.run_checked(nullptr, options.stop);
+    sequential.run_checked(options.stop);
     const double wall =
         median_seconds(options.repeats, [&] { sequential.run(nullptr, options.stop); });
-    sequential.run_checked(&r.sequential_timeline, options.stop);
+    r.traced_by = trace(sequential, r.sequential_timeline, options.stop);
     r.sequential = busy_times(r.sequential_timeline);
     r.sequential.seconds = wall;
   }
@@ -215,12 +228,12 @@ std::unique_ptr<OverlapResult> OverlapExperiment::run(const OverlapOptions& give
   flow.sequential = false;
   detail::OverlapFlow pipelined(yardstick_, flow);
   r.chunks = pipelined.chunks();
-  pipelined.run_checked(nullptr, options.stop);
+  pipelined.run_checked(options.stop);
   time_in_turn(options, pipelined, r);
   const std::vector<EngineCost> costs = r.engines.costs(engines_of(options.ways));
   r.predicted = predict_seconds(total, r.chunk, costs);
   if (options.trace) {
-    pipelined.run_checked(&r.pipelined_timeline, options.stop);
+    trace(pipelined, r.pipelined_timeline, options.stop);
     const double seconds = r.pipelined.seconds;
     r.pipelined = busy_times(r.pipelined_timeline);
     r.pipelined.seconds = seconds;
@@ -242,7 +255,7 @@ std::unique_ptr<OverlapResult> OverlapExperiment::run(const OverlapOptions& give
     flow.chunk = points[i].first;
     flow.depth = points[i].second;
     detail::OverlapFlow point(yardstick_, flow);
-    point.run_checked(nullptr, options.stop);
+    point.run_checked(options.stop);
     std::vector<double> seconds, cpu;
     for (int repeat = 0; repeat < options.repeats; ++repeat) {
       RunReport report;

@@ -26,12 +26,13 @@ class OverlapFlow {
   OverlapFlow& operator=(const OverlapFlow&) = delete;
 
   std::size_t chunks() const { return chunks_; }
+  const Device& device() const { return yardstick_.device(); }
 
   // Blocks until all is done; throws Cancelled.
   RunReport run(Recorder* recorder, const std::stop_token& stop);
 
-  // On poisoned memory, then checks what arrived. The run is traced where a recorder is given.
-  void run_checked(Recorder* recorder, const std::stop_token& stop);
+  // On poisoned memory, then checks what arrived.
+  void run_checked(const std::stop_token& stop);
 
  private:
   MemoryView piece(MemoryView whole, std::uint64_t chunk) const;

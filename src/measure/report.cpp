@@ -49,6 +49,14 @@ void add_timelines(Json& document, const Timeline& sequential, const Timeline& p
                            {"pipelined", intervals(pipelined)}};
 }
 
+void add_start_delay(Json& document, const Timeline& pipelined, const char* before) {
+  const StartDelay delay = start_delay(pipelined.entries(), before, "compute");
+  if (delay.count == 0) return;  // nothing was traced
+  document["start_delay"] = {{"count", delay.count},
+                             {"median_us", us(delay.median_seconds)},
+                             {"total_us", us(delay.total_seconds)}};
+}
+
 Json run_of(const OverlapRun& run) {
   return {{"transfer_us", us(run.transfer())},     {"compute_us", us(run.compute)},
           {"total_us", us(run.seconds)},           {"upload_us", us(run.upload)},
@@ -75,10 +83,12 @@ std::string as_json(const OverlapResult& r, const Device& device, bool timelines
   document["sequential"] = run_of(r.sequential);
   document["pipelined"] = run_of(r.pipelined);
   add_figures(document, r.times, r.figures);
+  document["traced_by"] = r.traced_by;
   document["submit_cpu_us_per_chunk"] = r.submit_cpu_us;
   document["upload_gaps"] = {{"count", r.upload_gaps.count},
                              {"total_us", us(r.upload_gaps.total_seconds)},
                              {"largest_us", us(r.upload_gaps.largest_seconds)}};
+  add_start_delay(document, r.pipelined_timeline, "upload");
   Json sweep = Json::array();
   for (const SweepPoint& point : r.sweep) {
     sweep.push_back({{"chunk_bytes", point.chunk},
@@ -104,6 +114,7 @@ std::string as_json(const FileOverlapResult& r, bool timelines) {
   document["sequential"] = run_of(r.sequential);
   document["pipelined"] = run_of(r.pipelined);
   add_figures(document, r.times, r.figures);
+  add_start_delay(document, r.pipelined_timeline, "read");
   if (timelines) add_timelines(document, r.sequential_timeline, r.pipelined_timeline);
   return document.dump(1);
 }

@@ -23,7 +23,9 @@ ScratchFile::ScratchFile(const std::filesystem::path& directory) : subject_(dire
   direct_ = fcntl(fd_, F_SETFL, O_DIRECT) == 0;
 }
 
-ScratchFile::~ScratchFile() { close(fd_); }
+ScratchFile::~ScratchFile() {
+  if (fd_ >= 0) close(fd_);
+}
 
 void ScratchFile::write(const std::byte* data, std::size_t bytes, std::size_t offset) const {
   while (bytes > 0) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <string>
+#include <utility>
 
 namespace ps::detail {
 
@@ -14,8 +15,14 @@ class ScratchFile {
   // Throws SystemError naming the directory.
   explicit ScratchFile(const std::filesystem::path& directory);
   ~ScratchFile();
-  ScratchFile(const ScratchFile&) = delete;
-  ScratchFile& operator=(const ScratchFile&) = delete;
+  ScratchFile(ScratchFile&& other) noexcept
+      : subject_(std::move(other.subject_)),
+        fd_(std::exchange(other.fd_, -1)),
+        direct_(other.direct_) {}
+  ScratchFile& operator=(ScratchFile&&) = delete;
+
+  // By which it can be opened again while it lives.
+  std::filesystem::path path() const { return "/proc/self/fd/" + std::to_string(fd_); }
 
   // All of it, or SystemError. Offset, length and buffer are aligned to 4 KiB.
   void write(const std::byte* data, std::size_t bytes, std::size_t offset) const;

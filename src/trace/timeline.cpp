@@ -1,7 +1,9 @@
 #include "penstock/trace/timeline.h"
 
 #include <algorithm>
+#include <map>
 #include <new>
+#include <numeric>
 #include <optional>
 
 namespace ps {
@@ -41,6 +43,36 @@ std::int64_t length_ns(const std::vector<Span>& disjoint) {
   std::int64_t length = 0;
   for (const Span& span : disjoint) length += span.end_ns - span.begin_ns;
   return length;
+}
+
+StartDelay start_delay(std::span<const TimelineEntry> entries, std::string_view before,
+                       std::string_view stage) {
+  // A stage may have done several things for an item: from the first to the last of them.
+  std::map<std::uint64_t, Span> left, begun;
+  for (const TimelineEntry& entry : entries) {
+    if (entry.stage != before && entry.stage != stage) continue;
+    auto& spans = entry.stage == stage ? begun : left;
+    const auto [at, is_new] = spans.try_emplace(entry.item, Span{entry.begin_ns, entry.end_ns});
+    if (!is_new) {
+      at->second.begin_ns = std::min(at->second.begin_ns, entry.begin_ns);
+      at->second.end_ns = std::max(at->second.end_ns, entry.end_ns);
+    }
+  }
+  std::vector<std::int64_t> delays;
+  std::optional<std::int64_t> last_end;
+  for (const auto& [item, span] : begun) {
+    if (const auto from = left.find(item); from != left.end()) {
+      const std::int64_t ready =
+          std::max(from->second.end_ns, last_end.value_or(from->second.end_ns));
+      delays.push_back(std::max<std::int64_t>(span.begin_ns - ready, 0));
+    }
+    last_end = span.end_ns;
+  }
+  if (delays.empty()) return {};
+  std::ranges::sort(delays);
+  return {.count = delays.size(),
+          .median_seconds = seconds(delays[delays.size() / 2]),
+          .total_seconds = seconds(std::reduce(delays.begin(), delays.end()))};
 }
 
 void Timeline::record(const Interval& interval) noexcept {

@@ -71,7 +71,8 @@ TEST(Demo, WritesItsReportAndNothingElse) {
   ASSERT_EQ(ended.code, 0) << ended.err;
   EXPECT_NE(ended.out.find("out/report.json"), std::string::npos) << ended.out;
   const auto folder = penstock.here().path() / "out";
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 2);
+  EXPECT_TRUE(std::filesystem::exists(folder / "report.html"));
   std::ifstream file(folder / "report.json");
   const Json report = Json::parse(file);
   EXPECT_EQ(report["chunks"], 32);

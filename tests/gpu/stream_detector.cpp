@@ -5,10 +5,8 @@
 #include <cuda.h>
 #include <cupti.h>
 #include <dlfcn.h>
-#include <glob.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -16,7 +14,7 @@
 #include <string_view>
 #include <thread>
 
-#include "support/child.h"
+#include "trace/cupti_library.h"
 
 namespace ps::test {
 namespace {
@@ -213,40 +211,6 @@ struct Cupti {
   }
 };
 
-std::vector<std::string> matches(const std::string& pattern) {
-  glob_t found{};
-  std::vector<std::string> paths;
-  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
-    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-  }
-  globfree(&found);
-  return paths;
-}
-
-// Where it may be, the most telling first.
-std::vector<std::string> candidates() {
-  std::vector<std::string> names;
-  if (const char* told = std::getenv("PENSTOCK_CUPTI")) names.emplace_back(told);
-  const std::string major = std::to_string(CUDA_VERSION / 1000);
-  std::vector<std::string> patterns = {beside_this_program("libcupti.so*").string()};
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* root = std::getenv(variable)) {
-      patterns.push_back(std::string(root) + "/lib64/libcupti.so." + major);
-      patterns.push_back(std::string(root) + "/extras/CUPTI/lib64/libcupti.so." + major);
-    }
-  }
-  patterns.push_back("/usr/local/cuda*/lib64/libcupti.so." + major);
-  patterns.push_back("/usr/local/cuda*/extras/CUPTI/lib64/libcupti.so." + major);
-  patterns.push_back("/usr/local/lib/python3*/*-packages/nvidia/*/lib/libcupti.so." + major);
-  names.push_back("libcupti.so." + major);
-  for (const std::string& pattern : patterns) {
-    const auto more = matches(pattern);
-    names.insert(names.end(), more.begin(), more.end());
-  }
-  names.emplace_back("libcupti.so");
-  return names;
-}
-
 template <class Function>
 bool find(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(dlsym(library, name));
@@ -254,13 +218,11 @@ bool find(void* library, const char* name, Function& function) {
 }
 
 void Cupti::load() {
-  for (const std::string& name : candidates()) {
-    void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library != nullptr && find(library, "cuptiSubscribe", subscribe) &&
-        find(library, "cuptiEnableDomain", enable_domain) &&
-        find(library, "cuptiGetResultString", result_string)) {
-      return;
-    }
+  void* const library = detail::open_cupti(CUDA_VERSION / 1000);
+  if (library != nullptr && find(library, "cuptiSubscribe", subscribe) &&
+      find(library, "cuptiEnableDomain", enable_domain) &&
+      find(library, "cuptiGetResultString", result_string)) {
+    return;
   }
   why_not = "CUPTI was not found; put libcupti.so beside this program or name it in PENSTOCK_CUPTI";
 }

@@ -74,7 +74,7 @@ TEST(FileOverlap, AFullDiskIsAnErrorAndLeavesNothing) {
 TEST(FileOverlap, StopsWhenAskedToAndLeavesNothing) {
   const test::TemporaryDirectory here;
   for (const std::string_view moment :
-       {"writing the file", "engines alone", "sequential", "pipelined"}) {
+       {"writing the file", "engines alone", "sequential and pipelined"}) {
     std::stop_source source;
     FileOverlapOptions options = small(here.path());
     options.stop = source.get_token();

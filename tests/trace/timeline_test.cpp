@@ -143,5 +143,24 @@ TEST(Timeline, TakesRecordsFromManyThreadsWhileBeingRead) {
   EXPECT_EQ(timeline.gaps(Engine::host).count, 0u);
 }
 
+TEST(StartDelay, CountsFromWhenItemAndStageAreReady) {
+  const std::vector<TimelineEntry> entries = {
+      {Engine::upload, "up", 0, 0, 100},        {Engine::compute, "work", 0, 130, 300},
+      {Engine::upload, "up", 1, 100, 200},      {Engine::compute, "work", 1, 310, 400},
+      {Engine::upload, "up", 2, 200, 1000},     {Engine::compute, "work", 2, 1005, 1100},
+      {Engine::compute, "work", 2, 1150, 1200}, {Engine::host, "else", 2, 0, 5000}};
+  const StartDelay delay = start_delay(entries, "up", "work");
+  EXPECT_EQ(delay.count, 3u);
+  EXPECT_DOUBLE_EQ(delay.median_seconds, 10e-9);
+  EXPECT_DOUBLE_EQ(delay.total_seconds, 45e-9);
+}
+
+TEST(StartDelay, OfNothingOrOfAnEarlyStartIsNone) {
+  EXPECT_EQ(start_delay({}, "up", "work").count, 0u);
+  const std::vector<TimelineEntry> early = {{Engine::upload, "up", 0, 0, 100},
+                                            {Engine::compute, "work", 0, 50, 60}};
+  EXPECT_DOUBLE_EQ(start_delay(early, "up", "work").total_seconds, 0);
+}
+
 }  // namespace
 }  // namespace ps

@@ -2,7 +2,9 @@
 // interface; penstock/trace implements it. A null recorder costs nothing.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace ps {
@@ -35,6 +37,17 @@ constexpr std::string_view name(Engine engine) {
   return "unknown";
 }
 
+inline constexpr std::array all_engines = {Engine::disk,     Engine::host,        Engine::upload,
+                                           Engine::download, Engine::device_copy, Engine::compute};
+
+// The engine of that name, if there is one.
+constexpr std::optional<Engine> engine_named(std::string_view text) {
+  for (const Engine engine : all_engines) {
+    if (name(engine) == text) return engine;
+  }
+  return std::nullopt;
+}
+
 // One busy interval, in nanoseconds since the start of the run.
 struct Interval {
   Engine engine = Engine::host;
@@ -53,6 +66,15 @@ class Recorder {
 
   // Called from several threads at once; must not throw and must not call back into the run.
   virtual void record(const Interval& interval) noexcept = 0;
+
+  // A run begins: its intervals count from this time of std::chrono::steady_clock.
+  virtual void begin_run(std::int64_t /*steady_ns*/) noexcept {}
+
+  // True for one that learns elsewhere what the device does. The run then times no device work, and
+  // says on the thread that enqueues it whose it is, by the two calls below.
+  virtual bool watches_device() const noexcept { return false; }
+  virtual void begin_enqueue(std::string_view /*stage*/, std::uint64_t /*item*/) noexcept {}
+  virtual void end_enqueue() noexcept {}
 };
 
 }  // namespace ps

@@ -88,6 +88,7 @@ struct OverlapResult {
   std::uint64_t allocations = 0;  // during the timed runs
   std::vector<SweepPoint> sweep;
   Timeline sequential_timeline, pipelined_timeline;
+  std::string_view traced_by;  // "CUPTI", "events" or "clocks": what told the device's times
 };
 
 // Allocates the bytes once; runs as many experiments on them as wanted. Every run's result is

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "penstock/base/recorder.h"
@@ -36,6 +38,17 @@ struct Gaps {
   double total_seconds = 0;
   double largest_seconds = 0;
 };
+
+// What starting costs: the time from when an item had left the stage before, and this stage its
+// last item, until this stage began it. On a GPU that is the latency of a launch behind an event.
+struct StartDelay {
+  std::size_t count = 0;
+  double median_seconds = 0;
+  double total_seconds = 0;
+};
+
+StartDelay start_delay(std::span<const TimelineEntry> entries, std::string_view before,
+                       std::string_view stage);
 
 class Timeline final : public Recorder {
  public:

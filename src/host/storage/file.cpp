@@ -9,6 +9,7 @@
 #include <limits>
 #include <utility>
 
+#include "host/fork.h"
 #include "host/storage/transfer.h"
 #include "penstock/base/checked.h"
 #include "penstock/base/error.h"
@@ -78,6 +79,7 @@ class FileImpl {
   FileEngine kind() const { return engine_->kind(); }
 
   void start(bool write, std::uint64_t offset, MemoryView memory, TransferDone done) {
+    refuse_after_fork();
     const auto transfer = std::make_shared<Transfer>(file_, std::move(done));
     std::exception_ptr failure;
     try {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "host/fork.h"
 #include "host/storage/transfer.h"
 #include "penstock/base/error.h"
 
@@ -52,6 +53,7 @@ class State {
   }
 
   void close() {
+    if (forked()) return;  // the queues are the parent's, which still uses them
     const std::lock_guard lock(mutex_);
     closing_ = true;
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);

@@ -1,0 +1,187 @@
+// A report of sequential and overlapped runs as sections of a page.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "measure/page_sections.h"
+#include "penstock/base/units.h"
+
+namespace ps::detail {
+namespace {
+
+constexpr std::uint64_t most = std::uint64_t{1} << 60;
+
+std::string percent(const std::optional<Reading>& share) {
+  return share ? fmt::format("{:.1f}%", share->number() * 100) : "nothing to hide";
+}
+
+PageFacts what_ran(const Reading& r) {
+  PageFacts facts{.title = "What ran"};
+  const auto add = [&](std::string label, std::string value, std::string note = "") {
+    facts.rows.push_back({std::move(label), std::move(value), std::move(note)});
+  };
+  add("machine", r["device"]["model"].text(), r["device"]["name"].text());
+  if (const auto ways = r.find("ways")) {
+    add("work", ways->text(),
+        fmt::format("{} items of {}", r["items"].count(1, most),
+                    format_bytes(r["item_bytes"].count(1, most))));
+  } else {
+    add("work", "file to memory to compute",
+        fmt::format("{}, {}", format_bytes(r["bytes"].count(1, most)),
+                    r["direct"].flag() ? "past the page cache" : "through the page cache"));
+  }
+  add("chunks", fmt::format("{} of {}", r["chunks"].count(1, most),
+                            format_bytes(r["chunk_bytes"].count(1, most))));
+  add("slots", fmt::format("{}", r["depth"].count(1, most)), "of a ring");
+  add("compute", fmt::format("{}", r["rounds"].count(1, most)), "multiply-adds per element");
+  if (const auto traced = r.find("traced_by")) add("times of the device", "by " + traced->text());
+  add("made by", fmt::format("penstock {}", r["version"].text()),
+      fmt::format("commit {}, {}", r["commit"].text(), r["date"].text()));
+  return facts;
+}
+
+PageFacts figures(const Reading& r) {
+  const double sequential = r["sequential_busy_us"].positive(), floor = r["floor_us"].positive();
+  PageFacts facts{.title = "How far from the limit"};
+  facts.rows = {
+      {"hidden", percent(r.find("hidden")), "of the time that overlap can hide"},
+      {"efficiency", percent(r.find("efficiency")), "limit over pipelined time"},
+      {"speed-up", fmt::format("{:.2f}x", r["speedup"].number()),
+       fmt::format("of {:.2f}x possible", sequential / floor)},
+      {"limit", shown_us(floor), "the slowest engine, or the shared link, alone"},
+      {"ideal", shown_us(r["ideal_us"].positive()), "the limit plus filling and draining"}};
+  if (const auto gaps = r.find("upload_gaps")) {
+    facts.rows.push_back({"gaps between uploads", shown_us((*gaps)["total_us"].number()),
+                          fmt::format("{} of them, the largest {}", (*gaps)["count"].count(0, most),
+                                      shown_us((*gaps)["largest_us"].number()))});
+  }
+  if (const auto starts = r.find("start_delay")) {
+    facts.rows.push_back(
+        {"start of compute", shown_us((*starts)["median_us"].number()),
+         fmt::format("median from when a chunk and its engine are ready; {} in all",
+                     shown_us((*starts)["total_us"].number()))});
+  }
+  if (const auto submit = r.find("submit_cpu_us_per_chunk")) {
+    facts.rows.push_back({"submitting", shown_us(submit->number()),
+                          "CPU time of the thread that enqueues, a chunk"});
+  }
+  if (!r["valid"].flag()) facts.rows.push_back({"invalid", r["note"].text(), ""});
+  return facts;
+}
+
+// "upload_us" is shown as "upload".
+PageTable times(const Reading& r) {
+  PageTable table{.title = "Time of each engine",
+                  .note = "The limit is the slowest engine, or the shared link, alone.",
+                  .columns = {{.name = "run", .numeric = false}}};
+  constexpr std::string_view unit = "_us";
+  std::vector<std::string> columns;
+  for (const auto& [key, value] : r["pipelined"].fields()) {
+    if (!key.ends_with(unit)) value.refuse("times only, in microseconds");
+    columns.push_back(key);
+    std::string shown = key.substr(0, key.size() - unit.size());
+    std::ranges::replace(shown, '_', ' ');
+    table.columns.push_back({.name = std::move(shown)});
+  }
+  table.columns.push_back({.name = "limit"});
+  table.columns.push_back({.name = "limit / total", .share = true});
+  const double floor = r["floor_us"].positive();
+  for (const char* run : {"sequential", "pipelined"}) {
+    std::vector<PageCell> row{run};
+    for (const std::string& column : columns) {
+      row.emplace_back(shown_us(r[run][column.c_str()].number()));
+    }
+    row.emplace_back(shown_us(floor));
+    row.emplace_back(floor / r[run]["total_us"].positive());
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+}  // namespace
+
+std::string shown_us(double us) { return format_seconds(us * 1e-6); }
+
+std::vector<PageRun> timeline_runs(const Reading& report) {
+  std::vector<PageRun> runs;
+  const auto timelines = report.find("timelines");
+  if (!timelines) return runs;
+  for (const auto& [name, rows] : timelines->fields()) {
+    if (name == "columns") continue;
+    PageRun run{.name = name};
+    for (const Reading& row : rows.items()) {
+      const std::vector<Reading> cells = row.items();
+      if (cells.size() != 5) row.refuse("[engine, stage, item, begin, end]");
+      const auto engine = engine_named(cells[0].text());
+      if (!engine) cells[0].refuse("the name of an engine");
+      TimelineEntry entry{.engine = *engine,
+                          .stage = cells[1].text(),
+                          .item = cells[2].count(0, std::numeric_limits<std::uint64_t>::max()),
+                          .begin_ns = cells[3].integer(),
+                          .end_ns = cells[4].integer()};
+      // Longer than any run, and short enough for differences not to overflow.
+      constexpr std::int64_t furthest = std::int64_t{1} << 60;
+      if (entry.begin_ns < -furthest || entry.begin_ns > furthest) {
+        cells[3].refuse("nanoseconds of a run");
+      }
+      if (entry.end_ns < entry.begin_ns || entry.end_ns > furthest) {
+        cells[4].refuse("nanoseconds of a run, not before the begin");
+      }
+      run.entries.push_back(std::move(entry));
+    }
+    runs.push_back(std::move(run));
+  }
+  return runs;
+}
+
+PageSections sweep_sections(const std::vector<Reading>& points, const char* chunk_field,
+                            double chosen_chunk, const std::string& title) {
+  PageSeries measured{.name = "measured"}, predicted{.name = "predicted"},
+      by_depth{.name = "measured"};
+  for (const Reading& point : points) {
+    const double chunk = point[chunk_field].positive(), us = point["us"].positive();
+    const double model = point["predicted_us"].number();
+    if (model > 0) {
+      measured.points.emplace_back(chunk, us);
+      predicted.points.emplace_back(chunk, model);
+    } else {
+      by_depth.points.emplace_back(point["depth"].positive(), us);
+    }
+  }
+  PageSections sections;
+  if (!measured.points.empty()) {
+    sections.emplace_back(
+        PagePlot{.title = title + "chunk size",
+                 .note = "Small chunks pay for each start, large ones for filling.",
+                 .x = {.label = "chunk", .unit = "bytes", .logarithmic = true},
+                 .y = {.label = "time", .unit = "us"},
+                 .series = {std::move(measured), std::move(predicted)},
+                 .markers = {{.name = "chosen", .x = chosen_chunk}}});
+  }
+  if (!by_depth.points.empty()) {
+    std::ranges::sort(by_depth.points);
+    sections.emplace_back(PagePlot{.title = title + "slots of a ring",
+                                   .x = {.label = "slots", .unit = "count"},
+                                   .y = {.label = "time", .unit = "us"},
+                                   .series = {std::move(by_depth)}});
+  }
+  return sections;
+}
+
+PageSections overlap_sections(const Reading& r) {
+  PageSections sections{figures(r), times(r)};
+  if (std::vector<PageRun> runs = timeline_runs(r); !runs.empty()) {
+    sections.emplace_back(PageTimelines{.title = "What ran when", .runs = std::move(runs)});
+  }
+  if (const auto sweep = r.find("sweep")) {
+    const double chosen = r["chunk_bytes"].positive();
+    for (auto& section : sweep_sections(sweep->items(), "chunk_bytes", chosen, "Time over ")) {
+      sections.push_back(std::move(section));
+    }
+  }
+  sections.emplace_back(what_ran(r));
+  return sections;
+}
+
+}  // namespace ps::detail

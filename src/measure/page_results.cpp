@@ -1,0 +1,134 @@
+// A benchmark's results as sections of a page.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "measure/page_sections.h"
+#include "penstock/base/units.h"
+
+namespace ps::detail {
+namespace {
+
+constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+
+// The time that a case is judged by: the GPU's own where it is known, else the call's.
+double time_us(const Reading& times) {
+  for (const char* field : {"gpu_us", "call_us"}) {
+    if (const auto time = times.find(field)) return time->positive();
+  }
+  return unknown;
+}
+
+std::string shown_time(double us) { return std::isnan(us) ? "–" : shown_us(us); }
+
+PageTable cases_table(const Reading& results) {
+  std::vector<std::string> peers;
+  for (const auto& [peer, version] : results["peers"].fields()) peers.push_back(peer);
+  PageTable table{.title = results["name"].text(),
+                  .note =
+                      "The limit is what this machine's measured ceilings allow. Ours and the "
+                      "peers ran by turns in one process.",
+                  .columns = {{.name = "case", .numeric = false},
+                              {.name = "ours"},
+                              {.name = "limit"},
+                              {.name = "limit / ours", .share = true}}};
+  for (const std::string& peer : peers) {
+    table.columns.push_back({.name = peer});
+    table.columns.push_back({.name = peer + " / ours"});
+  }
+  for (const Reading& given : results["cases"].items()) {
+    const double ours = time_us(given["ours"]);
+    const auto floor_us = given.find("floor_us");
+    const double floor = floor_us ? floor_us->positive() : unknown;
+    std::vector<PageCell> row{given["case"].text(), shown_time(ours), shown_time(floor),
+                              floor / ours};
+    for (const std::string& peer : peers) {
+      const auto of_peer = given["peer"].find(peer.c_str());
+      const double time = of_peer ? time_us(*of_peer) : unknown, ratio = time / ours;
+      row.emplace_back(shown_time(time));
+      row.emplace_back(std::isnan(ratio) ? "–" : fmt::format("{:.3f}", ratio));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+// "copy_TBps" is a slope, "gemm_TFLOPs" a roof.
+std::optional<PageCeiling> ceiling_of(const std::string& key, double value) {
+  constexpr std::pair<std::string_view, double> units[] = {
+      {"_GBps", 1e9}, {"_TBps", 1e12}, {"_GFLOPs", 1e9}, {"_TFLOPs", 1e12}};
+  for (const auto& [unit, scale] : units) {
+    if (!key.ends_with(unit)) continue;
+    std::string name = key.substr(0, key.size() - unit.size());
+    std::ranges::replace(name, '_', ' ');
+    const bool roof = unit.ends_with("FLOPs");
+    return PageCeiling{.name = std::move(name),
+                       .bytes_per_second = roof ? 0 : value * scale,
+                       .flops = roof ? value * scale : 0};
+  }
+  return std::nullopt;
+}
+
+// Of the cases that say how many operations and bytes they are.
+std::optional<PageRoofline> roofline(const Reading& results) {
+  PageRoofline roofline{.title = "Roofline"};
+  for (const Reading& given : results["cases"].items()) {
+    const auto metrics = given.find("metrics");
+    const double ours = time_us(given["ours"]);
+    if (!metrics || std::isnan(ours) || !metrics->has("flop") || !metrics->has("bytes")) continue;
+    const double flop = (*metrics)["flop"].positive();
+    roofline.work.push_back({.name = given["case"].text(),
+                             .intensity = flop / (*metrics)["bytes"].positive(),
+                             .flops = flop / (ours * 1e-6)});
+  }
+  if (roofline.work.empty()) return std::nullopt;
+  for (const auto& [key, value] : results["machine"]["ceilings"].fields()) {
+    if (const auto ceiling = ceiling_of(key, value.positive())) {
+      roofline.ceilings.push_back(*ceiling);
+    }
+  }
+  return roofline;
+}
+
+PageFacts machine(const Reading& results) {
+  PageFacts facts{.title = "Where it ran"};
+  for (const auto& [label, value] : results["machine"].fields()) {
+    if (label != "ceilings") facts.rows.push_back({label, value.shown(), ""});
+  }
+  for (const auto& [label, value] : results["machine"]["ceilings"].fields()) {
+    const auto ceiling = ceiling_of(label, value.positive());
+    if (ceiling && ceiling->bytes_per_second > 0) {
+      facts.rows.push_back({ceiling->name, format_rate(ceiling->bytes_per_second), "measured"});
+    } else {
+      facts.rows.push_back({label, value.shown(), "measured"});
+    }
+  }
+  for (const auto& [peer, version] : results["peers"].fields()) {
+    facts.rows.push_back({peer, version.text(), "peer"});
+  }
+  facts.rows.push_back({"commit", results["commit"].text(), results["date"].text()});
+  return facts;
+}
+
+}  // namespace
+
+PageSections results_sections(const Reading& results) {
+  PageSections sections{cases_table(results)};
+  for (const Reading& given : results["cases"].items()) {
+    const auto metrics = given.find("metrics");
+    const auto sweep = metrics ? metrics->find("sweep") : std::nullopt;
+    if (!sweep) continue;
+    const double chosen = given["params"]["chunk"].positive();
+    for (auto& section :
+         sweep_sections(sweep->items(), "chunk", chosen, given["case"].text() + ": time over ")) {
+      sections.push_back(std::move(section));
+    }
+  }
+  if (const auto work = roofline(results)) sections.emplace_back(*work);
+  sections.emplace_back(machine(results));
+  return sections;
+}
+
+}  // namespace ps::detail

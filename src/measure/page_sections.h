@@ -1,0 +1,29 @@
+// The kinds of documents that a page can show, each as sections of it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "measure/reading.h"
+#include "penstock/trace/page.h"
+
+namespace ps::detail {
+
+using PageSection = std::variant<PageFacts, PageTable, PageTimelines, PagePlot, PageRoofline>;
+using PageSections = std::vector<PageSection>;
+
+PageSections overlap_sections(const Reading& report);   // of `penstock overlap` and `demo`
+PageSections results_sections(const Reading& results);  // of a benchmark
+PageSections ladder_sections(const Reading& ladder);
+
+// The runs under "timelines"; none where there is no such field.
+std::vector<PageRun> timeline_runs(const Reading& report);
+
+// "38.75 ms" from microseconds.
+std::string shown_us(double us);
+
+// Times over chunk sizes (and depths) beside what was predicted; none where nothing was swept.
+PageSections sweep_sections(const std::vector<Reading>& points, const char* chunk_field,
+                            double chosen_chunk, const std::string& title);
+
+}  // namespace ps::detail

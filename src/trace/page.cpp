@@ -1,0 +1,228 @@
+#include "penstock/trace/page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "penstock/base/error.h"
+#include "trace/page_parts.h"
+
+namespace ps {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A number that JSON can say.
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+Json cell(const PageCell& given) {
+  if (const auto* share = std::get_if<double>(&given)) return number(*share);
+  return std::get<std::string>(given);
+}
+
+// The intervals of one engine's stage. Begins are told as differences: small numbers, a small file.
+struct Lane {
+  std::string_view engine, stage;
+  std::int64_t last_begin_ns = 0;
+  Json items = Json::array(), begins = Json::array(), lengths = Json::array();
+
+  void add(const TimelineEntry& entry, std::int64_t origin_ns) {
+    const std::int64_t begin_ns = entry.begin_ns - origin_ns;
+    items.push_back(entry.item);
+    begins.push_back(begin_ns - last_begin_ns);
+    lengths.push_back(std::max<std::int64_t>(entry.end_ns - entry.begin_ns, 0));
+    last_begin_ns = begin_ns;
+  }
+};
+
+Json run(const PageRun& given) {
+  std::vector<TimelineEntry> entries = given.entries;
+  std::ranges::stable_sort(entries, {}, &TimelineEntry::begin_ns);
+  const std::int64_t origin_ns = entries.empty() ? 0 : entries.front().begin_ns;
+  std::int64_t total_ns = 0;
+  std::vector<Lane> lanes;  // in the order in which they begin: as the items flow
+  for (const TimelineEntry& entry : entries) {
+    const std::string_view engine = name(entry.engine);
+    auto lane = std::ranges::find_if(
+        lanes, [&](const Lane& l) { return l.engine == engine && l.stage == entry.stage; });
+    if (lane == lanes.end())
+      lane = lanes.insert(lanes.end(), {.engine = engine, .stage = entry.stage});
+    lane->add(entry, origin_ns);
+    total_ns = std::max(total_ns, entry.end_ns - origin_ns);
+  }
+  Json told = Json::array();
+  for (Lane& lane : lanes) {
+    told.push_back({{"engine", lane.engine},
+                    {"stage", lane.stage},
+                    {"items", std::move(lane.items)},
+                    {"begin_ns", std::move(lane.begins)},
+                    {"length_ns", std::move(lane.lengths)}});
+  }
+  return {{"name", given.name}, {"total_ns", total_ns}, {"lanes", std::move(told)}};
+}
+
+Json axis(const PageAxis& given) {
+  return {{"label", given.label},
+          {"unit", given.unit},
+          {"scale", given.logarithmic ? "log" : "linear"}};
+}
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+// A `<` in the data must not end the script that holds it. Bytes that are not UTF-8 are replaced.
+std::string for_script(const Json& data) {
+  const std::string text = data.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string out;
+  out.reserve(text.size());
+  for (const char c : text) {
+    if (c == '<') {
+      out += "\\u003c";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+// What a placeholder stands for may look like a placeholder itself, so the template is gone through
+// once.
+std::string fill(std::string_view page, const auto& value_of) {
+  std::string out;
+  while (true) {
+    const std::size_t open = page.find("{{"), close = page.find("}}", open);
+    if (open == std::string_view::npos || close == std::string_view::npos) break;
+    out += page.substr(0, open);
+    out += value_of(page.substr(open + 2, close - open - 2));
+    page.remove_prefix(close + 2);
+  }
+  return out.append(page);
+}
+
+}  // namespace
+
+struct Page::Impl {
+  PageOptions options;
+  Json sections = Json::array();
+
+  void add(const char* type, const auto& section, Json rest) {
+    Json told = {{"type", type}, {"title", section.title}};
+    told.update(rest);
+    sections.push_back(std::move(told));
+  }
+};
+
+Page::Page(PageOptions options) : impl_(std::make_unique<Impl>()) {
+  impl_->options = std::move(options);
+}
+Page::~Page() = default;
+Page::Page(Page&&) noexcept = default;
+Page& Page::operator=(Page&&) noexcept = default;
+
+void Page::add(const PageFacts& section) {
+  Json rows = Json::array();
+  for (const PageFact& fact : section.rows) rows.push_back({fact.label, fact.value, fact.note});
+  impl_->add("facts", section, {{"rows", std::move(rows)}});
+}
+
+void Page::add(const PageTable& section) {
+  Json columns = Json::array(), rows = Json::array();
+  for (const PageColumn& column : section.columns) {
+    columns.push_back(
+        {{"name", column.name}, {"numeric", column.numeric}, {"share", column.share}});
+  }
+  for (const auto& given : section.rows) {
+    if (given.size() != section.columns.size()) {
+      detail::throw_invalid("rows", fmt::format("{} cells, one a column", section.columns.size()),
+                            fmt::format("a row of {}", given.size()));
+    }
+    Json row = Json::array();
+    for (const PageCell& value : given) row.push_back(cell(value));
+    rows.push_back(std::move(row));
+  }
+  impl_->add("table", section,
+             {{"note", section.note}, {"columns", std::move(columns)}, {"rows", std::move(rows)}});
+}
+
+void Page::add(const PageTimelines& section) {
+  Json runs = Json::array();
+  for (const PageRun& given : section.runs) runs.push_back(run(given));
+  impl_->add("timelines", section, {{"note", section.note}, {"runs", std::move(runs)}});
+}
+
+void Page::add(const PagePlot& section) {
+  Json series = Json::array(), markers = Json::array();
+  for (const PageSeries& given : section.series) {
+    Json points = Json::array();
+    for (const auto& [x, y] : given.points) points.push_back({number(x), number(y)});
+    series.push_back({{"name", given.name},
+                      {"points", std::move(points)},
+                      {"line", given.line},
+                      {"marks", true}});
+  }
+  for (const PageMarker& marker : section.markers) {
+    markers.push_back({{"name", marker.name}, {"x", number(marker.x)}});
+  }
+  impl_->add("plot", section,
+             {{"note", section.note},
+              {"x", axis(section.x)},
+              {"y", axis(section.y)},
+              {"series", std::move(series)},
+              {"markers", std::move(markers)}});
+}
+
+void Page::add(const PageRoofline& section) {
+  Json ceilings = Json::array(), points = Json::array();
+  for (const PageCeiling& given : section.ceilings) {
+    Json ceiling = {{"name", given.name}};
+    if (given.bytes_per_second > 0) ceiling["bytes_per_second"] = given.bytes_per_second;
+    if (given.flops > 0) ceiling["flops"] = given.flops;
+    ceilings.push_back(std::move(ceiling));
+  }
+  for (const PageWork& work : section.work) {
+    points.push_back({{"name", work.name},
+                      {"intensity", number(work.intensity)},
+                      {"flops", number(work.flops)}});
+  }
+  impl_->add(
+      "roofline", section,
+      {{"note", section.note}, {"ceilings", std::move(ceilings)}, {"points", std::move(points)}});
+}
+
+std::string Page::html() const {
+  const PageOptions& o = impl_->options;
+  const auto value_of = [&](std::string_view placeholder) -> std::string {
+    if (placeholder == "title") return escaped(o.title);
+    if (placeholder == "css") return std::string(detail::page_css);
+    if (placeholder == "js") return std::string(detail::page_js);
+    return for_script({{"title", o.title},
+                       {"made", {{"version", o.version}, {"commit", o.commit}, {"date", o.date}}},
+                       {"sections", impl_->sections}});
+  };
+  return fill(detail::page_html, value_of);
+}
+
+}  // namespace ps

@@ -1,0 +1,56 @@
+// Puts the report's sections on the page.
+
+function readData() {
+  try {
+    return JSON.parse(document.getElementById('data').textContent) ?? {};
+  } catch {
+    return { title: 'This report holds no readable data' };
+  }
+}
+
+const data = readData();
+const theme = makeTheme(document.getElementById('theme'));
+const timelines = [];
+
+const DRAW = {
+  facts: drawFacts,
+  table: drawTable,
+  plot: drawPlot,
+  roofline: drawRoofline,
+  timelines(section) {
+    if (list(section.runs).length === 0) return nothingMeasured();
+    const figure = new TimelineFigure(section, theme, timelines.length);
+    timelines.push(figure);
+    return figure.node;
+  },
+};
+
+function drawSection(section) {
+  const draw = Object.hasOwn(DRAW, text(section?.type)) ? DRAW[section.type] : null;
+  if (!draw) return element('p', { class: 'note' }, 'A part that this page cannot show.');
+  return element('section', {},
+    section.title ? element('h2', {}, text(section.title)) : null,
+    section.note ? element('p', { class: 'note' }, text(section.note)) : null,
+    draw(section));
+}
+
+document.getElementById('title').textContent = text(data.title);
+document.getElementById('made').textContent =
+  [['version', data.made?.version], ['commit', data.made?.commit], ['', data.made?.date]]
+    .filter(([, value]) => value).map(([name, value]) => `${name} ${value}`.trim()).join(' · ');
+document.getElementById('main').append(...list(data.sections).map(drawSection));
+
+// What tests ask of the first timelines on the page.
+window.penstockPage = {
+  bars: (run) => timelines[0].runs[run].lanes.reduce((sum, lane) => sum + lane.count, 0),
+  view: () => ({ begin_ns: timelines[0].view.begin, end_ns: timelines[0].view.end }),
+  drawn: () => timelines[0].painted,
+  timeAt: (x) => timelines[0].timeAt(x),
+  lane(run, lane) {
+    const { left, right, runs } = timelines[0].layout;
+    const { top, height } = runs[run].lanes[lane];
+    return { left, right, top, height };
+  },
+  get redrawMs() { return timelines[0].redrawMs; },
+  redraw: () => timelines[0].paint(),
+};

@@ -1,0 +1,69 @@
+// The runs of a timeline, decoded: sorted intervals in flat arrays, and searches in them.
+
+// Begins come as differences to the one before. `reach[i]` is the latest end among 0..i: ends need
+// not be in order where an engine has several intervals at once, and reach always is.
+function decodeLane(lane) {
+  const deltas = list(lane.begin_ns), lengths = list(lane.length_ns), items = list(lane.items);
+  const rows = [];
+  let at = 0;
+  for (let i = 0; i < deltas.length; ++i) {
+    at += Number(deltas[i]) || 0;
+    rows.push([at, Math.max(0, Number(lengths[i]) || 0), items[i] ?? i]);
+  }
+  if (rows.some((row, i) => i > 0 && row[0] < rows[i - 1][0])) rows.sort((a, b) => a[0] - b[0]);
+
+  const begin = Float64Array.from(rows, (row) => row[0]);
+  const length = Float64Array.from(rows, (row) => row[1]);
+  const reach = new Float64Array(rows.length);
+  let busy = 0, latest = -Infinity;
+  for (let i = 0; i < rows.length; ++i) {
+    const end = begin[i] + length[i];
+    busy += Math.max(0, end - Math.max(begin[i], latest));
+    reach[i] = latest = Math.max(latest, end);
+  }
+  const engine = text(lane.engine) || 'host';
+  return { engine, stage: text(lane.stage) || engine, items: rows.map((row) => row[2]),
+           begin, length, reach, busy, count: rows.length };
+}
+
+function decodeRun(run) {
+  const lanes = list(run.lanes).map(decodeLane);
+  const full = lanes.filter((lane) => lane.count > 0);
+  const first = Math.min(...full.map((lane) => lane.begin[0]));
+  const last = Math.max(...full.map((lane) => lane.reach[lane.count - 1]));
+  const span = full.length > 0 ? last - first : 0;
+  const total = Number(run.total_ns) > 0 ? Number(run.total_ns) : span;
+  for (const lane of lanes) lane.share = total > 0 ? lane.busy / total : NaN;
+  return { name: text(run.name), total, lanes,
+           begin: full.length > 0 ? Math.min(0, first) : 0,
+           end: full.length > 0 ? Math.max(total, last) : total };
+}
+
+// First index in 0..count at which `sorted` is not below (or, with `past`, is above) the value.
+function search(sorted, value, past = false) {
+  let low = 0, high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (sorted[middle] < value || (past && sorted[middle] === value)) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+// The indices first..last-1 hold every interval that touches begin..end.
+function touching(lane, begin, end) {
+  return [search(lane.reach, begin), search(lane.begin, end, true)];
+}
+
+// The interval at a time, the one begun last where there are several, or the nearest within
+// `slack`; -1 where there is none.
+function intervalAt(lane, time, slack) {
+  let best = -1, bestAway = slack;
+  for (let i = search(lane.begin, time + slack, true) - 1; i >= 0; --i) {
+    if (lane.reach[i] < time - slack) break;
+    const away = Math.max(lane.begin[i] - time, time - lane.begin[i] - lane.length[i], 0);
+    if (away < bestAway || (best < 0 && away <= bestAway)) [best, bestAway] = [i, away];
+    if (bestAway === 0) break;
+  }
+  return best;
+}

@@ -1,0 +1,192 @@
+// The timelines of several runs under each other, on one time axis: state, painting and details.
+
+const BUTTON_ZOOM = 1.5;
+const POINTER_HELP = 'The wheel or two fingers zoom, dragging pans, a tap keeps the details in sight. ';
+
+class TimelineFigure {
+  constructor(section, theme, number) {
+    this.runs = list(section.runs).map(decodeRun);
+    this.view = new TimeWindow(Math.min(0, ...this.runs.map((run) => run.begin)),
+                               Math.max(0, ...this.runs.map((run) => run.end)));
+    this.engines = engineTokens(this.runs.flatMap((run) => run.lanes.map((lane) => lane.engine)));
+    this.theme = theme;
+    this.pointer = null; // where the hair line is
+    this.hovered = null;
+    this.chosen = null;
+    this.painted = 0;
+    this.redrawMs = 0;
+    this.build(text(section.title) || 'timelines', `help-${number}`);
+
+    listenToPointers(this.over, this);
+    listenToWheel(this.over, this);
+    listenToKeys(this.over, this);
+    onWidth(this.stage, (width) => {
+      this.layout = layOut(this.runs, width);
+      this.redraw();
+    });
+    addEventListener('resize', () => this.redraw()); // the browser's own zoom changes the pixels
+    theme.onChange(() => {
+      this.palette = null;
+      this.paint(); // at once: printing does not wait for the next frame
+    });
+  }
+
+  build(title, helpId) {
+    const help = element('p', { class: 'help', id: helpId }, POINTER_HELP,
+      element('span', { class: 'keys' }, KEY_HELP));
+    this.base = element('canvas', { 'aria-hidden': 'true' });
+    this.over = element('canvas', { class: 'over', tabindex: '0', role: 'application',
+      'aria-roledescription': 'timeline', 'aria-label': `${title}: ${this.runs.map((run) =>
+        `${run.name}, ${formatTime(run.total)}`).join('; ')}`, 'aria-describedby': helpId });
+    this.tip = element('div', { class: 'tip', hidden: '' });
+    this.stage = element('div', { class: 'stage' }, this.base, this.over, this.tip);
+    this.range = element('span', { class: 'range' });
+    this.line = element('p', { class: 'line-of-details', 'aria-live': 'polite' });
+    const button = (label, name, act) => {
+      const made = element('button',
+        { type: 'button', class: 'button', 'aria-label': name, title: name }, label);
+      made.addEventListener('click', () => { act(); this.redraw(); });
+      return made;
+    };
+    this.node = element('div', { class: 'figure timeline' },
+      element('div', { class: 'bar-of-tools' },
+        element('ul', { class: 'legend' }, [...this.engines].map(([engine, token]) => {
+          const swatch = element('span', { class: 'swatch' });
+          swatch.style.background = `var(${token})`;
+          return element('li', {}, swatch, engine);
+        })),
+        element('div', { class: 'buttons' }, this.range,
+          button('+', 'zoom in', () => this.view.zoom(BUTTON_ZOOM)),
+          button('−', 'zoom out', () => this.view.zoom(1 / BUTTON_ZOOM)),
+          button('whole', 'show the whole', () => this.view.whole()))),
+      this.stage, this.line, help, this.alternative());
+  }
+
+  alternative() {
+    return textAlternative('The timelines as a table',
+      [{ name: 'run' }, { name: 'stage' }, { name: 'engine' }, { name: 'intervals', numeric: true },
+       { name: 'busy', numeric: true }, { name: 'of the run', share: true }],
+      this.runs.flatMap((run) => run.lanes.map((lane) => [run.name, lane.stage, lane.engine,
+        lane.count, formatTime(lane.busy), lane.count > 0 ? lane.share : null])));
+  }
+
+  // Painting, once a frame at most.
+
+  redraw() {
+    this.waiting ??= requestAnimationFrame(() => this.paint());
+  }
+
+  redrawOver() {
+    this.waitingOver ??= requestAnimationFrame(() => this.paintOver());
+  }
+
+  paint() {
+    cancelAnimationFrame(this.waiting);
+    this.waiting = undefined;
+    if (!this.layout) return;
+    const started = performance.now();
+    this.palette ??= readPalette(this.theme, this.engines, getComputedStyle(this.stage).fontFamily);
+    this.painted = paintTimeline(this.base, this.runs, this.view, this.layout, this.palette);
+    this.redrawMs = performance.now() - started;
+    this.range.textContent = `${this.view.begin === 0 ? 0 : formatTime(this.view.begin)} to ` +
+                             formatTime(this.view.end);
+    this.paintOver();
+  }
+
+  paintOver() {
+    cancelAnimationFrame(this.waitingOver);
+    this.waitingOver = undefined;
+    if (this.palette) {
+      paintOverlay(this.over, this.runs, this.view, this.layout, this.palette,
+        { pointer: this.pointer, shown: this.hovered ?? this.chosen });
+    }
+  }
+
+  // Places and times.
+
+  timeAt(x) {
+    const { left, right } = this.layout;
+    return this.view.begin + (x - left) / (right - left) * this.view.span;
+  }
+
+  perPixel() { return this.view.span / (this.layout.right - this.layout.left); }
+
+  find(x, y) {
+    for (const [run, place] of this.layout.runs.entries()) {
+      for (const [lane, { top, height }] of place.lanes.entries()) {
+        if (y < top - 2 || y > top + height + 2) continue;
+        const index = intervalAt(this.runs[run].lanes[lane], this.timeAt(x), 2 * this.perPixel());
+        if (index >= 0) return { run, lane, index };
+      }
+    }
+    return null;
+  }
+
+  details({ run, lane, index }) {
+    const within = this.runs[run].lanes[lane];
+    return [['stage', within.stage], ['item', text(within.items[index])],
+            ['begin', formatTime(within.begin[index])], ['length', formatTime(within.length[index])],
+            ['engine', within.engine]];
+  }
+
+  // What the gestures mean.
+
+  isWhole() { return this.view.isWhole; }
+
+  zoom(factor, x) {
+    this.view.zoom(factor, this.timeAt(x));
+    this.redraw();
+  }
+
+  pan(pixels) {
+    this.view.pan(pixels * this.perPixel());
+    this.redraw();
+  }
+
+  point(x, y) {
+    const inside = x >= this.layout.left && x <= this.layout.right;
+    this.pointer = inside ? x : null;
+    this.hovered = inside ? this.find(x, y) : null;
+    this.showTip(x, y);
+    this.redrawOver();
+  }
+
+  leave() {
+    this.pointer = this.hovered = null;
+    this.tip.hidden = true;
+    this.redrawOver();
+  }
+
+  choose(x, y) { this.pick(this.find(x, y)); }
+
+  showTip(x, y) {
+    this.tip.hidden = !this.hovered;
+    if (!this.hovered) return;
+    const within = this.runs[this.hovered.run].lanes[this.hovered.lane];
+    const near = this.perPixel();
+    const [from, to] = touching(within, this.timeAt(x) - near, this.timeAt(x) + near);
+    const rows = this.details(this.hovered);
+    if (to - from > 3) rows.push(['here', `${to - from} intervals`]);
+    this.tip.replaceChildren(...rows.flatMap(([name, value]) =>
+      [element('span', {}, name), element('b', {}, value)]));
+    const { width } = this.tip.getBoundingClientRect();
+    const left = x + 16 + width > this.layout.width ? x - 16 - width : x + 16;
+    this.tip.style.left = `${Math.max(0, left)}px`;
+    this.tip.style.top = `${y + 16}px`;
+  }
+
+  // Keeps an interval's details in sight, as a sentence that is read out when it changes.
+  pick(chosen) {
+    this.chosen = chosen;
+    this.line.textContent = chosen ? this.sentence(chosen) : '';
+    this.redrawOver();
+  }
+
+  sentence({ run, lane, index }) {
+    const within = this.runs[run].lanes[lane];
+    const name = within.stage === within.engine ? within.stage : `${within.stage} (${within.engine})`;
+    return `${this.runs[run].name}, ${name}: item ${text(within.items[index])} begins at ` +
+      `${formatTime(within.begin[index])} and takes ${formatTime(within.length[index])} ` +
+      `(${index + 1} of ${within.count})`;
+  }
+}

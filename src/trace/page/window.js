@@ -1,0 +1,40 @@
+// The stretch of time that a timeline shows: never empty, never beyond the whole.
+
+const LEAST_NS = 50; // the clocks tell no more
+
+class TimeWindow {
+  constructor(begin, end) {
+    this.first = begin;
+    this.last = end > begin ? end : begin + 1;
+    this.least = Math.min(LEAST_NS, this.last - this.first);
+    this.whole();
+  }
+
+  get span() { return this.end - this.begin; }
+  get isWhole() { return this.begin === this.first && this.end === this.last; }
+
+  whole() { this.show(this.first, this.last); }
+
+  show(begin, end) {
+    const span = Math.min(Math.max(end - begin, this.least), this.last - this.first);
+    this.begin = Math.min(Math.max(begin, this.first), this.last - span);
+    this.end = Math.min(this.begin + span, this.last);
+  }
+
+  pan(by) { this.show(this.begin + by, this.begin + by + this.span); }
+
+  // Zooms so that `about` stays where it is on the screen.
+  zoom(factor, about = (this.begin + this.end) / 2) {
+    const span = Math.min(Math.max(this.span / factor, this.least), this.last - this.first);
+    const left = (about - this.begin) / this.span;
+    this.show(about - left * span, about - left * span + span);
+  }
+
+  // Moves, and widens where needed, until the interval is in sight.
+  reveal(begin, end) {
+    if (begin >= this.begin && end <= this.end) return;
+    const span = Math.max(this.span, (end - begin) * 2);
+    const middle = (begin + end) / 2;
+    this.show(middle - span / 2, middle + span / 2);
+  }
+}

@@ -1,0 +1,182 @@
+#include "penstock/measure/page.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "penstock/base/error.h"
+#include "penstock/measure/report.h"
+
+namespace ps {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json data_of(const Page& page) {
+  const std::string html = page.html();
+  const std::string tag = "id=\"data\">";
+  const std::size_t begin = html.find(tag) + tag.size();
+  return Json::parse(html.substr(begin, html.find("</script>", begin) - begin));
+}
+
+const std::string& report() {
+  static const std::string text = [] {
+    OverlapExperiment experiment(Device::cpu(), 2, 256 * KiB);
+    OverlapOptions options{.device = Device::cpu(), .chunk = 64 * KiB, .rounds = 2, .repeats = 1};
+    options.sweep_chunks = {32 * KiB, 128 * KiB};
+    options.sweep_depths = {1};
+    return as_json(*experiment.run(options), Device::cpu(), true);
+  }();
+  return text;
+}
+
+const std::string results = R"({"schema": 1, "name": "moe", "date": "2026-01-01T00:00:00Z",
+  "commit": "abc", "machine": {"gpu": "G", "driver": "1", "cuda": "13", "cpu": "C",
+  "ceilings": {"copy_TBps": 4.0, "gemm_TFLOPs": 700.0}}, "peers": {"torch": "2.11", "other": "1"},
+  "cases": [{"case": "a", "params": {}, "correct": true, "max_error": 0, "tolerance": 0,
+  "floor_us": 50.0, "ours": {"gpu_us": 100.0, "call_us": 120.0}, "peer": {"torch": {"gpu_us": 150.0}},
+  "metrics": {"flop": 1e9, "bytes": 1e7}}]})";
+
+const std::string ladder = R"({"schema": 1, "name": "ladder", "date": "d", "commit": "c",
+  "machine": {"model": "M"}, "rungs": [{"ladder": "host", "name": "pageable", "sentence": "s",
+  "rows": [{"label": "l", "work": "w", "seconds": 0.5, "speedup": 1.0, "hidden": null,
+  "efficiency": 0.5, "note": ""}]}]})";
+
+Json sections_of(const std::string& document) {
+  Page page = make_page("t");
+  add_document(page, document, "file");
+  return data_of(page)["sections"];
+}
+
+Json section(const Json& sections, const std::string& type) {
+  for (const Json& s : sections) {
+    if (s["type"] == type) return s;
+  }
+  return nullptr;
+}
+
+TEST(AddDocument, AReportHasItsTimelinesFiguresAndSweeps) {
+  const Json sections = sections_of(report());
+  const Json runs = section(sections, "timelines")["runs"];
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[0]["name"], "sequential");
+  ASSERT_EQ(runs[1]["lanes"].size(), 3u);
+  for (const Json& lane : runs[1]["lanes"]) EXPECT_EQ(lane["items"].size(), 8u);  // the chunks
+  std::vector<std::string> titles;
+  for (const Json& s : sections) titles.push_back(s["title"]);
+  for (const char* title : {"How far from the limit", "Time of each engine", "What ran when",
+                            "Time over chunk size", "Time over slots of a ring", "What ran"}) {
+    EXPECT_NE(std::ranges::find(titles, title), titles.end()) << title;
+  }
+}
+
+TEST(AddDocument, ResultsStandBesideTheirLimitAndPeers) {
+  const Json sections = sections_of(results);
+  const Json table = section(sections, "table");
+  EXPECT_EQ(table["rows"][0], (Json{"a", "100 us", "50 us", 0.5, "150 us", "1.500", "–", "–"}));
+  const Json roofline = section(sections, "roofline");
+  EXPECT_EQ(roofline["ceilings"].size(), 2u);
+  EXPECT_DOUBLE_EQ(roofline["points"][0]["intensity"], 100);
+  EXPECT_DOUBLE_EQ(roofline["points"][0]["flops"], 1e13);
+}
+
+TEST(AddDocument, ALadderIsATableARung) {
+  const Json table = section(sections_of(ladder), "table");
+  EXPECT_EQ(table["title"], "pageable");
+  EXPECT_EQ(table["rows"][0], (Json{"l", "500 ms", "1.00x", nullptr, 0.5, ""}));
+}
+
+TEST(TimelinesIn, ComeBackAsTheyWereRecorded) {
+  const std::vector<PageRun> runs = timelines_in(report(), "file");
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[1].name, "pipelined");
+  EXPECT_EQ(runs[1].entries.size(), 24u);
+  EXPECT_TRUE(timelines_in(results, "file").empty());
+}
+
+// A value put in the place of another, and the place that the error must name.
+struct Spoilt {
+  const std::string* document;
+  const char *pointer, *value, *named;
+};
+
+TEST(AddDocument, WhatIsNotAsExpectedIsNamed) {
+  const Spoilt all[] = {
+      {&results, "/schema", "2", "file.schema"},
+      {&results, "/cases", "{}", "file.cases"},
+      {&results, "/cases/0/ours/gpu_us", "-1", "file.cases[0].ours.gpu_us"},
+      {&results, "/cases/0/floor_us", "\"x\"", "file.cases[0].floor_us"},
+      {&results, "/peers", "[]", "file.peers"},
+      {&results, "/machine/ceilings/copy_TBps", "0", "file.machine.ceilings.copy_TBps"},
+      {&ladder, "/rungs/0/rows/0/seconds", "0", "file.rungs[0].rows[0].seconds"},
+      {&ladder, "/rungs/0/name", "7", "file.rungs[0].name"}};
+  for (const Spoilt& s : all) {
+    Json document = Json::parse(*s.document);
+    document[Json::json_pointer(s.pointer)] = Json::parse(s.value);
+    Page page = make_page("t");
+    try {
+      add_document(page, document.dump(), "file");
+      ADD_FAILURE() << "accepted " << s.pointer << " = " << s.value;
+    } catch (const InvalidArgument& error) {
+      EXPECT_EQ(error.argument(), s.named) << error.what();
+    }
+    EXPECT_TRUE(data_of(page)["sections"].empty());
+  }
+}
+
+TEST(AddDocument, TimelinesAreCheckedToo) {
+  const std::pair<const char*, const char*> all[] = {
+      {R"(["warp", "s", 0, 0, 1])", "file.timelines.pipelined[0][0]"},
+      {R"(["disk", "s", -1, 0, 1])", "file.timelines.pipelined[0][2]"},
+      {R"(["disk", "s", 0, 5, 1])", "file.timelines.pipelined[0][4]"},
+      {R"(["disk", "s", 0, 0, 9223372036854775807])", "file.timelines.pipelined[0][4]"},
+      {R"(["disk", "s", 0, 0])", "file.timelines.pipelined[0]"},
+      {R"("disk")", "file.timelines.pipelined[0]"}};
+  for (const auto& [row, named] : all) {
+    Json document = Json::parse(report());
+    document["timelines"]["pipelined"][0] = Json::parse(row);
+    try {
+      timelines_in(document.dump(), "file");
+      ADD_FAILURE() << "accepted " << row;
+    } catch (const InvalidArgument& error) {
+      EXPECT_EQ(error.argument(), named) << error.what();
+    }
+  }
+}
+
+TEST(AddDocument, RefusesWhatIsNotADocument) {
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  for (const std::string& text : {std::string(), std::string("{"), std::string("[]"),
+                                  std::string(R"({"schema": 1})"), std::string("null"), deep}) {
+    Page page;
+    EXPECT_THROW(add_document(page, text, "file"), InvalidArgument);
+  }
+}
+
+TEST(AddDocument, TruncatedOrSpoiltItNeverFailsInAnotherWay) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  const auto upto = [&](std::size_t most) {
+    return std::uniform_int_distribution<std::size_t>(0, most)(random);
+  };
+  const std::string* documents[] = {&report(), &results, &ladder};
+  for (int i = 0; i < 600; ++i) {
+    std::string text = *documents[i % 3];
+    if (i % 2 == 0) {
+      text.resize(upto(text.size() - 1));
+    } else {
+      text[upto(text.size() - 1)] = static_cast<char>(upto(255));
+    }
+    Page page;
+    try {
+      add_document(page, text, "file");
+      page.html();
+    } catch (const InvalidArgument&) {
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ps
