@@ -29,7 +29,8 @@ Shown on_gpu(const Device& device, const DemoCommand& command, const std::stop_t
              ProgressBar& bar) {
   bar.update(0, "filling memory");
   OverlapExperiment experiment(device, 8, (command.quick ? 32 : 256) * MiB);
-  OverlapOptions options{.device = device, .repeats = command.quick ? 3 : 7};
+  OverlapOptions options{
+      .device = device, .repeats = command.quick ? 3 : 7, .tracing = Tracing::best};
   options.stop = stop;
   options.progress = [&bar](std::string_view what, double share) { bar.update(share, what); };
   const auto result = experiment.run(options);

@@ -57,7 +57,8 @@ void run(const OverlapCommand& command, const std::stop_token& stop) {
                            .depth = command.depth,
                            .compute_ratio = command.ratio,
                            .rounds = command.rounds,
-                           .repeats = command.repeats};
+                           .repeats = command.repeats,
+                           .tracing = Tracing::best};
     if (command.sweep) {
       options.sweep_chunks = chunks_to_sweep(item_bytes);
       options.sweep_depths = {1, 2, 3, 8};

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the GPU tests under compute-sanitizer: memory errors, and races between streams over memory
-# that a pool gave. Left out: tests that lose the device on purpose, the stream detector (the
-# sanitizer takes the one place there is for it), and what needs a stream's destruction not to wait,
+# that a pool gave. Left out: tests that lose the device on purpose, the stream detector and the
+# device trace (the sanitizer takes the one place there is for them), and what needs a stream's destruction not to wait,
 # which the sanitizer makes wait.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 if [[ -f build/gpu/build.ninja || ! -x build/gpu/bin/test_gpu ]]; then
   scripts/build.sh gpu test_gpu
 fi
-left_out='DeviceLossGpu*:StreamDetectorGpu*'
+left_out='DeviceLossGpu*:StreamDetectorGpu*:DeviceTraceGpu*'
 left_out+=':CallGpu.SurvivesTheLastHandleAndDropsWhatItCaptured:StreamGpu.WorkOutlivesTheLastHandle'
 # Errors of the API are what some tests provoke.
 compute-sanitizer --tool memcheck --track-stream-ordered-races all --report-api-errors no \

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(build-essential cmake ninja-build pkg-config python3 python3-venv git libgtest-dev
+packages=(build-essential cmake ninja-build pkg-config python3 python3-dev python3-venv git libgtest-dev
   libcli11-dev nlohmann-json3-dev libfmt-dev liburing-dev ccache)
 # A browser for the tests of the report's page; the demonstration does without.
 [[ "${1:-}" == --no-python ]] || packages+=(chromium chromium-driver fonts-dejavu-core)

@@ -29,6 +29,7 @@ main=$(scripts/preset.sh)
 phase "format" scripts/format.sh --check
 phase "house" build/venv/bin/pytest tests/house
 phase "build $main" scripts/build.sh "$main"
+phase "python" scripts/python.sh
 # The sanitized builds are without CUDA, whatever the machine has.
 phase "build asan" scripts/build.sh asan
 phase "lint" scripts/lint.sh --quick

@@ -90,16 +90,25 @@ double fill_seconds(const Engines& engines, Ways ways, std::size_t chunk, std::s
   return (sum - slowest) * static_cast<double>(chunk) / static_cast<double>(total);
 }
 
-// One more run, with its timeline; says what told the device's times.
-std::string_view trace(detail::OverlapFlow& flow, Timeline& timeline, const std::stop_token& stop) {
-  const bool gpu = flow.device().kind() == DeviceKind::cuda;
-  if (!gpu || !DeviceTrace::why_not().empty()) {
+detail::FlowOptions flow_options(const OverlapOptions& options, const OverlapResult& r,
+                                 std::size_t chunk, std::size_t depth) {
+  return {.ways = options.ways,
+          .item_bytes = r.item_bytes,
+          .chunk = chunk,
+          .depth = depth,
+          .rounds = r.engines.rounds};
+}
+
+// One more run, with its timeline, which may have been recorded before by less exact means.
+void record(detail::OverlapFlow& flow, Timeline& timeline, bool cupti,
+            const std::stop_token& stop) {
+  timeline.clear();
+  if (!cupti) {
     flow.run(&timeline, stop);
-    return gpu ? "events" : "clocks";
+    return;
   }
-  DeviceTrace device(timeline);
-  flow.run(&device, stop);
-  return "CUPTI";
+  DeviceTrace trace(timeline);
+  flow.run(&trace, stop);
 }
 
 }  // namespace
@@ -183,6 +192,25 @@ void OverlapExperiment::time_in_turn(const OverlapOptions& options, detail::Over
   r.submit_cpu_us = median(cpu) * 1e6 / static_cast<double>(r.chunks);
 }
 
+SweepPoint OverlapExperiment::time_point(const OverlapOptions& options, const OverlapResult& r,
+                                         std::size_t chunk, std::size_t depth) {
+  detail::OverlapFlow flow(yardstick_, flow_options(options, r, chunk, depth));
+  flow.run_checked(options.stop);
+  std::vector<double> seconds, cpu;
+  for (int repeat = 0; repeat < options.repeats; ++repeat) {
+    RunReport report;
+    seconds.push_back(seconds_of([&] { report = flow.run(nullptr, options.stop); }));
+    cpu.push_back(report.submit_cpu_seconds);
+  }
+  const std::vector<EngineCost> costs = r.engines.costs(engines_of(options.ways));
+  return {
+      .chunk = chunk,
+      .depth = depth,
+      .seconds = median(seconds),
+      .predicted = depth == options.depth ? predict_seconds(yardstick_.bytes(), chunk, costs) : 0,
+      .submit_cpu_us = median(cpu) * 1e6 / static_cast<double>(flow.chunks())};
+}
+
 std::unique_ptr<OverlapResult> OverlapExperiment::run(const OverlapOptions& given) {
   OverlapOptions options = given;
   options.items = items_;
@@ -206,41 +234,25 @@ std::unique_ptr<OverlapResult> OverlapExperiment::run(const OverlapOptions& give
                               : choose(options, total, r.engines.costs(engines_of(options.ways)));
 
   tell("sequential", 0.3);
-  detail::FlowOptions flow{.ways = options.ways,
-                           .item_bytes = item_bytes_,
-                           .chunk = item_bytes_,
-                           .depth = 1,
-                           .rounds = r.engines.rounds,
-                           .sequential = true};
-  {
-    detail::OverlapFlow sequential(yardstick_, flow);
-    sequential.run_checked(options.stop);
-    const double wall =
-        median_seconds(options.repeats, [&] { sequential.run(nullptr, options.stop); });
-    r.traced_by = trace(sequential, r.sequential_timeline, options.stop);
-    r.sequential = busy_times(r.sequential_timeline);
-    r.sequential.seconds = wall;
-  }
+  detail::OverlapFlow sequential(yardstick_, {.ways = options.ways,
+                                              .item_bytes = item_bytes_,
+                                              .chunk = item_bytes_,
+                                              .depth = 1,
+                                              .rounds = r.engines.rounds,
+                                              .sequential = true});
+  sequential.run_checked(options.stop);
+  const double one_by_one =
+      median_seconds(options.repeats, [&] { sequential.run(nullptr, options.stop); });
+  record(sequential, r.sequential_timeline, false, options.stop);
+  r.sequential = busy_times(r.sequential_timeline);
+  r.sequential.seconds = one_by_one;
 
   tell("pipelined", 0.5);
-  flow.chunk = r.chunk;
-  flow.depth = options.depth;
-  flow.sequential = false;
-  detail::OverlapFlow pipelined(yardstick_, flow);
+  detail::OverlapFlow pipelined(yardstick_, flow_options(options, r, r.chunk, options.depth));
   r.chunks = pipelined.chunks();
   pipelined.run_checked(options.stop);
   time_in_turn(options, pipelined, r);
-  const std::vector<EngineCost> costs = r.engines.costs(engines_of(options.ways));
-  r.predicted = predict_seconds(total, r.chunk, costs);
-  if (options.trace) {
-    trace(pipelined, r.pipelined_timeline, options.stop);
-    const double seconds = r.pipelined.seconds;
-    r.pipelined = busy_times(r.pipelined_timeline);
-    r.pipelined.seconds = seconds;
-    r.upload_gaps = r.pipelined_timeline.gaps(Engine::upload);
-    r.upload_rate_share = r.engines.upload.seconds / r.pipelined.upload;
-  }
-
+  r.predicted = predict_seconds(total, r.chunk, r.engines.costs(engines_of(options.ways)));
   r.times.sequential = r.sequential.transfer() + r.sequential.compute;
   r.times.pipelined = r.pipelined.seconds;
   r.times.floor = r.engines.floor_seconds(engines_of(options.ways));
@@ -252,22 +264,21 @@ std::unique_ptr<OverlapResult> OverlapExperiment::run(const OverlapOptions& give
   for (const std::size_t depth : options.sweep_depths) points.emplace_back(r.chunk, depth);
   for (std::size_t i = 0; i < points.size(); ++i) {
     tell("sweep", 0.6 + 0.4 * static_cast<double>(i) / static_cast<double>(points.size()));
-    flow.chunk = points[i].first;
-    flow.depth = points[i].second;
-    detail::OverlapFlow point(yardstick_, flow);
-    point.run_checked(options.stop);
-    std::vector<double> seconds, cpu;
-    for (int repeat = 0; repeat < options.repeats; ++repeat) {
-      RunReport report;
-      seconds.push_back(seconds_of([&] { report = point.run(nullptr, options.stop); }));
-      cpu.push_back(report.submit_cpu_seconds);
-    }
-    r.sweep.push_back(
-        {.chunk = flow.chunk,
-         .depth = flow.depth,
-         .seconds = median(seconds),
-         .predicted = flow.depth == options.depth ? predict_seconds(total, flow.chunk, costs) : 0,
-         .submit_cpu_us = median(cpu) * 1e6 / static_cast<double>(point.chunks())});
+    r.sweep.push_back(time_point(options, r, points[i].first, points[i].second));
+  }
+
+  if (options.tracing != Tracing::none) {
+    tell("traced", 0.99);
+    const bool gpu = yardstick_.device().kind() == DeviceKind::cuda;
+    const bool cupti = gpu && options.tracing == Tracing::best && DeviceTrace::why_not().empty();
+    if (cupti) record(sequential, r.sequential_timeline, cupti, options.stop);
+    record(pipelined, r.pipelined_timeline, cupti, options.stop);
+    r.traced_by = cupti ? "CUPTI" : gpu ? "events" : "clocks";
+    const double seconds = r.pipelined.seconds;
+    r.pipelined = busy_times(r.pipelined_timeline);
+    r.pipelined.seconds = seconds;
+    r.upload_gaps = r.pipelined_timeline.gaps(Engine::upload);
+    r.upload_rate_share = r.engines.upload.seconds / r.pipelined.upload;
   }
   tell("done", 1);
   return result;

@@ -83,7 +83,7 @@ std::string as_json(const OverlapResult& r, const Device& device, bool timelines
   document["sequential"] = run_of(r.sequential);
   document["pipelined"] = run_of(r.pipelined);
   add_figures(document, r.times, r.figures);
-  document["traced_by"] = r.traced_by;
+  if (!r.traced_by.empty()) document["traced_by"] = r.traced_by;
   document["submit_cpu_us_per_chunk"] = r.submit_cpu_us;
   document["upload_gaps"] = {{"count", r.upload_gaps.count},
                              {"total_us", us(r.upload_gaps.total_seconds)},

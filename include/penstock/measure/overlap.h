@@ -36,6 +36,13 @@ enum class Ways : std::uint8_t {
 std::string_view name(Ways ways);  // "two-way", ...
 std::span<const Engine> engines_of(Ways ways);
 
+// The recorder of one more run, after the timed ones.
+enum class Tracing : std::uint8_t {
+  none,
+  events,  // the device is timed by events
+  best,    // by CUPTI where it can be had; timed runs later in the process may then be slower
+};
+
 struct OverlapOptions {
   Device device = Device::best();
   Ways ways = Ways::three;
@@ -49,7 +56,7 @@ struct OverlapOptions {
   int repeats = 7;
   std::vector<std::size_t> sweep_chunks{};  // timed beside the chosen one
   std::vector<std::size_t> sweep_depths{};
-  bool trace = true;  // one more run with the recorder on, after the timed ones
+  Tracing tracing = Tracing::events;
   // The same work done another way, for the same chunk and depth: makes a run, which is timed in
   // turn with ours.
   std::function<std::function<void()>(const OverlapResult& so_far)> beside{};
@@ -88,7 +95,7 @@ struct OverlapResult {
   std::uint64_t allocations = 0;  // during the timed runs
   std::vector<SweepPoint> sweep;
   Timeline sequential_timeline, pipelined_timeline;
-  std::string_view traced_by;  // "CUPTI", "events" or "clocks": what told the device's times
+  std::string_view traced_by;  // "CUPTI", "events" or "clocks"; empty when nothing was traced
 };
 
 // Allocates the bytes once; runs as many experiments on them as wanted. Every run's result is
@@ -107,6 +114,8 @@ class OverlapExperiment {
   const Engines& engines(const OverlapOptions& options);
   void time_in_turn(const OverlapOptions& options, detail::OverlapFlow& pipelined,
                     OverlapResult& result);
+  SweepPoint time_point(const OverlapOptions& options, const OverlapResult& result,
+                        std::size_t chunk, std::size_t depth);
 
   std::size_t items_, item_bytes_;
   Yardstick yardstick_;
