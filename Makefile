@@ -1,6 +1,6 @@
 # Short names for the scripts.
 .DEFAULT_GOAL := help
-.PHONY: help demo test gpu-test gpu-check gpu-bench format lint clean
+.PHONY: help demo test gpu-test gpu-check gpu-bench fuzz format lint clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -21,6 +21,9 @@ gpu-check: ## run the GPU tests under compute-sanitizer
 
 gpu-bench: ## run the benchmarks into bench/results/
 	@scripts/gpu_bench.sh
+
+fuzz: ## run every fuzzer for ten minutes
+	@scripts/fuzz.sh
 
 format: ## lay out the sources
 	@scripts/setup.sh

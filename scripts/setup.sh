@@ -1,12 +1,17 @@
 #!/usr/bin/env bash
-# Installs what the build and the checks need, and nothing that is already there.
+# setup.sh [--no-python | --fuzz]: installs what the build and the checks need, and nothing that is
+# already there; less for the demonstration, or what the fuzzers need.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(build-essential cmake ninja-build pkg-config python3 python3-dev python3-venv git libgtest-dev
   libcli11-dev nlohmann-json3-dev libfmt-dev liburing-dev ccache)
-# A browser for the tests of the report's page; the demonstration does without.
-[[ "${1:-}" == --no-python ]] || packages+=(chromium chromium-driver fonts-dejavu-core)
+case "${1:-}" in
+  --no-python) ;;
+  --fuzz) packages+=(clang-16 libclang-rt-16-dev) ;;
+  # A browser for the tests of the report's page.
+  *) packages+=(chromium chromium-driver fonts-dejavu-core) ;;
+esac
 
 is_installed() {
   [[ "$(dpkg-query -W -f '${Status}' "$1" 2>/dev/null)" == "install ok installed" ]]
@@ -49,4 +54,4 @@ install_python_tools() {
 }
 
 install_packages
-[[ "${1:-}" == --no-python ]] || install_python_tools
+(($#)) || install_python_tools

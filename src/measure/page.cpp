@@ -20,7 +20,7 @@ detail::PageSections sections_of(const Reading& document) {
   if (document.has("kind")) return detail::overlap_sections(document);
   if (document.has("cases")) return detail::results_sections(document);
   if (document.has("rungs")) return detail::ladder_sections(document);
-  document.refuse("a report (\"kind\"), results (\"cases\") or a ladder (\"rungs\")");
+  document.refuse(R"(a report ("kind"), results ("cases") or a ladder ("rungs"))");
 }
 
 }  // namespace

@@ -75,12 +75,15 @@ PageTable times(const Reading& r) {
   PageTable table{.title = "Time of each engine",
                   .note = "The limit is the slowest engine, or the shared link, alone.",
                   .columns = {{.name = "run", .numeric = false}}};
-  constexpr std::string_view unit = "_us";
+  constexpr std::string_view unit = "_us", total = "total_us";
   std::vector<std::string> columns;
   for (const auto& [key, value] : r["pipelined"].fields()) {
     if (!key.ends_with(unit)) value.refuse("times only, in microseconds");
-    columns.push_back(key);
-    std::string shown = key.substr(0, key.size() - unit.size());
+    if (key != total && value.number() > 0) columns.push_back(key);
+  }
+  columns.emplace_back(total);
+  for (const std::string& column : columns) {
+    std::string shown = column.substr(0, column.size() - unit.size());
     std::ranges::replace(shown, '_', ' ');
     table.columns.push_back({.name = std::move(shown)});
   }

@@ -128,7 +128,7 @@ struct Page::Impl {
   PageOptions options;
   Json sections = Json::array();
 
-  void add(const char* type, const auto& section, Json rest) {
+  void add(const char* type, const auto& section, const Json& rest) {
     Json told = {{"type", type}, {"title", section.title}};
     told.update(rest);
     sections.push_back(std::move(told));

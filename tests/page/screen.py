@@ -1,5 +1,6 @@
 """A page in a real browser: what is on it, and hands to use it with."""
 
+import base64
 import itertools
 
 from assemble import assemble
@@ -27,10 +28,28 @@ class Screen:
             for name, value in ({"prefers_color_scheme": "light"} | features).items()])
         file = next(self.files)
         file.write_text(assemble(data))
-        self.driver.get(file.as_uri())
+        self.show(file)
         self.js("document.querySelector('.over')?.scrollIntoView({block: 'center'})")
         self.frames()
         return self
+
+    def open_file(self, file):
+        """Shows a page as it is, in light colours."""
+        self.size(WIDTH)
+        self.cdp("Emulation.setEmulatedMedia", media="", features=[
+            {"name": "prefers-color-scheme", "value": "light"}])
+        self.show(file)
+
+    def show(self, file):
+        self.driver.get(file.as_uri())
+        self.frames()
+
+    def whole_page(self):
+        """A picture of all of it, as PNG."""
+        height = self.js("return document.documentElement.scrollHeight")
+        picture = self.cdp("Page.captureScreenshot", captureBeyondViewport=True,
+                           clip={"x": 0, "y": 0, "width": WIDTH, "height": height, "scale": 1})
+        return base64.b64decode(picture["data"])
 
     def size(self, width, height=HEIGHT, ratio=1, mobile=False):
         self.cdp("Emulation.setDeviceMetricsOverride", width=width, height=height,

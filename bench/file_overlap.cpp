@@ -1,0 +1,99 @@
+// A file read past the page cache while the CPU computes on what has arrived, compute balanced to
+// the disk. Writes bench/results/file_overlap.json.
+//
+//   bench_file_overlap --cores 2 --dir /data --output bench/results/file_overlap.json
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <string>
+
+#include "penstock/base/error.h"
+#include "penstock/base/units.h"
+#include "penstock/measure/file_overlap.h"
+#include "penstock/measure/limits.h"
+#include "support/results.h"
+
+namespace {
+
+using bench::Json;
+using bench::microseconds;
+
+struct Settings {
+  std::string output;
+  int cores = 2;
+  ps::FileOverlapOptions work{.bytes = 512 * ps::MiB, .repeats = 11};
+};
+
+// From here on this process has the first `count` of its cores; says how many it got.
+int use_cores(int count) {
+  cpu_set_t all, some;
+  CPU_ZERO(&some);
+  if (sched_getaffinity(0, sizeof(all), &all) != 0) {
+    throw ps::SystemError(errno, "ask for", "the cores of this process");
+  }
+  for (int core = 0; core < CPU_SETSIZE && CPU_COUNT(&some) < count; ++core) {
+    if (CPU_ISSET(core, &all)) CPU_SET(core, &some);
+  }
+  if (sched_setaffinity(0, sizeof(some), &some) != 0) {
+    throw ps::SystemError(errno, "set", "the cores of this process");
+  }
+  return CPU_COUNT(&some);
+}
+
+void run(const Settings& settings) {
+  const int cores = use_cores(settings.cores);
+  const auto r = ps::measure_file_overlap(settings.work);
+  ps::LimitsOptions limits = ps::quick_limits();
+  limits.directory = settings.work.directory;
+  bench::Results results("file_overlap", ps::Device::cpu(),
+                         ps::measure_limits(ps::Device::cpu(), limits));
+  results.add({{"case", "file-to-compute"},
+               {"params",
+                {{"bytes", r->bytes},
+                 {"chunk", r->chunk},
+                 {"chunks", r->chunks},
+                 {"depth", r->depth},
+                 {"rounds", r->rounds},
+                 {"direct", r->direct},
+                 {"cores", cores}}},
+               {"correct", true},
+               {"max_error", 0},
+               {"tolerance", 0},
+               {"floor_us", microseconds(r->times.floor)},
+               {"ours", {{"call_us", microseconds(r->times.pipelined)}}},
+               {"peer", Json::object()},
+               {"metrics",
+                {{"sequential_us", microseconds(r->times.sequential)},
+                 {"read_alone_us", microseconds(r->read_alone)},
+                 {"compute_alone_us", microseconds(r->compute_alone)},
+                 {"hidden", r->figures.hidden ? Json(*r->figures.hidden) : Json(nullptr)},
+                 {"efficiency", r->figures.efficiency},
+                 {"valid", r->figures.valid}}}});
+  fmt::print("{} chunks, {} cores, {}: read {} compute {} together {} hidden {:.3f} {}\n",
+             r->chunks, cores, r->direct ? "direct" : "through the page cache",
+             ps::format_seconds(r->read_alone), ps::format_seconds(r->compute_alone),
+             ps::format_seconds(r->times.pipelined), r->figures.hidden.value_or(0),
+             r->figures.note);
+  if (!settings.output.empty()) results.write(settings.output);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("A file read while the CPU computes on what has arrived");
+  Settings settings;
+  app.add_option("--output", settings.output, "Results file to write");
+  app.add_option("--dir", settings.work.directory, "Directory of the disk to read from")
+      ->check(CLI::ExistingDirectory);
+  app.add_option("--cores", settings.cores, "Cores to use")->check(CLI::Range(1, CPU_SETSIZE));
+  CLI11_PARSE(app, argc, argv);
+  try {
+    run(settings);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_file_overlap: {}\n", error.what());
+    return 1;
+  }
+  return 0;
+}

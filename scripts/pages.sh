@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Writes the pages in docs/pages/ anew from the reports beside them, and their screenshots.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+preset=$(scripts/preset.sh)
+export PENSTOCK=$PWD/build/$preset/bin/penstock PENSTOCK_KEEP_SCREENSHOTS=1
+"$PENSTOCK" report docs/pages/gpu.json --title "Penstock on one GPU" --output docs/pages/gpu.html
+"$PENSTOCK" report docs/pages/cpu.json --title "Penstock without a GPU" --output docs/pages/cpu.html
+build/venv/bin/pytest -q tests/page -k page_in_docs

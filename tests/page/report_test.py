@@ -1,0 +1,76 @@
+"""Pages that the program itself wrote: of real runs, as they stand in docs/, and of one made here."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ROOT / "docs" / "pages"
+# With this set, the screenshots in docs/ are made anew.
+KEEP = os.environ.get("PENSTOCK_KEEP_SCREENSHOTS")
+
+
+def penstock(*arguments, folder):
+    program = os.environ.get("PENSTOCK") or shutil.which("penstock")
+    if not program:
+        pytest.fail("no penstock: name the built program in PENSTOCK", pytrace=False)
+    subprocess.run([program, *map(str, arguments)], check=True, cwd=folder,
+                   stdout=subprocess.DEVNULL)
+
+
+def data_of(page):
+    return json.loads(re.search(r'id="data">(.*?)</script>', page.read_text(), re.DOTALL)[1])
+
+
+def bars_in(report):
+    timelines = json.loads(report.read_text())["timelines"]
+    return {name: len(rows) for name, rows in timelines.items() if name != "columns"}
+
+
+def check(screen, page, report):
+    """Opens a page and compares what it shows with the report that it was made from."""
+    screen.open_file(page)
+    runs = next(s for s in data_of(page)["sections"] if s["type"] == "timelines")["runs"]
+    shown = {run["name"]: screen.js("return penstockPage.bars(arguments[0])", index)
+             for index, run in enumerate(runs)}
+    assert shown == bars_in(report)
+    assert screen.js("return document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("name", ["gpu", "cpu"])
+def test_page_in_docs(screen, name):
+    page = PAGES / f"{name}.html"
+    assert page.stat().st_size < 3_000_000
+    check(screen, page, PAGES / f"{name}.json")
+    if KEEP:
+        (PAGES / f"{name}.png").write_bytes(screen.whole_page())
+    assert (PAGES / f"{name}.png").stat().st_size < 1_000_000
+
+
+@pytest.mark.parametrize("name", ["gpu", "cpu"])
+def test_page_in_docs_is_what_the_program_writes_now(tmp_path, name):
+    penstock("report", PAGES / f"{name}.json", "--output", "page.html",
+             "--title", data_of(PAGES / f"{name}.html")["title"], folder=tmp_path)
+    kept, now = data_of(PAGES / f"{name}.html"), data_of(tmp_path / "page.html")
+    assert kept["sections"] == now["sections"], "scripts/pages.sh writes the pages in docs/ anew"
+
+
+def test_page_of_a_run_made_here(screen, tmp_path):
+    penstock("overlap", "--device", "cpu", "--items", "2", "--item-bytes", "2MiB", "--chunk",
+             "256KiB", "--repeats", "1", "--rounds", "20", "--sweep", "--output", "out",
+             folder=tmp_path)
+    check(screen, tmp_path / "out" / "report.html", tmp_path / "out" / "report.json")
+    assert {"Time over chunk size", "Time over slots of a ring"} <= set(screen.texts("h2"))
+
+
+def test_page_of_every_results_file(screen, tmp_path):
+    files = sorted((ROOT / "bench" / "results").glob("*.json"))
+    penstock("report", *files, "--output", "page.html", folder=tmp_path)
+    screen.open_file(tmp_path / "page.html")
+    tables = screen.js("return document.querySelectorAll('table').length")
+    assert tables >= len(files)
