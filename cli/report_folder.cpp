@@ -8,7 +8,7 @@
 
 namespace ps::cli {
 
-ReportFolder::ReportFolder(std::filesystem::path folder)
+ReportFolder::ReportFolder(const std::filesystem::path& folder)
     : json_(folder / "report.json"), page_(folder / "report.html") {
   std::error_code error;
   std::filesystem::create_directories(folder, error);

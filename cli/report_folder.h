@@ -10,7 +10,7 @@ class ReportFolder {
  public:
   // Makes the folder, so that what cannot be written fails before anything is measured. Throws
   // SystemError naming it.
-  explicit ReportFolder(std::filesystem::path folder);
+  explicit ReportFolder(const std::filesystem::path& folder);
 
   void write(const std::string& report_json, const std::string& title) const;
   std::string text() const;  // what was written, a line each

@@ -30,6 +30,7 @@ phase "format" scripts/format.sh --check
 phase "house" build/venv/bin/pytest tests/house
 phase "build $main" scripts/build.sh "$main"
 phase "python" scripts/python.sh
+phase "page" env PENSTOCK="$PWD/build/$main/bin/penstock" build/venv/bin/pytest tests/page
 # The sanitized builds are without CUDA, whatever the machine has.
 phase "build asan" scripts/build.sh asan
 phase "lint" scripts/lint.sh --quick

@@ -1,0 +1,30 @@
+"""Overlaps data movement with computation, and says how far from the limit it was.
+
+>>> import penstock
+>>> pipeline = penstock.Pipeline(depth=4)  # on the first GPU, else the CPU
+>>> stage = pipeline.host_stage("work", lambda item: None)
+>>> pipeline.run(100).items
+100
+
+Threads do not survive ``os.fork``: a child of a process that has used Penstock gets an error. Start
+processes by spawn (``multiprocessing.set_start_method("spawn")``).
+"""
+
+from . import _core
+from ._core import (Array, Device, File, Item, Ring, RunReport, Stage, Stream, Timeline, copy,
+                    iterate)
+from ._errors import (DeviceError, DeviceLost, Error, InvalidArgument, OutOfMemory, PipelineError,
+                      Unsupported)
+from ._files import read_file, write_file
+from ._measure import Doctor, Limits, Overlap, doctor, limits, overlap
+from ._memory import empty
+from ._pipeline import Pipeline
+
+__all__ = [
+    "Array", "Device", "DeviceError", "DeviceLost", "Doctor", "Error", "File", "InvalidArgument",
+    "Item", "Limits", "OutOfMemory", "Overlap", "Pipeline", "PipelineError", "Ring", "RunReport",
+    "Stage", "Stream", "Timeline", "Unsupported", "__version__", "copy", "doctor", "empty",
+    "iterate", "limits", "overlap", "read_file", "write_file",
+]
+
+__version__ = _core.version()

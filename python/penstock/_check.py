@@ -1,0 +1,9 @@
+"""Checks that the extension module would answer less clearly."""
+
+from ._errors import InvalidArgument
+
+
+def not_negative(argument: str, value: int) -> int:
+    if value < 0:
+        raise InvalidArgument(argument, "0 or more", str(value))
+    return value

@@ -1,0 +1,77 @@
+"""The package's exceptions. Each is also the built-in one that callers already handle."""
+
+
+class Error(Exception):
+    """What every error of this package is, besides a built-in exception."""
+
+    def __init_subclass__(cls) -> None:
+        cls.__module__ = "penstock"  # where users find it, and tracebacks name it
+
+
+class InvalidArgument(Error, ValueError):
+    """An argument broke its contract. Raised before anything was done.
+
+    >>> import penstock
+    >>> try:
+    ...     penstock.Pipeline(depth=0)
+    ... except ValueError as error:
+    ...     print(error)
+    depth: expected between 1 and 65536, given 0
+    """
+
+    def __init__(self, argument: str, expected: str, given: str) -> None:
+        super().__init__(argument, expected, given)
+        self.argument = argument
+        self.expected = expected
+        self.given = given
+
+    def __str__(self) -> str:
+        return f"{self.argument}: expected {self.expected}, given {self.given}"
+
+
+class OutOfMemory(Error, MemoryError):
+    """Memory of some kind ran out; the failed request left nothing allocated."""
+
+
+class Unsupported(Error, NotImplementedError):
+    """This machine, build or process cannot do that; the text says what to do instead."""
+
+
+class DeviceError(Error, RuntimeError):
+    """A device refused a call, or work enqueued on it failed."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message, code)
+        self.code = code
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class DeviceLost(DeviceError):
+    """The device cannot be used again in this process."""
+
+
+class PipelineError(Error, RuntimeError):
+    """The first failure of a run; ``__cause__`` is the exception that the stage raised.
+
+    >>> import penstock
+    >>> def work(item):
+    ...     if item.index == 2:
+    ...         raise KeyError("lost")
+    >>> pipeline = penstock.Pipeline("cpu")
+    >>> stage = pipeline.host_stage("work", work)
+    >>> try:
+    ...     pipeline.run(5)
+    ... except penstock.PipelineError as error:
+    ...     print(error.stage, error.item, repr(error.__cause__))
+    work 2 KeyError('lost')
+    """
+
+    def __init__(self, message: str, stage: str, item: int) -> None:
+        super().__init__(message, stage, item)
+        self.stage = stage
+        self.item = item
+
+    def __str__(self) -> str:
+        return str(self.args[0])

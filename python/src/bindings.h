@@ -1,0 +1,16 @@
+// What each part of the module adds to it.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace ps::python {
+
+namespace nb = nanobind;
+
+void bind_transfers(nb::module_& m);
+void bind_storage(nb::module_& m);
+void bind_timeline(nb::module_& m);
+void bind_pipeline(nb::module_& m);
+void bind_measure(nb::module_& m);
+
+}  // namespace ps::python

@@ -1,0 +1,53 @@
+// Memory of other libraries, borrowed for a call: DLPack, or Python's buffer protocol.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "penstock/base/view.h"
+#include "penstock/host/stream.h"
+
+namespace ps::python {
+
+namespace nb = nanobind;
+
+enum class Access : std::uint8_t { read, write };
+enum class Elements : std::uint8_t {
+  typed,  // as they are; their type must be one of DType
+  bytes,  // contiguous memory, as bytes, whatever they mean
+};
+
+struct BorrowOptions {
+  const char* argument = "array";  // for messages
+  Access access = Access::read;
+  Elements elements = Elements::typed;
+  const Stream* stream = nullptr;  // where a GPU's memory will be used; its owner is told
+};
+
+// The number of the GPU whose memory an array has; none for the CPU's, and for what is no array.
+std::optional<int> gpu_of(nb::handle array);
+
+// Holds what it borrowed until the last copy is destroyed, with the lock held.
+class Borrowed {
+ public:
+  // Throws InvalidArgument naming the argument: other devices, element types, strides, or memory
+  // that may not be written. TypeError where the object has no memory to share.
+  Borrowed(nb::handle object, const BorrowOptions& options);
+
+  const TensorView& view() const { return view_; }
+  MemoryView memory() const { return view_.memory(); }
+
+ private:
+  void from_buffer(nb::handle object, const BorrowOptions& options);
+  void from_dlpack(nb::handle object, const BorrowOptions& options);
+  template <class M>
+  void take(nb::handle capsule, const BorrowOptions& options);
+
+  TensorView view_;
+  std::shared_ptr<void> held_;
+};
+
+}  // namespace ps::python

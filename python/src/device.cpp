@@ -1,0 +1,136 @@
+#include "device.h"
+
+#include <nanobind/operators.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <bit>
+#include <string>
+
+#include "dlpack.h"
+#include "interpreter.h"
+#include "penstock/base/error.h"
+
+namespace ps::python {
+
+Device device_from(nb::handle object) {
+  if (object.is_none()) return Device::best();
+  if (nb::isinstance<Device>(object)) return nb::cast<Device>(object);
+  if (nb::isinstance<nb::str>(object)) return Device::parse(nb::cast<std::string>(object));
+  throw InvalidArgument("device", "a Device, 'cpu', 'cuda', 'cuda:N', 'best' or None",
+                        nb::repr(object).c_str());
+}
+
+Stream stream_from(nb::handle object, const Device& device) {
+  if (nb::isinstance<Stream>(object)) return nb::cast<Stream>(object);
+  const nb::object number =
+      nb::hasattr(object, "cuda_stream") ? object.attr("cuda_stream") : nb::borrow(object);
+  if (!nb::isinstance<nb::int_>(number) || nb::isinstance<nb::bool_>(number)) {
+    throw InvalidArgument("stream", "a Stream, a CUDA stream's address, or torch's stream",
+                          nb::repr(object).c_str());
+  }
+  // torch calls the legacy stream 0.
+  auto address = nb::cast<std::intptr_t>(number);
+  if (address == 0) address = dlpack::legacy;
+  return borrow_native(device, std::bit_cast<void*>(address));
+}
+
+namespace {
+
+nb::dict capabilities(const Device& device) {
+  const Capabilities has = device.capabilities();
+  nb::dict d;
+  d["name"] = has.name;
+  d["compute_capability"] = nb::make_tuple(has.compute_major, has.compute_minor);
+  d["multiprocessors"] = has.multiprocessors;
+  d["copy_engines"] = has.copy_engines;
+  d["memory_bytes"] = has.memory_bytes;
+  d["free_bytes"] = has.free_bytes;
+  d["l2_bytes"] = has.l2_bytes;
+  return d;
+}
+
+nb::object torch_stream(const Stream& stream) {
+  const Device device = stream.device();
+  if (device.kind() == DeviceKind::cpu) {
+    throw Unsupported("torch has no streams on the CPU; its calls have completed when they return");
+  }
+  return nb::module_::import_("torch").attr("cuda").attr("ExternalStream")(
+      reinterpret_cast<std::intptr_t>(stream.native()), nb::arg("device") = device.index());
+}
+
+}  // namespace
+
+void bind_device(nb::module_& m) {
+  nb::class_<Device>(m, "Device", R"(The CPU, or a GPU.
+
+>>> import penstock
+>>> penstock.Device("cpu")
+<penstock.Device 'cpu'>
+>>> penstock.Device() == penstock.Device.best()
+True
+)")
+      .def(
+          "__init__", [](Device* self, nb::handle name) { new (self) Device(device_from(name)); },
+          nb::arg("name") = nb::none(),
+          nb::sig("def __init__(self, name: str | Device | None = None) -> None"))
+      .def_static("all", &Device::all, "The CPU first, then every usable GPU.")
+      .def_static("best", &Device::best, "The first usable GPU, else the CPU.")
+      .def_static("cpu", &Device::cpu)
+      .def_static("cuda", &Device::cuda, nb::arg("index") = 0)
+      .def_static("why_no_gpu", &Device::why_no_gpu,
+                  "Why no GPU is usable here; empty when one is.")
+      .def_prop_ro("name", &Device::name)
+      .def_prop_ro("kind",
+                   [](const Device& d) { return d.kind() == DeviceKind::cpu ? "cpu" : "cuda"; })
+      .def_prop_ro("index", &Device::index, "The GPU's number; -1 for the CPU.")
+      .def_prop_ro("capabilities", &capabilities,
+                   nb::sig("def capabilities(self) -> dict[str, typing.Any]"))
+      .def(
+          "synchronize", [](const Device& d) { without_lock([&] { d.synchronize(); }); },
+          "Waits until everything enqueued on the device has completed.")
+      .def(nb::self == nb::self, nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__hash__", [](const Device& d) { return d.index() + 1; })
+      .def("__repr__", [](const Device& d) { return "<penstock.Device '" + d.name() + "'>"; });
+
+  nb::class_<Stream>(m, "Stream", R"(An ordered queue of work on a device.
+
+On the CPU, calls from Python have completed when they return, and a stream is only there so that
+the same program runs on both.
+
+>>> import penstock
+>>> stream = penstock.Stream("cpu")
+>>> stream.synchronize()
+>>> stream.device
+<penstock.Device 'cpu'>
+)")
+      .def(
+          "__init__",
+          [](Stream* self, nb::handle device) { new (self) Stream(device_from(device)); },
+          nb::arg("device") = nb::none(),
+          nb::sig("def __init__(self, device: str | Device | None = None) -> None"))
+      .def_static(
+          "borrow",
+          [](nb::handle stream, nb::handle device) {
+            return stream_from(stream, device_from(device));
+          },
+          nb::arg("stream"), nb::arg("device") = nb::none(),
+          nb::sig("def borrow(stream: typing.Any, device: str | Device | None = None) -> Stream"),
+          "A stream that belongs to somebody else: torch's, or a CUDA stream's address.")
+      .def_prop_ro("device", &Stream::device)
+      .def_prop_ro(
+          "native", [](const Stream& s) { return reinterpret_cast<std::intptr_t>(s.native()); },
+          "The address of CUDA's stream; 0 on the CPU.")
+      .def_prop_ro("done", &Stream::done, "Whether everything enqueued so far has completed.")
+      .def(
+          "synchronize", [](const Stream& s) { without_lock([&] { s.synchronize(); }); },
+          "Waits until everything enqueued so far has completed.")
+      .def("torch", &torch_stream, nb::sig("def torch(self) -> typing.Any"),
+           "The same stream for torch: ``with torch.cuda.stream(stream.torch()): ...``")
+      .def(nb::self == nb::self, nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__hash__", [](const Stream& s) { return reinterpret_cast<std::intptr_t>(&s.impl()); })
+      .def("__repr__",
+           [](const Stream& s) { return "<penstock.Stream on '" + s.device().name() + "'>"; });
+}
+
+}  // namespace ps::python

@@ -1,0 +1,21 @@
+// Long work that Ctrl-C ends.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <functional>
+#include <stop_token>
+#include <string_view>
+
+namespace ps::python {
+
+namespace nb = nanobind;
+
+using Report = std::function<void(std::string_view what, double share)>;
+using LongWork = std::function<void(const std::stop_token& stop, const Report& report)>;
+
+// Runs `work` on a thread of its own, while this one listens for Ctrl-C and tells `progress` (a
+// function of Python, or None) what is going on. Whatever ends it, the work is over on return.
+void interruptible(const nb::object& progress, const LongWork& work);
+
+}  // namespace ps::python

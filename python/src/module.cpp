@@ -1,0 +1,34 @@
+// penstock._core: what the package's Python modules are written on.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string_view.h>
+
+#include "array.h"
+#include "bindings.h"
+#include "device.h"
+#include "errors.h"
+#include "interpreter.h"
+#include "penstock/measure/build.h"
+
+NB_MODULE(_core, m) {
+  using namespace ps::python;
+  watch_exit();
+  bind_errors();
+  bind_device(m);
+  bind_array(m);
+  bind_transfers(m);
+  bind_storage(m);
+  bind_timeline(m);
+  bind_pipeline(m);
+  bind_measure(m);
+  m.def("version", [] { return ps::build_info().version; });
+  m.def(
+      "build_info",
+      [] {
+        const ps::BuildInfo build = ps::build_info();
+        nanobind::dict stamp;
+        stamp["commit"] = build.commit;
+        stamp["cuda"] = build.cuda;
+        return stamp;
+      },
+      nanobind::sig("def build_info() -> dict[str, str]"));
+}

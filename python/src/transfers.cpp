@@ -1,0 +1,107 @@
+// Copies, and the yardstick kernel.
+#include <cstring>
+#include <initializer_list>
+#include <optional>
+#include <string>
+
+#include "bindings.h"
+#include "borrowed.h"
+#include "device.h"
+#include "interpreter.h"
+#include "penstock/base/error.h"
+#include "penstock/ops/iterate.h"
+
+namespace ps::python {
+namespace {
+
+// The stream that the caller gave, for work on these arrays; none where all of them are the CPU's,
+// and the work is done at once.
+std::optional<Stream> stream_for(nb::handle stream, std::initializer_list<nb::handle> arrays) {
+  for (const nb::handle array : arrays) {
+    const std::optional<int> gpu = gpu_of(array);
+    if (!gpu) continue;
+    if (stream.is_none()) {
+      throw InvalidArgument("stream", "the stream to use, as the memory is a GPU's", "None");
+    }
+    return stream_from(stream, Device::cuda(*gpu));
+  }
+  return std::nullopt;
+}
+
+const Stream* pointer_to(const std::optional<Stream>& stream) {
+  return stream ? &*stream : nullptr;
+}
+
+void copy_array(nb::handle dst, nb::handle src, nb::handle stream, bool allow_pageable) {
+  const std::optional<Stream> on = stream_for(stream, {dst, src});
+  const Borrowed to(dst, {.argument = "dst",
+                          .access = Access::write,
+                          .elements = Elements::bytes,
+                          .stream = pointer_to(on)});
+  const Borrowed from(src,
+                      {.argument = "src", .elements = Elements::bytes, .stream = pointer_to(on)});
+  const MemoryView a = to.memory(), b = from.memory();
+  if (on) {
+    without_lock([&] { copy(a, b, *on, {.allow_pageable = allow_pageable}); });
+    return;
+  }
+  if (a.bytes != b.bytes) {
+    throw InvalidArgument("dst", std::to_string(b.bytes) + " bytes, as many as src",
+                          std::to_string(a.bytes) + " bytes");
+  }
+  without_lock([&] { std::memmove(a.data, b.data, b.bytes); });
+}
+
+void iterate_array(nb::handle in, nb::handle out, int rounds, nb::handle stream) {
+  const nb::handle into = out.is_none() ? in : out;
+  const std::optional<Stream> on = stream_for(stream, {in, into});
+  const Borrowed x(in, {.argument = "x", .stream = pointer_to(on)});
+  const Borrowed y(
+      into,
+      {.argument = out.is_none() ? "x" : "out", .access = Access::write, .stream = pointer_to(on)});
+  const IterateOptions options{.in = x.view(), .out = y.view(), .rounds = rounds};
+  without_lock([&] {
+    if (on) return iterate(options, *on);
+    const Stream own(Device::cpu());
+    iterate(options, own);
+    own.synchronize();
+  });
+}
+
+}  // namespace
+
+void bind_transfers(nb::module_& m) {
+  m.def("copy", &copy_array, nb::arg("dst").none(), nb::arg("src").none(),
+        nb::arg("stream") = nb::none(), nb::kw_only(), nb::arg("allow_pageable") = false,
+        nb::sig("def copy(dst: typing.Any, src: typing.Any, stream: typing.Any = None, *, "
+                "allow_pageable: bool = False) -> None"),
+        R"(Copies src to dst, which has as many bytes; both are contiguous.
+
+On a GPU the copy is enqueued on `stream` and both arrays must stay alive until it is done; ordinary
+(pageable) memory makes the call wait, and is refused unless `allow_pageable` says so. Between arrays
+of the CPU the copy is done when the call returns.
+
+>>> import penstock
+>>> room = penstock.empty(5, "u8")
+>>> penstock.copy(room, b"slots")
+>>> bytes(room)
+b'slots'
+)");
+  m.def("iterate", &iterate_array, nb::arg("x").none(), nb::arg("out") = nb::none(),
+        nb::arg("rounds") = 1, nb::arg("stream") = nb::none(),
+        nb::sig("def iterate(x: typing.Any, out: typing.Any = None, rounds: int = 1, stream: "
+                "typing.Any = None) -> None"),
+        R"(The yardstick: `rounds` multiply-adds on every f32 of x, into `out` or in place.
+
+It sets a known amount of arithmetic against copies, on a GPU (where it is enqueued on `stream`) or
+on the CPU.
+
+>>> import numpy, penstock
+>>> x = numpy.ones(4, numpy.float32)
+>>> penstock.iterate(x, rounds=100)
+>>> bool((x == 1).all())  # 1 is its fixed point
+True
+)");
+}
+
+}  // namespace ps::python
