@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <bit>
+#include <map>
 #include <string>
 
 #include "dlpack.h"
@@ -55,6 +56,10 @@ nb::object torch_stream(const Stream& stream) {
   if (device.kind() == DeviceKind::cpu) {
     throw Unsupported("torch has no streams on the CPU; its calls have completed when they return");
   }
+  // torch remembers the streams that page-locked memory was used on, and records events on them
+  // when that memory goes, however late: a stream that it was given lives as long as the process.
+  static auto* const given = new std::map<void*, Stream>;
+  given->emplace(stream.native(), stream);
   return nb::module_::import_("torch").attr("cuda").attr("ExternalStream")(
       reinterpret_cast<std::intptr_t>(stream.native()), nb::arg("device") = device.index());
 }
