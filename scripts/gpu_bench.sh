@@ -1,23 +1,42 @@
 #!/usr/bin/env bash
-# gpu_bench.sh [NAME...]: runs the benchmarks, all or those named; each writes its results file.
+# gpu_bench.sh [NAME...]: runs the benchmarks, all or those named; each writes its results file, and
+# docs/results.md follows.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 bin=build/gpu/bin
+operators=python/penstock/bench/operators
+python=${PENSTOCK_PYTHON:-python3}
+
+run() {
+  local name=$1 results=bench/results/$1.json
+  echo "== $name"
+  if [[ -x $bin/bench_$name ]]; then
+    "$bin/bench_$name" --output "$results"
+  elif [[ -f $operators/$name.py ]]; then
+    "$bin/penstock" bench "$name" --output "$results"
+  elif [[ $name == ladder_* ]]; then
+    "$bin/penstock" ladder "${name#ladder_}" --json >"$results.part"
+    mv "$results.part" "$results"
+  else
+    echo "gpu_bench: no benchmark is called $name" >&2
+    exit 2
+  fi
+}
+
 if [[ -f build/gpu/build.ninja ]] || ! compgen -G "$bin/bench_*" >/dev/null; then
   scripts/build.sh gpu
 fi
 names=("$@")
 if ((${#names[@]} == 0)); then
   mapfile -t names < <(cd "$bin" && printf '%s\n' bench_* | sed 's/^bench_//')
+  names+=(ladder_host)
+  if "$python" -c 'import penstock' 2>/dev/null; then
+    mapfile -t -O "${#names[@]}" names < <(cd "$operators" && printf '%s\n' [a-z]*.py | sed 's/\.py$//')
+  else
+    echo "gpu_bench: operators are left out: $python has no package penstock (pip install .)"
+  fi
 fi
 mkdir -p bench/results
-for name in "${names[@]}"; do
-  echo "== $name"
-  "$bin/bench_$name" --output "bench/results/$name.json"
-done
-if (($# == 0)); then
-  echo "== ladder host"
-  "$bin/penstock" ladder host --json >bench/results/ladder_host.json.part
-  mv bench/results/ladder_host.json.part bench/results/ladder_host.json
-fi
+for name in "${names[@]}"; do run "$name"; done
+"$python" tools/results.py

@@ -31,6 +31,7 @@ if [[ ${1:-} == --stubs ]]; then
   exit
 fi
 "$python" -m pytest tests/python
+"$python" -m pytest tests/bench
 for example in examples/python/*.py; do
   echo "-- $example"
   "$python" "$example"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 
 def main() -> None:
+    os.environ.setdefault("PENSTOCK_PYTHON", sys.executable)  # that has this package, for `bench`
     os.execv(Path(__file__).with_name("penstock"), ["penstock", *sys.argv[1:]])
 
 

@@ -119,15 +119,15 @@ dlpack::Device device_of(nb::handle object) {
   return {nb::cast<std::int32_t>(nb::int_(device[0])), nb::cast<std::int32_t>(nb::int_(device[1]))};
 }
 
-nb::object ask_for_capsule(nb::handle object, bool on_gpu, const BorrowOptions& options) {
+nb::object ask_for_capsule(nb::handle object, const Stream* stream) {
   const auto ask = [&](bool versioned) {
     nb::dict keywords;
     if (versioned) {
       keywords["max_version"] = nb::make_tuple(dlpack::newest.major, dlpack::newest.minor);
     }
     // 1 and 2 name the legacy and the per-thread stream in CUDA and in DLPack alike.
-    if (on_gpu && options.stream != nullptr) {
-      keywords["stream"] = reinterpret_cast<std::intptr_t>(options.stream->native());
+    if (stream != nullptr) {
+      keywords["stream"] = reinterpret_cast<std::intptr_t>(stream->native());
     }
     return object.attr("__dlpack__")(**keywords);
   };
@@ -137,6 +137,24 @@ nb::object ask_for_capsule(nb::handle object, bool on_gpu, const BorrowOptions& 
     if (!error.matches(PyExc_TypeError)) throw;  // written before there were versions
   }
   return ask(false);
+}
+
+// The array's memory, ready in the order of `stream`.
+nb::object ask_for_ready_capsule(nb::handle object, const Stream& stream) {
+  if (reinterpret_cast<std::intptr_t>(stream.native()) != dlpack::per_thread) {
+    return ask_for_capsule(object, &stream);
+  }
+  try {
+    return ask_for_capsule(object, &stream);
+  } catch (const nb::python_error& error) {
+    if (!is_refusal(error)) throw;  // torch does not know the per-thread stream
+  }
+  const Stream between(stream.device());
+  nb::object capsule = ask_for_capsule(object, &between);
+  const Event ready(stream.device());
+  between.record(ready);
+  stream.wait(ready);
+  return capsule;
 }
 
 }  // namespace
@@ -197,7 +215,9 @@ void Borrowed::from_dlpack(nb::handle object, const BorrowOptions& options) {
   nb::object capsule;
   try {
     const Place place = place_of(device_of(object), options.argument);
-    capsule = ask_for_capsule(object, place.memory == Memory::device, options);
+    capsule = place.memory == Memory::device && options.stream != nullptr
+                  ? ask_for_ready_capsule(object, *options.stream)
+                  : ask_for_capsule(object, nullptr);
   } catch (const nb::python_error& error) {
     if (!is_refusal(error)) throw;
     refuse(options, "an array that its library shares through DLPack", error);

@@ -11,7 +11,7 @@ namespace {
 
 // Every command of the program; a new one joins here.
 const std::vector<std::vector<std::string>> commands = {
-    {"doctor"}, {"demo"}, {"overlap"}, {"ladder", "host"}};
+    {"doctor"}, {"demo"}, {"overlap"}, {"ladder", "host"}, {"bench"}};
 
 void expect_one_error_line(const Ended& ended) {
   EXPECT_EQ(ended.out, "");

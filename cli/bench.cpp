@@ -1,0 +1,91 @@
+// penstock bench: hands over to the package's benchmarks, which run beside their peers in Python.
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "penstock/base/error.h"
+#include "program.h"
+
+namespace ps::cli {
+namespace {
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> result;
+  for (std::string& word : words) result.push_back(word.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+// The program's own threads took these signals; the one that follows is to get them itself.
+void give_signals_back() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR2}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
+[[noreturn]] void refuse_start(const std::string& python, int why) {
+  throw SystemError(why, "start",
+                    fmt::format("{}: benchmarks run in Python 3.11 or newer; install it "
+                                "(apt-get install python3), or name one in PENSTOCK_PYTHON",
+                                python));
+}
+
+bool has_package(const std::string& python) {
+  std::vector<std::string> words = {
+      python, "-c",
+      "import importlib.util as u, sys; sys.exit(0 if u.find_spec('penstock') else 3)"};
+  pid_t child = 0;
+  if (const int why =
+          posix_spawnp(&child, python.c_str(), nullptr, nullptr, pointers(words).data(), environ);
+      why != 0) {
+    refuse_start(python, why);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+void run(const std::vector<std::string>& arguments) {
+  const char* const chosen = std::getenv("PENSTOCK_PYTHON");
+  const std::string python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
+  give_signals_back();
+  if (!has_package(python)) {
+    throw Unsupported(
+        fmt::format("{0} has no package penstock; install it with `{0} -m pip install .` in "
+                    "Penstock's folder, or name a Python that has it in PENSTOCK_PYTHON",
+                    python));
+  }
+  std::vector<std::string> words = {python, "-m", "penstock.bench"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  execvp(python.c_str(), pointers(words).data());
+  refuse_start(python, errno);
+}
+
+}  // namespace
+
+void add_bench(Program& program) {
+  CLI::App& command = *program.app().add_subcommand(
+      "bench", "An operator beside its peers and its limit: checked, then timed or profiled");
+  command.prefix_command();  // what follows is Python's to understand
+  command.footer(
+      "Runs in Python: python3, or the one that PENSTOCK_PYTHON names.\n"
+      "`penstock bench OP --help` says what an operator takes: --mode, --kernel, --json, ...\n\n"
+      "Examples:\n"
+      "  penstock bench --list\n"
+      "  penstock bench iterate --quick\n"
+      "  penstock bench iterate --mode ncu --kernel default --kernel torch");
+  command.callback(
+      [&program, &command] { program.chosen([words = command.remaining()] { run(words); }); });
+}
+
+}  // namespace ps::cli

@@ -1,0 +1,36 @@
+"""Which cases and which kernels a run is about, from their names."""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from .._errors import InvalidArgument
+from ._operator import Call, Case
+from ._performance import present
+
+T = TypeVar("T")
+
+
+def _pick(option: str, wanted: Sequence[str], there: dict[str, T]) -> dict[str, T]:
+    for name in wanted:
+        if name not in there:
+            raise InvalidArgument(option, f"one of {', '.join(there)}", repr(name))
+    return {name: there[name] for name in dict.fromkeys(wanted)} if wanted else there
+
+
+def cases(all_cases: Iterable[Case], wanted: Sequence[str]) -> list[Case]:
+    return list(_pick("--case", wanted, {case.name: case for case in all_cases}).values())
+
+
+def one_case(all_cases: Sequence[Case], wanted: Sequence[str]) -> Case:
+    if len(wanted) > 1:
+        raise InvalidArgument("--case", "one name in this mode", ", ".join(wanted))
+    return cases(all_cases, wanted)[0]
+
+
+def kernels(case: Case, wanted: Sequence[str]) -> dict[str, Call]:
+    """Ours: all, or those that were named."""
+    return _pick("--kernel", wanted, dict(case.kernels()))
+
+
+def kernels_and_peers(case: Case, wanted: Sequence[str]) -> dict[str, Call]:
+    return _pick("--kernel", wanted, {**case.kernels(), **present(case)})

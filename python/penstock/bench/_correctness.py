@@ -1,0 +1,87 @@
+"""Whether what a kernel wrote is right: every element, with nothing left over from before."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ._arrays import arrays_in, poison, to_numpy
+from ._clock import Clock
+from ._operator import Call, Case
+
+# Every byte set makes floats NaN. Where NaN, or -1, is the right answer that proves nothing, so a
+# second run starts from a pattern that is finite.
+FIRST_POISON, SECOND_POISON = 0xFF, 0x5A
+
+
+@dataclass(frozen=True)
+class Verdict:
+    max_error: float
+    complaint: str = ""  # empty: right
+
+    @property
+    def right(self) -> bool:
+        return not self.complaint
+
+
+def check(case: Case, calls: Mapping[str, Call], clock: Clock) -> dict[str, Verdict]:
+    """Runs all of `calls` before the reference, which could leave the answer in freed memory."""
+    first = {name: _run(case, call, clock, FIRST_POISON) for name, call in calls.items()}
+    # Made anew: a kernel that wrote to its inputs is then wrong, too.
+    wanted = [to_numpy(array) for array in arrays_in(case.reference(case.make_inputs(0)))]
+    verdicts = {}
+    for name, call in calls.items():
+        verdict = _compare(case, first.pop(name), wanted)
+        if verdict.right:
+            verdict = _compare(case, _run(case, call, clock, SECOND_POISON), wanted)
+        verdicts[name] = verdict
+    return verdicts
+
+
+def _run(case: Case, call: Call, clock: Clock, byte: int) -> list[Any] | str:
+    """What it wrote, on the host, or why it could not."""
+    inputs = case.make_inputs(0)
+    outputs = case.make_outputs(inputs)
+    poison(outputs, byte)
+    try:
+        returned = call(inputs, outputs)
+        clock.synchronize()
+    except Exception as error:  # whatever a kernel or a peer raises is a finding, not our end
+        return f"raised {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return [to_numpy(array) for array in arrays_in(outputs if returned is None else returned)]
+
+
+def _compare(case: Case, got: list[Any] | str, wanted: list[Any]) -> Verdict:
+    if isinstance(got, str):
+        return Verdict(float("nan"), got)
+    if len(got) != len(wanted):
+        return Verdict(float("nan"), f"expected {len(wanted)} outputs, given {len(got)}")
+    worst = 0.0
+    for number, (mine, right) in enumerate(zip(got, wanted)):
+        verdict = _compare_one(case, number, mine, right)
+        if not verdict.right:
+            return verdict
+        worst = max(worst, verdict.max_error)
+    return Verdict(worst)
+
+
+def _compare_one(case: Case, number: int, got: Any, wanted: Any) -> Verdict:
+    import numpy
+
+    if got.shape != wanted.shape:
+        return Verdict(float("nan"),
+                       f"output {number}: expected shape {wanted.shape}, given {got.shape}")
+    if got.size == 0:
+        return Verdict(0.0)
+    with numpy.errstate(all="ignore"):
+        error = case.error(got.astype("f8"), wanted.astype("f8"))
+        same = (got == wanted) | ((got != got) & (wanted != wanted))  # equal infinities, and NaN
+        error = numpy.where(same, 0.0, error)
+        wrong = ~(error <= case.tolerance)  # not "error > tolerance", which lets NaN pass
+    count = int(wrong.sum())
+    if count == 0:
+        return Verdict(float(error.max()))
+    at = tuple(int(i) for i in numpy.unravel_index(int(wrong.argmax()), wrong.shape))
+    return Verdict(float(numpy.max(error)),
+                   f"output {number}: {count} of {wrong.size} elements wrong, the first at "
+                   f"{list(at)}: expected {wanted[at]!s} within {case.tolerance:g}, "
+                   f"given {got[at]!s}")

@@ -1,0 +1,98 @@
+"""Hardware counters of a kernel, by ncu, beside the measured ceiling."""
+
+import math
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from . import _plot
+from ._counters import METRICS, READ, SHARES, TIME, WRITTEN, Profile, parse
+from ._failure import Failure
+from ._table import aligned, shown_us
+
+NO_PERMISSION = "ERR_NVGPUCTRPERM"
+
+
+def program() -> str:
+    found = shutil.which("ncu")
+    if found is None:
+        raise Failure("ncu is not on PATH: it comes with the CUDA toolkit (/usr/local/cuda/bin), or "
+                      "alone: apt-get install nsight-compute, from NVIDIA's repository")
+    return found
+
+
+def profile(ncu: str, report: Path, command: Sequence[str]) -> Profile:
+    """Runs `command` under ncu and keeps the report, which Nsight Compute opens too."""
+    # Clocks stay as they are in a timed run; only what the command marks is profiled.
+    _run([ncu, "--clock-control", "none", "--target-processes", "all", "--profile-from-start",
+          "off", "--metrics", ",".join(METRICS), "--force-overwrite", "--export", str(report),
+          *command])
+    return read(ncu, report)
+
+
+def read(ncu: str, report: Path) -> Profile:
+    if not report.is_file():
+        raise Failure(f"{report}: expected a report of ncu, and there is no such file")
+    table = _run([ncu, "--import", str(report), "--csv", "--page", "raw", "--print-units", "base"])
+    return parse(table, str(report))
+
+
+def _run(command: Sequence[str]) -> str:
+    # Under other locales ncu writes 1.234,5.
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace",
+                          env=os.environ | {"LC_ALL": "C.UTF-8"})
+    said = f"{done.stdout}\n{done.stderr}"
+    if NO_PERMISSION in said:
+        raise Failure(f"ncu may not read the GPU's counters ({NO_PERMISSION}): run as root, or let "
+                      "everybody: put `options nvidia NVreg_RestrictProfilingToAdminUsers=0` into "
+                      "/etc/modprobe.d/nvidia.conf and load the driver anew")
+    if done.returncode != 0:
+        why = " ".join([line for line in said.splitlines() if line.strip()][-3:])
+        raise Failure(f"ncu ended with {done.returncode}: {why[-400:] or 'and said nothing'}")
+    return done.stdout
+
+
+def table(profiles: Mapping[str, Profile], ceiling: float) -> str:
+    """A column a profile; of two, also their ratio. `ceiling` is in bytes a second."""
+    rows: dict[str, list[str]] = {"": list(profiles)}
+    ratios = [f"{second}/{first}" for first, second in zip(profiles, list(profiles)[1:])]
+
+    def add(label: str, values: list[float], shown: list[str]) -> None:
+        of = [f"{second / first:.3f}" if first else "-" for first, second in zip(values, values[1:])]
+        rows[label] = shown + of
+
+    rows[""] += ratios
+    all_of = list(profiles.values())
+    add("launches", [len(p.launches) for p in all_of], [str(len(p.launches)) for p in all_of])
+    times = [p.total(TIME) for p in all_of]
+    add("time of all", times, [shown_us(value * 1e6) for value in times])
+    for label, metric in (("DRAM read", READ), ("DRAM written", WRITTEN)):
+        values = [p.total(metric) for p in all_of]
+        add(label, values, [f"{value * 1e-6:.2f} MB" for value in values])
+    rates = [p.dram_bytes_per_second for p in all_of]
+    add("DRAM rate", rates, [f"{value * 1e-9:.1f} GB/s" for value in rates])
+    add(f"of {ceiling * 1e-9:.1f} GB/s measured", rates,
+        [f"{100 * value / ceiling:.1f} %" for value in rates])
+    for metric, label in SHARES.items():
+        values = [p.share(metric) for p in all_of]
+        add(label, values, ["-" if math.isnan(v) else f"{v:.1f} %" for v in values])
+    return aligned([label, *cells] for label, cells in rows.items())
+
+
+def as_json(profiles: Mapping[str, Profile], ceiling: float) -> dict[str, object]:
+    def told(p: Profile) -> dict[str, object]:
+        totals = {metric: p.total(metric) for metric in (TIME, READ, WRITTEN)}
+        shares = {metric: p.share(metric) for metric in SHARES}
+        known = {name: value for name, value in (totals | shares).items() if not math.isnan(value)}
+        return {"launches": len(p.launches), "kernels": sorted({e.kernel for e in p.launches}),
+                "dram_GBps": p.dram_bytes_per_second * 1e-9,
+                "of_ceiling": p.dram_bytes_per_second / ceiling, **known}
+
+    return {name: told(p) for name, p in profiles.items()}
+
+
+def plot(profiles: Mapping[str, Profile], path: Path, title: str) -> None:
+    _plot.bars(path, title, "%", list(SHARES.values()),
+               {name: [p.share(metric) for metric in SHARES] for name, p in profiles.items()})

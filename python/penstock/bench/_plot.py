@@ -1,0 +1,44 @@
+"""Figures as a picture, where matplotlib is installed. `penstock report` draws a page without it."""
+
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ._failure import Failure
+from ._table import judged_us
+
+
+def check_possible() -> None:
+    if find_spec("matplotlib") is None:
+        raise Failure("--plot needs matplotlib: pip install matplotlib; without it, "
+                      "`penstock report RESULTS.json` draws a page")
+
+
+def of_results(results: dict[str, Any], path: Path) -> None:
+    """Bars a case: ours and each peer, beside the floor."""
+    cases = results["cases"]
+    series: dict[str, list[float | None]] = {
+        "floor": [case["floor_us"] for case in cases],
+        "ours": [judged_us(case["ours"]) for case in cases],
+    }
+    for peer in results["peers"]:
+        series[peer] = [judged_us(case["peer"].get(peer)) for case in cases]
+    bars(path, f"{results['name']}: time", "us", [case["case"] for case in cases], series)
+
+
+def bars(path: Path, title: str, unit: str, groups: list[str],
+         series: dict[str, list[float | None]]) -> None:
+    import_module("matplotlib").use("Agg")  # needs no screen
+    pyplot = import_module("matplotlib.pyplot")
+    figure, axes = pyplot.subplots(figsize=(max(6, 2 * len(groups)), 4.5), layout="constrained")
+    width = 0.8 / len(series)
+    for number, (name, values) in enumerate(series.items()):
+        places = [group + (number - (len(series) - 1) / 2) * width for group in range(len(groups))]
+        axes.bar(places, [value or 0 for value in values], width, label=name)
+    axes.set_xticks(range(len(groups)), groups)
+    axes.set_ylabel(unit)
+    axes.set_title(title)
+    axes.legend()
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)

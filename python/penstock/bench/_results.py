@@ -1,0 +1,63 @@
+"""The results file: one shape for all benchmarks."""
+
+import json
+import os
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from .. import _core
+from .._errors import InvalidArgument
+from .._measure import Limits, doctor
+
+
+def document(name: str, device: _core.Device, ceilings: Limits, seed: int,
+             peers: dict[str, str]) -> dict[str, Any]:
+    """The head; cases follow."""
+    machine, build = doctor().machine, _core.build_info()
+    rates = ceilings.data["rates"]
+    return {
+        "schema": 1,
+        "name": name,
+        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "commit": build["commit"],
+        "machine": {
+            "gpu": device.capabilities["name"] if device.kind == "cuda" else "none",
+            "driver": machine["cuda"]["driver"] or "",
+            "cuda": build["cuda"],
+            "cpu": machine["host"]["cpu"],
+            "ceilings": {f"{ceiling}_GBps": round(rate["bytes_per_second"] * 1e-9, 2)
+                         for ceiling, rate in rates.items()},
+        },
+        "seed": seed,
+        "peers": peers,
+        "cases": [],
+    }
+
+
+def check_writable(option: str, path: Path) -> None:
+    """At the door, before minutes of measuring."""
+    folder = path.parent
+    if path.is_dir():
+        raise InvalidArgument(option, "a file", f"{path}, a directory")
+    if not folder.is_dir():
+        raise InvalidArgument(option, "a file in a directory that exists", str(path))
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InvalidArgument(option, "a file in a directory that may be written", str(path))
+
+
+def write(path: Path, content: dict[str, Any]) -> None:
+    """Replaces the file in one step: a reader, or a crash, sees the old one or the new one."""
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    handle, temporary = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

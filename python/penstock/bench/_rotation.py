@@ -1,0 +1,64 @@
+"""Buffers used in turn, so many that a cache holds none of them when its turn comes again."""
+
+from pathlib import Path
+from typing import Any
+
+from .. import _core
+from ._arrays import poison, total_bytes
+from ._operator import Call, Case
+
+TIMES_THE_CACHE = 3
+MOST_SETS = 1024  # tiny cases stay in the cache, and their results say so
+
+
+def cache_bytes(device: _core.Device) -> int:
+    """The last cache before the device's memory: L2 on a GPU, mostly L3 on a CPU."""
+    if device.kind == "cuda":
+        return int(device.capabilities["l2_bytes"])
+    sizes = [_kibibytes(file) for file in
+             Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
+    return max([int(device.capabilities["l2_bytes"]), *(size * 1024 for size in sizes)])
+
+
+def _kibibytes(file: Path) -> int:
+    text = file.read_text().strip()
+    return int(text[:-1]) if text.endswith("K") and text[:-1].isdigit() else 0
+
+
+def sets_needed(set_bytes: int, cache: int) -> int:
+    return min(MOST_SETS, TIMES_THE_CACHE * cache // max(set_bytes, 1) + 1)
+
+
+class Rotation:
+    """Sets of inputs and outputs that together exceed the cache three times."""
+
+    def __init__(self, case: Case, cache: int) -> None:
+        self._cache = cache
+        self._sets = [self._make(case, 0)]
+        for number in range(1, sets_needed(total_bytes(self._sets[0]), cache)):
+            self._sets.append(self._make(case, number))
+        self._next = 0
+
+    @staticmethod
+    def _make(case: Case, number: int) -> tuple[Any, Any]:
+        inputs = case.make_inputs(number)
+        outputs = case.make_outputs(inputs)
+        poison(outputs, 0xFF)  # memory that was never written has no pages yet
+        return inputs, outputs
+
+    def __len__(self) -> int:
+        return len(self._sets)
+
+    @property
+    def bytes(self) -> int:
+        return total_bytes(self._sets)
+
+    @property
+    def exceeds_the_cache(self) -> bool:
+        return self.bytes > TIMES_THE_CACHE * self._cache
+
+    def call(self, call: Call) -> None:
+        """One call with the next set; whoever calls, no set comes twice in a row."""
+        inputs, outputs = self._sets[self._next]
+        self._next = (self._next + 1) % len(self._sets)
+        call(inputs, outputs)

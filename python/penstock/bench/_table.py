@@ -1,0 +1,51 @@
+"""Figures as aligned text."""
+
+from collections.abc import Iterable
+from typing import Any
+
+
+def aligned(rows: Iterable[Iterable[str]]) -> str:
+    """The first column to the left, the others to the right."""
+    lines = [list(row) for row in rows]
+    widths = [max(len(cell) for cell in column) for column in zip(*lines)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width)
+                  for i, (cell, width) in enumerate(zip(line, widths))).rstrip()
+        for line in lines)
+
+
+def shown_us(us: float | None) -> str:
+    if us is None:
+        return "-"
+    for unit, scale in (("us", 1.0), ("ms", 1e3)):
+        if us < 1e3 * scale:
+            return f"{us / scale:.4g} {unit}"
+    return f"{us / 1e6:.4g} s"
+
+
+def judged_us(times: dict[str, Any] | None) -> float | None:
+    """The time that a case is judged by: the GPU's own where it is known, else the call's."""
+    if times is None:
+        return None
+    us = times.get("gpu_us", times.get("call_us"))
+    return None if us is None else float(us)
+
+
+def of_results(results: dict[str, Any]) -> str:
+    """A row a case: ours, its limit, our other kernels, and each peer with its ratio to ours."""
+    cases = results["cases"]
+    variants = list(dict.fromkeys(name for case in cases
+                                  for name in case["metrics"].get("kernels", {})))
+    others = variants + list(results["peers"])
+    rows = [["case", "ours", "floor", "% of floor", "sustained"]]
+    for name in others:
+        rows[0] += [name, f"{name}/ours"]
+    for case in cases:
+        ours, metrics = judged_us(case["ours"]), case["metrics"]
+        row = [case["case"], shown_us(ours), shown_us(case["floor_us"]),
+               f"{100 * metrics['of_floor']:.1f}", shown_us(metrics["sustained_us"])]
+        for name in others:
+            other = judged_us(metrics.get("kernels", {}).get(name) or case["peer"].get(name))
+            row += [shown_us(other), "-" if other is None or ours is None else f"{other / ours:.3f}"]
+        rows.append(row)
+    return aligned(rows)

@@ -1,0 +1,104 @@
+"""Ours and the peers by turns, under the same rest, with their buffers rotated."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ._clock import Clock
+
+FEWEST_SAMPLES = 5
+SUSTAINED_BLOCKS = 3
+
+
+@dataclass(frozen=True)
+class Plan:
+    warm_up: int = 5
+    samples: int = 50
+    rest_seconds: float = 0.0005  # after every timed call, whoever made it
+    seconds: float = 20.0  # for the samples of a case; slow cases have fewer
+    sustained_seconds: float = 0.5  # for each that is measured
+
+    @classmethod
+    def quick(cls) -> "Plan":
+        return cls(warm_up=1, samples=7, rest_seconds=0, seconds=2, sustained_seconds=0.02)
+
+
+@dataclass
+class Samples:
+    gpu_us: list[float] = field(default_factory=list)  # empty on the CPU
+    call_us: list[float] = field(default_factory=list)
+    host_us: list[float] = field(default_factory=list)
+    sustained_us: float = 0.0  # a call, of many queued without gaps
+
+    def summary(self) -> dict[str, float | int]:
+        """Medians, with the tenth and the ninetieth percentile beside them."""
+        told: dict[str, float | int] = {}
+        for clock in ("gpu_us", "call_us", "host_us"):
+            values = getattr(self, clock)
+            if not values:
+                continue
+            told[clock] = round(statistics.median(values), 3)
+            told[f"{clock}_p10"] = round(percentile(values, 0.1), 3)
+            told[f"{clock}_p90"] = round(percentile(values, 0.9), 3)
+        return told | {"samples": len(self.call_us)}
+
+    @property
+    def judged_us(self) -> float:
+        """The GPU's own time where it is known, else the call's."""
+        return statistics.median(self.gpu_us or self.call_us)
+
+
+def percentile(values: list[float], share: float) -> float:
+    ordered = sorted(values)
+    at = share * (len(ordered) - 1)
+    below = int(at)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (at - below) * (ordered[above] - ordered[below])
+
+
+def measure(runs: Mapping[str, Callable[[], object]], clock: Clock, plan: Plan,
+            sleep: Callable[[float], object] = time.sleep) -> dict[str, Samples]:
+    """Times every run, in the order A B A B ..., then each queued without gaps."""
+    expected_host_us: dict[str, float] = {}
+    for name, run in runs.items():
+        for _ in range(plan.warm_up):
+            expected_host_us[name] = clock.call_time(run).host_us
+
+    samples = {name: Samples() for name in runs}
+    begin = time.monotonic()
+    for number in range(plan.samples):
+        if number >= FEWEST_SAMPLES and time.monotonic() - begin > plan.seconds:
+            break
+        for name, run in runs.items():
+            taken = clock.call_time(run)
+            samples[name].call_us.append(taken.call_us)
+            samples[name].host_us.append(taken.host_us)
+            sleep(plan.rest_seconds)
+            gpu = clock.gpu_us(run, expected_host_us.get(name, taken.host_us))
+            if gpu is not None:
+                samples[name].gpu_us.append(gpu)
+                sleep(plan.rest_seconds)
+
+    _measure_sustained(runs, clock, plan, samples)
+    return samples
+
+
+def _measure_sustained(runs: Mapping[str, Callable[[], object]], clock: Clock, plan: Plan,
+                       samples: Mapping[str, Samples]) -> None:
+    blocks: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(SUSTAINED_BLOCKS):
+        for name, run in runs.items():
+            calls = _calls_in(plan.sustained_seconds / SUSTAINED_BLOCKS, samples[name].judged_us)
+
+            def queue(run: Callable[[], object] = run, calls: int = calls) -> None:
+                for _ in range(calls):
+                    run()
+
+            blocks[name].append(clock.call_time(queue).call_us / calls)
+    for name, times in blocks.items():
+        samples[name].sustained_us = round(statistics.median(times), 3)
+
+
+def _calls_in(seconds: float, call_us: float) -> int:
+    return max(3, min(2000, int(seconds * 1e6 / max(call_us, 0.1))))

@@ -1,0 +1,68 @@
+"""The GPU's clock over a torch that only notes what it is asked."""
+
+import subprocess
+import sys
+import types
+
+import pytest
+
+from penstock.bench._clock import CpuClock, CudaClock
+from penstock.bench._failure import Failure
+
+
+def fake_torch(calls, available=True):
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            calls.append("record")
+
+        def synchronize(self):
+            calls.append("wait")
+
+        def elapsed_time(self, end):
+            return 0.5  # ms
+
+    cuda = types.SimpleNamespace(
+        Event=Event, is_available=lambda: available, set_device=lambda index: None,
+        synchronize=lambda: calls.append("synchronize"),
+        _sleep=lambda cycles: calls.append(f"sleep {cycles}"))
+    return types.SimpleNamespace(cuda=cuda, __version__="2.0")
+
+
+def test_the_gpu_is_held_back_until_everything_is_enqueued(monkeypatch):
+    calls = []
+    monkeypatch.setitem(sys.modules, "torch", fake_torch(calls))
+    clock = CudaClock(0)  # 1,000,000 cycles in 500 us: 2,000 a us
+    calls.clear()
+    assert clock.gpu_us(lambda: calls.append("run"), expected_host_us=40) == 500
+    assert calls == ["sleep 200000", "record", "run", "record", "wait"]
+
+
+def test_a_call_is_timed_until_its_work_is_done(monkeypatch):
+    calls = []
+    monkeypatch.setitem(sys.modules, "torch", fake_torch(calls))
+    clock = CudaClock(0)
+    calls.clear()
+    taken = clock.call_time(lambda: calls.append("run"))
+    assert calls == ["synchronize", "run", "synchronize"]
+    assert 0 < taken.host_us <= taken.call_us
+
+
+@pytest.mark.parametrize("torch, said", [(None, "pip install torch"),
+                                         (fake_torch([], available=False), "sees no GPU")])
+def test_without_torch_it_says_what_to_do(monkeypatch, torch, said):
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    with pytest.raises(Failure, match=said):
+        CudaClock(0)
+
+
+def test_on_the_cpu_there_is_no_gpu_time():
+    assert CpuClock().gpu_us(lambda: None, 1.0) is None
+
+
+def test_nothing_heavy_is_imported_before_it_is_needed():
+    source = ("import sys, penstock.bench._cli; "
+              "assert not {'numpy', 'torch', 'matplotlib'} & set(sys.modules)")
+    assert subprocess.run([sys.executable, "-c", source]).returncode == 0

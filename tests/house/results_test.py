@@ -1,0 +1,95 @@
+import copy
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RESULTS = Path(__file__).resolve().parents[2] / "tools" / "results.py"
+
+CASES = {
+    "schema": 1, "name": "resample", "date": "2026-01-31T12:00:00Z", "commit": "abc",
+    "machine": {"gpu": "GPU", "driver": "580.1", "cuda": "13.0",
+                "cpu": "CPU", "ceilings": {"device_copy_GBps": 4240.22}},
+    "peers": {"torch": "2.11", "other": "absent (not installed)"},
+    "cases": [
+        {"case": "a|b", "floor_us": 80.0, "ours": {"gpu_us": 100.0, "call_us": 500.0},
+         "peer": {"torch": {"gpu_us": 1500.0}}, "metrics": {}},
+        {"case": "c", "ours": {"call_us": 2e6}, "peer": {}, "metrics": {}},
+    ],
+}
+RUNGS = {
+    "schema": 1, "name": "ladder", "date": "d", "commit": "c",
+    "machine": {"model": "GPU", "driver": "580.1", "cuda": "13.0", "cpu": "CPU"},
+    "rungs": [{"name": "depth", "rows": [
+        {"label": "one", "seconds": 0.5, "speedup": 1.0, "hidden": None, "efficiency": 0.25},
+        {"label": "two", "seconds": 0.25, "speedup": 2.0, "hidden": -0.5, "efficiency": None}]}],
+}
+
+
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "in").mkdir()
+
+    def run_results(files, *arguments):
+        for name, content in files.items():
+            text = content if isinstance(content, str) else json.dumps(content)
+            (tmp_path / "in" / name).write_text(text)
+        return subprocess.run([sys.executable, RESULTS, "--results", tmp_path / "in", "--output",
+                               tmp_path / "out.md", *arguments], capture_output=True, text=True)
+
+    return run_results
+
+
+def test_tables_of_cases_and_of_rungs(run, tmp_path):
+    done = run({"resample.json": CASES, "ladder.json": RUNGS})
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "out.md").read_text().splitlines()
+    assert lines.index("## ladder") < lines.index("## resample")
+    for line in [
+        "GPU, driver 580.1, CUDA 13.0, 2026-01-31T12:00:00Z, commit abc. Ceilings: device copy "
+        "4240 GB/s.",
+        "| case | ours | floor | floor / ours | torch | torch / ours | other | other / ours |",
+        "| a\\|b | 100 µs | 80 µs | 80.0 % | 1.5 ms | 15.000 | – | – |",
+        "| c | 2 s | – | – | – | – | – | – |",
+        "Peers: torch 2.11, other absent (not installed).",
+        "Again: `scripts/gpu_bench.sh resample`.",
+        "| depth: one | 500 ms | 1.00 | – | 25.0 % |",
+        "| depth: two | 250 ms | 2.00 | -50.0 % | – |",
+    ]:
+        assert line in lines
+
+
+def test_it_is_the_same_every_time_and_stale_when_a_figure_changes(run, tmp_path):
+    run({"resample.json": CASES, "ladder.json": RUNGS})
+    first = (tmp_path / "out.md").read_text()
+    assert run({}, "--check").returncode == 0
+    assert run({}).returncode == 0 and (tmp_path / "out.md").read_text() == first
+    changed = copy.deepcopy(CASES)
+    changed["cases"][0]["ours"]["gpu_us"] = 101.0
+    done = run({"resample.json": changed}, "--check")
+    assert done.returncode == 1 and "out.md is stale" in done.stdout
+    assert (tmp_path / "out.md").read_text() == first
+
+
+def test_check_without_a_page_is_stale(run):
+    assert run({"resample.json": CASES}, "--check").returncode == 1
+
+
+@pytest.mark.parametrize("content", [
+    "", '{"schema": 1, "cases": [', "[]", '{"schema": 2, "cases": []}', '{"schema": 1}',
+    json.dumps(CASES | {"cases": [{"case": "a"}]}),
+    json.dumps(CASES | {"cases": [3]}),
+    json.dumps(CASES | {"machine": None}),
+    json.dumps(RUNGS | {"rungs": [{"name": "a", "rows": [{"seconds": "soon"}]}]}),
+])
+def test_a_broken_file_is_named(run, tmp_path, content):
+    done = run({"good.json": CASES, "bad.json": content})
+    assert done.returncode == 1 and "bad.json" in done.stderr
+    assert "Traceback" not in done.stderr and not (tmp_path / "out.md").exists()
+
+
+def test_the_page_in_the_docs_is_what_the_files_say():
+    done = subprocess.run([sys.executable, RESULTS, "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

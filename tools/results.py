@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Writes docs/results.md from every results file: results.py [--check]"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HEAD = """\
+# Results
+
+Written by `tools/results.py` from `bench/results/`, where `make gpu-bench` puts what it measures. A
+result that was not checked in its run is not there. The floor is the limit that was measured in the
+same run; ours and the peers ran by turns in one process. Times are the GPU's own where it was timed
+alone, else those of a call until its work was done.
+"""
+
+
+class Unreadable(Exception):
+    pass
+
+
+def read(path):
+    try:
+        document = json.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise Unreadable(f"{path}: expected a results file, {error}") from None
+    if not isinstance(document, dict) or document.get("schema") != 1:
+        raise Unreadable(f"{path}: expected an object of schema 1")
+    if not any(isinstance(document.get(part), list) for part in ("cases", "rungs")):
+        raise Unreadable(f"{path}: expected a list of cases or of rungs")
+    return document
+
+
+def shown_us(us):
+    if us is None:
+        return "–"
+    for unit, scale in (("µs", 1), ("ms", 1e3)):
+        if us < 1e3 * scale:
+            return f"{us / scale:.4g} {unit}"
+    return f"{us / 1e6:.4g} s"
+
+
+def percent(share):
+    return "–" if share is None else f"{100 * share:.1f} %"
+
+
+def times(value, digits=3):
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def judged_us(given):
+    """The time that a case is judged by: the GPU's own where it is known, else the call's."""
+    return None if given is None else given.get("gpu_us", given.get("call_us"))
+
+
+def table(columns, rows):
+    cells = [[str(cell).replace("|", "\\|") for cell in row] for row in (columns, *rows)]
+    lines = ["| " + " | ".join(row) + " |" for row in cells]
+    lines.insert(1, "|---|" + "---:|" * (len(columns) - 1))
+    return "\n".join(lines)
+
+
+def of_cases(document):
+    peers = list(document["peers"])
+    columns = ["case", "ours", "floor", "floor / ours"]
+    for peer in peers:
+        columns += [peer, f"{peer} / ours"]
+    rows = []
+    for case in document["cases"]:
+        ours, floor = judged_us(case["ours"]), case.get("floor_us")
+        row = [case["case"], shown_us(ours), shown_us(floor),
+               percent(floor / ours if floor and ours else None)]
+        for peer in peers:
+            time = judged_us(case["peer"].get(peer))
+            row += [shown_us(time), times(time / ours if time and ours else None)]
+        rows.append(row)
+    parts = [table(columns, rows)]
+    if peers:
+        parts.append("Peers: " + ", ".join(f"{peer} {document['peers'][peer]}" for peer in peers)
+                     + ".")
+    return parts
+
+
+def of_rungs(document):
+    rows = [[f"{rung['name']}: {row['label']}", shown_us(row["seconds"] * 1e6),
+             times(row["speedup"], 2), percent(row["hidden"]), percent(row["efficiency"])]
+            for rung in document["rungs"] for row in rung["rows"]]
+    return [table(["rung", "time", "speed-up", "hidden", "floor / time"], rows),
+            "Speed-up is against the first row of the same work; hidden is the share, of the time "
+            "that overlap can hide, that it hid."]
+
+
+def stamp(document):
+    machine = document["machine"]
+    where = machine.get("gpu", machine.get("model"))
+    if where in (None, "", "none"):
+        where = machine["cpu"]
+    driver = f", driver {machine['driver']}" if machine.get("driver") else ""
+    line = f"{where}{driver}, CUDA {machine['cuda']}, {document['date']}, commit {document['commit']}."
+    rates = [(key.removesuffix("_GBps").replace("_", " "), rate)
+             for key, rate in machine.get("ceilings", {}).items() if key.endswith("_GBps")]
+    if rates:
+        line += " Ceilings: " + ", ".join(f"{name} {rate:.4g} GB/s" for name, rate in rates) + "."
+    return line
+
+
+def section(path, document):
+    try:
+        parts = of_rungs(document) if "rungs" in document else of_cases(document)
+        again = f"Again: `scripts/gpu_bench.sh {path.stem}`."
+        return "\n\n".join([f"## {path.stem}", stamp(document), *parts, again])
+    except (KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
+        raise Unreadable(f"{path}: not as results are: {type(error).__name__} {error}") from None
+
+
+def render(folder):
+    sections = [section(path, read(path)) for path in sorted(folder.glob("*.json"))]
+    return "\n\n".join([HEAD.rstrip(), *sections]) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--results", type=Path, default=ROOT / "bench" / "results")
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "results.md")
+    parser.add_argument("--check", action="store_true", help="compare, do not write")
+    args = parser.parse_args()
+    try:
+        made = render(args.results)
+    except Unreadable as error:
+        sys.exit(f"results: {error}")
+    if not args.check:
+        args.output.write_text(made)
+        return 0
+    if not args.output.is_file() or args.output.read_text() != made:
+        print(f"results: {args.output.name} is stale: run tools/results.py and commit it")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
