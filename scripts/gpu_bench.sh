@@ -15,6 +15,8 @@ run() {
     "$bin/bench_$name" --output "$results"
   elif [[ -f $operators/$name.py ]]; then
     "$bin/penstock" bench "$name" --output "$results"
+  elif [[ -f bench/$name.py ]]; then
+    "$python" "bench/$name.py" --output "$results"
   elif [[ $name == ladder_* ]]; then
     "$bin/penstock" ladder "${name#ladder_}" --json >"$results.part"
     mv "$results.part" "$results"
@@ -32,9 +34,9 @@ if ((${#names[@]} == 0)); then
   mapfile -t names < <(cd "$bin" && printf '%s\n' bench_* | sed 's/^bench_//')
   names+=(ladder_host)
   if "$python" -c 'import penstock' 2>/dev/null; then
-    mapfile -t -O "${#names[@]}" names < <(cd "$operators" && printf '%s\n' [a-z]*.py | sed 's/\.py$//')
+    for file in "$operators"/[a-z]*.py bench/*.py; do names+=("$(basename "$file" .py)"); done
   else
-    echo "gpu_bench: operators are left out: $python has no package penstock (pip install .)"
+    echo "gpu_bench: what is in Python is left out: $python has no package penstock (pip install .)"
   fi
 fi
 mkdir -p bench/results
