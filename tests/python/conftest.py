@@ -1,3 +1,4 @@
+import signal
 import subprocess
 import sys
 import textwrap
@@ -5,6 +6,10 @@ import textwrap
 import pytest
 
 import penstock
+
+# A shell ignores Ctrl-C for what it runs in the background, and every child inherits that; the
+# programs that the tests start are to see it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
