@@ -87,6 +87,7 @@ int main(int argc, char** argv) {
   app.add_option("--output", settings.output, "Results file to write");
   app.add_option("--dir", settings.work.directory, "Directory of the disk to read from")
       ->check(CLI::ExistingDirectory);
+  app.add_option("--depth", settings.work.depth, "Slots of the ring")->check(CLI::Range(1, 1024));
   app.add_option("--cores", settings.cores, "Cores to use")->check(CLI::Range(1, CPU_SETSIZE));
   CLI11_PARSE(app, argc, argv);
   try {

@@ -20,7 +20,7 @@ struct FileOverlapOptions {
   std::filesystem::path directory = ".";  // where the file is written, and removed again
   std::size_t bytes = 256 * MiB;
   std::size_t chunk = 4 * MiB;  // a multiple of 4 KiB that divides `bytes`
-  std::size_t depth = 4;
+  std::size_t depth = 16;  // a disk answers in bursts: few slots would let it, or compute, run dry
   double compute_ratio = 1;  // compute time over read time
   int repeats = 5;
   std::stop_token stop{};
