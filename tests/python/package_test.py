@@ -34,15 +34,16 @@ def test_all_compiled_code_is_in_one_library():
     assert (PACKAGE / "_core.pyi").exists() and (PACKAGE / "py.typed").exists()
 
 
-def test_it_imports_quickly_and_leaves_others_alone(python):
-    source = """
-        import sys, time
-        begin = time.perf_counter()
+def test_importing_it_leaves_others_alone(python):
+    python("""
+        import sys
         import penstock
-        print(time.perf_counter() - begin)
         assert not {"numpy", "torch"} & set(sys.modules)
-    """
-    assert min(float(python(source).stdout) for _ in range(5)) < 0.15
+    """)
+
+
+def test_pip_is_told_which_pythons_it_is_for():
+    assert metadata.metadata("penstock")["Requires-Python"] == ">=3.11"
 
 
 def test_nothing_is_left_behind_at_exit(python):
