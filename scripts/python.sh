@@ -8,8 +8,7 @@ tools=$PWD/build/venv
 clean=build/wheel/venv
 wheels=build/wheel/dist
 
-# Not isolated: the pinned tools build it, and compile nothing twice; nor what the main build did.
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+# Not isolated: the pinned tools build it, and compile nothing twice.
 cuda=OFF
 [[ $(scripts/preset.sh) == gpu ]] && cuda=ON
 rm -rf "$wheels"
