@@ -7,18 +7,13 @@
 
 #include "penstock/base/error.h"
 #include "penstock/measure/report.h"
+#include "support/page_data.h"
 
 namespace ps {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json data_of(const Page& page) {
-  const std::string html = page.html();
-  const std::string tag = "id=\"data\">";
-  const std::size_t begin = html.find(tag) + tag.size();
-  return Json::parse(html.substr(begin, html.find("</script>", begin) - begin));
-}
+using test::data_of;
 
 const std::string& report() {
   static const std::string text = [] {

@@ -6,19 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "penstock/base/error.h"
+#include "support/page_data.h"
 
 namespace ps {
 namespace {
 
-using Json = nlohmann::json;
-
-// What the page's script finds in it.
-Json data_of(const Page& page) {
-  const std::string html = page.html();
-  const std::string tag = "id=\"data\">";
-  const std::size_t begin = html.find(tag) + tag.size();
-  return Json::parse(html.substr(begin, html.find("</script>", begin) - begin));
-}
+using Json = nlohmann::ordered_json;
+using test::data_of;
 
 TEST(Page, IsWholeWithoutSections) {
   const Page page({.title = "a <b> & \"c\""});
