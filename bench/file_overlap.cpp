@@ -13,6 +13,7 @@
 #include "penstock/base/units.h"
 #include "penstock/measure/file_overlap.h"
 #include "penstock/measure/limits.h"
+#include "support/guarded.h"
 #include "support/results.h"
 
 namespace {
@@ -90,11 +91,5 @@ int main(int argc, char** argv) {
   app.add_option("--depth", settings.work.depth, "Slots of the ring")->check(CLI::Range(1, 1024));
   app.add_option("--cores", settings.cores, "Cores to use")->check(CLI::Range(1, CPU_SETSIZE));
   CLI11_PARSE(app, argc, argv);
-  try {
-    run(settings);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "bench_file_overlap: {}\n", error.what());
-    return 1;
-  }
-  return 0;
+  return bench::guarded("bench_file_overlap", [&] { run(settings); });
 }

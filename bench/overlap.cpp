@@ -13,6 +13,7 @@
 #include "penstock/host/slot_ring.h"
 #include "penstock/measure/overlap.h"
 #include "penstock/measure/timing.h"
+#include "support/guarded.h"
 #include "support/plain_loop.h"
 #include "support/results.h"
 #include "support/side_stream.h"
@@ -259,11 +260,5 @@ int main(int argc, char** argv) {
   app.add_option("--device", settings.device, "cpu, cuda, cuda:N or best");
   app.add_flag("--quick", settings.quick, "Small sizes: a look, not a measurement");
   CLI11_PARSE(app, argc, argv);
-  try {
-    run(settings);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "bench_overlap: {}\n", error.what());
-    return 1;
-  }
-  return 0;
+  return bench::guarded("bench_overlap", [&] { run(settings); });
 }

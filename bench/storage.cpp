@@ -20,6 +20,7 @@
 #include "penstock/measure/limits.h"
 #include "penstock/measure/timing.h"
 #include "support/bare_read.h"
+#include "support/guarded.h"
 #include "support/results.h"
 
 namespace {
@@ -286,11 +287,5 @@ int main(int argc, char** argv) {
   app.add_option("--repeats", settings.repeats, "Times each way is run; the median counts")
       ->check(CLI::Range(1, 1000));
   CLI11_PARSE(app, argc, argv);
-  try {
-    run(settings);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "bench_storage: {}\n", error.what());
-    return 1;
-  }
-  return 0;
+  return bench::guarded("bench_storage", [&] { run(settings); });
 }

@@ -13,6 +13,7 @@
 #include "penstock/measure/limits.h"
 #include "penstock/measure/timing.h"
 #include "penstock/trace/device_trace.h"
+#include "support/guarded.h"
 #include "support/results.h"
 
 namespace {
@@ -95,11 +96,5 @@ int main(int argc, char** argv) {
   app.add_option("--repeats", settings.repeats, "Times each way is run; the median counts")
       ->check(CLI::Range(1, 1000));
   CLI11_PARSE(app, argc, argv);
-  try {
-    run(settings);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "bench_tracing: {}\n", error.what());
-    return 1;
-  }
-  return 0;
+  return bench::guarded("bench_tracing", [&] { run(settings); });
 }
