@@ -59,7 +59,7 @@ enable_language(CUDA)
 set(PENSTOCK_WITH_CUDA 1)
 message(STATUS "Penstock: building with CUDA ${PENSTOCK_CUDA_VERSION}")
 
-set(CMAKE_CUDA_COMPILER_LAUNCHER "${PROJECT_SOURCE_DIR}/tools/ptxas_guard")
+set(CMAKE_CUDA_COMPILER_LAUNCHER "${PROJECT_SOURCE_DIR}/tools/ptxas_guard" ${PENSTOCK_CCACHE})
 
 # CMake 3.25 does not know CUDA_STANDARD 20. -Wpedantic would complain of nvcc's own stubs.
 target_compile_options(penstock_flags INTERFACE

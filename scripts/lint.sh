@@ -10,7 +10,7 @@ for preset in gpu cpu asan; do
 done
 # The extension module, where its wheel was made.
 if [[ ${1:-} != --quick ]]; then
-  for commands in build/wheel/*/compile_commands.json; do
+  for commands in build/wheel-*/compile_commands.json; do
     [[ ! -f $commands ]] || builds+=("${commands%/*}")
   done
 fi

@@ -8,7 +8,8 @@ tools=$PWD/build/venv
 clean=build/wheel/venv
 wheels=build/wheel/dist
 
-# Not isolated: the pinned tools build it, and compile nothing twice.
+# Not isolated: the pinned tools build it, and compile nothing twice; nor what the main build did.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 cuda=OFF
 [[ $(scripts/preset.sh) == gpu ]] && cuda=ON
 rm -rf "$wheels"
