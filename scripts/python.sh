@@ -9,7 +9,8 @@ clean=build/wheel/venv
 wheels=build/wheel/dist
 
 # Not isolated: the pinned tools build it, and compile nothing twice; nor what the main build did.
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+# (A cache tells compilers apart by their names.)
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CXX=${CXX:-c++}
 cuda=OFF
 [[ $(scripts/preset.sh) == gpu ]] && cuda=ON
 rm -rf "$wheels"
