@@ -6,7 +6,7 @@ if(TARGET penstock_cli)
 endif()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/penstock" "${PROJECT_BINARY_DIR}/include/penstock"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-  FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh" PATTERN "*.inc")
 
 set(config_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Penstock")
 install(EXPORT PenstockTargets NAMESPACE Penstock:: DESTINATION "${config_dir}")

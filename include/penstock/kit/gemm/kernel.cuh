@@ -1,0 +1,71 @@
+// The matrix product's kernel: persistent blocks, a loader and consumers, tiles in an order that
+// keeps their operands in the L2 cache.
+#pragma once
+
+#include "penstock/kit/fence.cuh"
+#include "penstock/kit/gemm/config.cuh"
+#include "penstock/kit/gemm/epilogue.cuh"
+#include "penstock/kit/gemm/mainloop.cuh"
+#include "penstock/kit/roles.cuh"
+#include "penstock/kit/scheduler.h"
+
+namespace ps::kit {
+
+// Epilogue: constructed from (shared, arguments, number of the consumer), with store() and finish()
+// as GemmStore has them.
+template <class Config, class Epilogue, class Order>
+__global__ void __launch_bounds__(Config::threads, 1)
+    gemm_kernel(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
+                const __grid_constant__ typename Epilogue::Arguments out, const Order order,
+                unsigned steps) {
+  // Shared storage
+  static_assert(sizeof(GemmShared<Config>) <= 227 * 1024, "a block has 227 KiB of shared memory");
+  extern __shared__ __align__(1024) unsigned char memory[];
+  auto& shared = *reinterpret_cast<GemmShared<Config>*>(memory);
+
+  // Setup
+  const unsigned group = warpgroup_index();
+  if (threadIdx.x == 0) {
+    prefetch(a);
+    prefetch(b);
+    shared.ring.init(1, Config::consumers * Config::cluster);
+    fence_barrier_init();
+  }
+  if constexpr (Config::cluster == 1) {
+    __syncthreads();
+  } else {
+    cluster_sync();  // the others' barriers are arrived at, too
+  }
+
+  // Roles
+  PersistentTiles<Order> tiles(order, blockIdx.x, gridDim.x);
+  Tile tile;
+  if (group == 0) {
+    give_registers<Config::loader_registers>();
+    if (warp_index() == 0 && elect()) {
+      GemmLoader<Config> loader(shared, a, b);
+      while (tiles.take(tile)) {
+        loader.load(tile.row * Config::tile_m, tile.column * Config::tile_n, steps);
+      }
+    }
+  } else {
+    take_registers<Config::consumer_registers>();
+    const unsigned number = group - 1;
+    GemmConsumer<Config> consumer(shared, number);
+    Epilogue epilogue(shared, out, number);
+    while (tiles.take(tile)) {
+      float d[Config::tile_n / 2];
+      consumer.multiply(d, steps);
+      epilogue.store(d, tile.row * Config::tile_m + 64 * number, tile.column * Config::tile_n);
+    }
+    epilogue.finish();
+  }
+
+  // A block must not end while others of its cluster write to its memory or arrive at its barriers.
+  if constexpr (Config::cluster > 1) {
+    __syncwarp();
+    cluster_sync();
+  }
+}
+
+}  // namespace ps::kit

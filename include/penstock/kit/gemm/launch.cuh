@@ -1,0 +1,45 @@
+// From views of matrices to a running kernel.
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/base/view.h"
+#include "penstock/kit/gemm/kernel.cuh"
+#include "penstock/kit/launch.cuh"
+#include "penstock/kit/tensor_map.h"
+
+namespace ps::kit {
+
+// A map of a matrix for boxes of `rows` by one swizzle span, as the tiles of GemmConfig want them.
+inline TensorMap gemm_map(const TensorView& matrix, std::int64_t rows) {
+  return encode({.tensor = matrix,
+                 .box = {rows, 64},
+                 .swizzle = Swizzle::b128,
+                 .l2_promotion = L2Promotion::b256});
+}
+
+// The order of C's tiles, cluster by cluster, `group` tile rows at a time.
+template <class Config>
+GroupedOrder gemm_order(std::int64_t m, std::int64_t n, unsigned group) {
+  const auto tiles = [](std::int64_t extent, std::int64_t tile) {
+    return static_cast<std::uint64_t>((extent + tile - 1) / tile);
+  };
+  return GroupedOrder(tiles(m, Config::tile_m), tiles(n, Config::tile_n), group, Config::cluster);
+}
+
+// Enqueues the product of a (m x k) and the transpose of b (n x k) on `stream`; the epilogue gets
+// the tiles. m, n and k are at least 1; the views obey the rules of tensor maps. `blocks` is a
+// multiple of the cluster: all of order.blocks(), or as many as run at once.
+template <class Config, class Epilogue>
+void launch_gemm(const TensorView& a, const TensorView& b, const typename Epilogue::Arguments& out,
+                 const GroupedOrder& order, unsigned blocks, cudaStream_t stream) {
+  const auto steps = static_cast<unsigned>((a.extent(1) + Config::tile_k - 1) / Config::tile_k);
+  launch(gemm_kernel<Config, Epilogue, GroupedOrder>,
+         {.grid = blocks,
+          .block = Config::threads,
+          .shared_bytes = sizeof(GemmShared<Config>),
+          .cluster = Config::cluster},
+         stream, gemm_map(a, Config::tile_m), gemm_map(b, Config::shared_rows), out, order, steps);
+}
+
+}  // namespace ps::kit

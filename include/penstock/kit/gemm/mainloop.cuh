@@ -1,0 +1,105 @@
+// The two ends of a matrix product's ring: the loader, which brings stages of A and B, and the
+// consumers, which multiply them.
+#pragma once
+
+#include "penstock/kit/cluster.cuh"
+#include "penstock/kit/gemm/config.cuh"
+#include "penstock/kit/ring.h"
+#include "penstock/kit/tma.cuh"
+#include "penstock/kit/wgmma.cuh"
+
+namespace ps::kit {
+
+// One thread of the block. Loads what the tile at (row, column), in elements, needs.
+template <class Config>
+class GemmLoader {
+ public:
+  __device__ GemmLoader(GemmShared<Config>& shared, const TensorMap& a, const TensorMap& b)
+      : shared_(shared), a_(a), b_(b), producer_(shared.ring), rank_(rank()) {}
+
+  __device__ void load(unsigned row, unsigned column, unsigned steps) {
+    for (unsigned step = 0; step < steps; ++step) {
+      const unsigned stage = producer_.acquire(Config::stage_bytes);
+      auto& full = producer_.full(stage);
+      const unsigned k = step * Config::tile_k;
+      tensor_load(shared_.a[stage], a_, full, evict_normal(), row, k);
+      if constexpr (Config::cluster == 1) {
+        tensor_load(shared_.b[stage], b_, full, evict_normal(), column, k);
+      } else {
+        // Every block brings a part of B for all: each gets the whole for a part of the traffic.
+        const unsigned first = rank_ * Config::shared_rows;
+        tensor_load_multicast(shared_.b[stage] + Config::TileB::row_offset(first), b_, full,
+                              (1u << Config::cluster) - 1, evict_normal(), column + first, k);
+      }
+    }
+  }
+
+ private:
+  __device__ static unsigned rank() {
+    if constexpr (Config::cluster == 1) return 0;
+    return cluster_rank();
+  }
+
+  GemmShared<Config>& shared_;
+  const TensorMap& a_;
+  const TensorMap& b_;
+  Producer<Barrier, Config::depth> producer_;
+  unsigned rank_;
+};
+
+// A consumer warpgroup, by its number. Multiplies its 64 rows of a tile.
+template <class Config>
+class GemmConsumer {
+ public:
+  using Accumulators = float[Config::tile_n / 2];
+
+  __device__ GemmConsumer(GemmShared<Config>& shared, unsigned number)
+      : consumer_(shared.ring),
+        a_(Operand<TileA>::at(shared_address(shared.a)).from_row(64 * number)),
+        b_(Operand<TileB>::at(shared_address(shared.b))) {}
+
+  // d = the product over `steps` stages; 0 steps leave d as it was.
+  __device__ void multiply(Accumulators& d, unsigned steps) {
+    for (unsigned step = 0; step < steps; ++step) {
+      const unsigned stage = consumer_.wait();
+      const Operand<TileA> a{a_.bits + stage * (TileA::bytes >> 4)};
+      const Operand<TileB> b{b_.bits + stage * (TileB::bytes >> 4)};
+      wgmma_fence();
+#pragma unroll
+      for (unsigned k = 0; k < TileA::slices; ++k) {
+        kit::multiply(d, a.slice(k), b.slice(k), step > 0 || k > 0);
+      }
+      wgmma_commit();
+      // The tensor cores work on this stage while the one before goes back.
+      if (step > 0) {
+        wgmma_wait<1>();
+        release();
+      }
+    }
+    if (steps > 0) {
+      wgmma_wait<0>(d);
+      release();
+    }
+  }
+
+ private:
+  using TileA = typename Config::TileA;
+  using TileB = typename Config::TileB;
+
+  // To every block that wrote into this one's stage: thread i arrives at block i.
+  __device__ void release() {
+    const unsigned thread = threadIdx.x % warpgroup_threads;
+    if constexpr (Config::cluster == 1) {
+      if (thread == 0) consumer_.empty(consumer_.oldest()).arrive();
+    } else {
+      if (thread < Config::cluster) consumer_.empty(consumer_.oldest()).arrive_in(thread);
+    }
+    consumer_.skip_release();
+  }
+
+  Consumer<Barrier, Config::depth> consumer_;
+  Operand<TileA> a_;
+  Operand<TileB> b_;
+};
+
+}  // namespace ps::kit

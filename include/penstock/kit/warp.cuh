@@ -1,0 +1,38 @@
+// Where a thread stands, in a form that the compiler knows to be the same for its whole warp.
+#pragma once
+
+#include <cstdint>
+
+namespace ps::kit {
+
+constexpr unsigned warp_threads = 32;
+constexpr unsigned warpgroup_threads = 128;
+
+__device__ inline unsigned lane_index() {
+  unsigned lane;
+  asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+}
+
+// The shuffle tells the compiler that branches on it do not split a warp.
+__device__ inline unsigned warp_index() {
+  return __shfl_sync(0xffffffffu, threadIdx.x / warp_threads, 0);
+}
+__device__ inline unsigned warpgroup_index() {
+  return __shfl_sync(0xffffffffu, threadIdx.x / warpgroup_threads, 0);
+}
+
+// True in one thread of the warp, the same one each time. All 32 threads must call it together.
+__device__ inline bool elect() {
+  unsigned elected;
+  asm volatile(
+      "{\n"
+      ".reg .pred elected;\n"
+      "elect.sync _|elected, 0xffffffff;\n"
+      "selp.u32 %0, 1, 0, elected;\n"
+      "}"
+      : "=r"(elected));
+  return elected != 0;
+}
+
+}  // namespace ps::kit
