@@ -5,7 +5,8 @@
 
 namespace ps::kit {
 
-// The 32-bit address of an object in this block's shared memory.
+// The 32-bit address of an object in this block's shared memory. In a cluster its top byte holds
+// the block's rank.
 __device__ inline std::uint32_t shared_address(const void* object) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(object));
 }

@@ -16,7 +16,7 @@ __device__ inline unsigned cluster_rank() {
 
 __device__ inline unsigned cluster_size() {
   unsigned size;
-  asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(size));
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
   return size;
 }
 
@@ -24,6 +24,11 @@ __device__ inline unsigned cluster_size() {
 // visible to the others after waiting.
 __device__ inline void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+// Orders nothing but the arrival itself: enough behind fence_barrier_init(), and without the fence
+// of the whole GPU that the release above costs.
+__device__ inline void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 __device__ inline void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");

@@ -2,9 +2,8 @@
 // through its registers. Compute capability 8.0.
 #pragma once
 
-#include <cstdint>
-
 #include "penstock/kit/address.cuh"
+#include "penstock/kit/barrier.cuh"
 
 namespace ps::kit {
 
@@ -37,8 +36,8 @@ __device__ inline void cp_async_wait() {
 
 // Arrives at the mbarrier when this thread's copies so far have landed. Counts as one of the
 // arrivals the barrier was initialised with.
-__device__ inline void cp_async_arrive(std::uint64_t* barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
+__device__ inline void cp_async_arrive(Barrier& barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier.address())
                : "memory");
 }
 

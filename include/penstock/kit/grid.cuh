@@ -15,7 +15,7 @@ class GridBarrier {
   // What any thread of the grid wrote before is visible to all after it.
   __device__ void wait() const {
     __syncthreads();
-    if (threadIdx.x == 0) {
+    if ((threadIdx.x | threadIdx.y | threadIdx.z) == 0) {
       __threadfence();
       // Together the blocks add 2^31: the top bit turns over with the last of them, and the rest of
       // the word is as before.

@@ -15,7 +15,7 @@ namespace ps::kit {
 struct LaunchOptions {
   dim3 grid = 1;
   dim3 block = 1;
-  std::size_t shared_bytes = 0;     // dynamic; beyond 48 KiB the kernel is asked to allow it
+  std::size_t shared_bytes = 0;     // dynamic; the kernel is asked to allow it
   unsigned cluster = 1;             // blocks along x that form a cluster
   bool overlaps_previous = false;   // starts early, and calls wait_for_previous()
   bool all_blocks_at_once = false;  // for GridBarrier; refused when they do not fit
@@ -49,42 +49,89 @@ inline void check(cudaError_t code, const char* call) {
 
 }  // namespace detail
 
+namespace detail {
+
+// The options as the runtime wants them. Lives as long as the call that takes it.
+struct LaunchConfig {
+  cudaLaunchAttribute attributes[3];
+  cudaLaunchConfig_t config = {};
+
+  LaunchConfig(const LaunchOptions& options, cudaStream_t stream) {
+    config.gridDim = options.grid;
+    config.blockDim = options.block;
+    config.dynamicSmemBytes = options.shared_bytes;
+    config.stream = stream;
+    config.attrs = attributes;
+    if (options.cluster > 1) {
+      add(cudaLaunchAttributeClusterDimension).clusterDim = {options.cluster, 1, 1};
+    }
+    if (options.overlaps_previous) {
+      add(cudaLaunchAttributeProgrammaticStreamSerialization)
+          .programmaticStreamSerializationAllowed = 1;
+    }
+    if (options.all_blocks_at_once) add(cudaLaunchAttributeCooperative).cooperative = 1;
+  }
+  LaunchConfig(const LaunchConfig&) = delete;
+  LaunchConfig& operator=(const LaunchConfig&) = delete;
+
+ private:
+  cudaLaunchAttributeValue& add(cudaLaunchAttributeID id) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = id;
+    return attribute.val;
+  }
+};
+
+// What the kernel must be allowed before a launch with these options.
+inline void allow(const void* kernel, const LaunchOptions& options) {
+  // 48 KiB are allowed to everyone, of which the kernel may have declared some.
+  if (options.shared_bytes > 32 * 1024) {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(options.shared_bytes)),
+          "cudaFuncSetAttribute");
+  }
+  if (options.cluster > 8) {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+          "cudaFuncSetAttribute");
+  }
+}
+
+}  // namespace detail
+
 // Enqueues the kernel on `stream` and returns. Throws DeviceError when the launch is refused; what
 // goes wrong while it runs shows at a later synchronisation.
 template <class... Parameter, class... Argument>
 void launch(void (*kernel)(Parameter...), const LaunchOptions& options, cudaStream_t stream,
             Argument&&... arguments) {
-  if (options.shared_bytes > 48 * 1024) {
-    detail::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                       static_cast<int>(options.shared_bytes)),
-                  "cudaFuncSetAttribute");
-  }
-  cudaLaunchAttribute attributes[3];
-  unsigned count = 0;
-  if (options.cluster > 1) {
-    attributes[count].id = cudaLaunchAttributeClusterDimension;
-    attributes[count].val.clusterDim = {options.cluster, 1, 1};
-    ++count;
-  }
-  if (options.overlaps_previous) {
-    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[count].val.programmaticStreamSerializationAllowed = 1;
-    ++count;
-  }
-  if (options.all_blocks_at_once) {
-    attributes[count].id = cudaLaunchAttributeCooperative;
-    attributes[count].val.cooperative = 1;
-    ++count;
-  }
-  cudaLaunchConfig_t config = {};
-  config.gridDim = options.grid;
-  config.blockDim = options.block;
-  config.dynamicSmemBytes = options.shared_bytes;
-  config.stream = stream;
-  config.attrs = attributes;
-  config.numAttrs = count;
-  detail::check(cudaLaunchKernelEx(&config, kernel, std::forward<Argument>(arguments)...),
+  detail::allow(reinterpret_cast<const void*>(kernel), options);
+  const detail::LaunchConfig launch(options, stream);
+  detail::check(cudaLaunchKernelEx(&launch.config, kernel, std::forward<Argument>(arguments)...),
                 "cudaLaunchKernelEx");
+}
+
+// Clusters of a launch with these options (blocks, where cluster is 1) that the current device runs
+// at once. Clusters lie within a part of the GPU: fewer fit than the multiprocessors would hold.
+template <class... Parameter>
+unsigned resident_clusters(void (*kernel)(Parameter...), LaunchOptions options) {
+  detail::allow(reinterpret_cast<const void*>(kernel), options);
+  int count = 0;
+  if (options.cluster > 1) {
+    options.grid = options.cluster;
+    const detail::LaunchConfig launch(options, nullptr);
+    detail::check(cudaOccupancyMaxActiveClusters(&count, kernel, &launch.config),
+                  "cudaOccupancyMaxActiveClusters");
+    return static_cast<unsigned>(count);
+  }
+  int device = 0, processors = 0;
+  detail::check(cudaGetDevice(&device), "cudaGetDevice");
+  detail::check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
+                "cudaDeviceGetAttribute");
+  const dim3 block = options.block;
+  detail::check(
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+          &count, kernel, static_cast<int>(block.x * block.y * block.z), options.shared_bytes),
+      "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+  return static_cast<unsigned>(count * processors);
 }
 
 }  // namespace ps::kit

@@ -101,7 +101,8 @@ struct Operand {
                                           : Tile::swizzle == Swizzle::b64  ? 2
                                                                            : 3;
 
-  // Addresses and distances count 16 bytes and have 14 bits.
+  // Addresses and distances count 16 bytes and have 14 bits; what an address has above them is the
+  // rank of its block.
   PENSTOCK_HD static constexpr std::uint64_t field(std::uint32_t of) { return (of & 0x3ffff) >> 4; }
 };
 

@@ -1,4 +1,5 @@
 // Where a thread stands, in a form that the compiler knows to be the same for its whole warp.
+// Blocks have one dimension.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +9,7 @@ namespace ps::kit {
 constexpr unsigned warp_threads = 32;
 constexpr unsigned warpgroup_threads = 128;
 
-__device__ inline unsigned lane_index() {
-  unsigned lane;
-  asm("mov.u32 %0, %%laneid;" : "=r"(lane));
-  return lane;
-}
+__device__ inline unsigned lane_index() { return threadIdx.x % warp_threads; }
 
 // The shuffle tells the compiler that branches on it do not split a warp.
 __device__ inline unsigned warp_index() {

@@ -28,20 +28,23 @@ struct GemmConfig {
   // What one block of the cluster loads of B, for all of them.
   static constexpr unsigned shared_rows = tile_n / cluster;
   static constexpr unsigned stage_bytes = TileA::bytes + TileB::bytes;
-  // A piece of C on its way out, two for each consumer.
+  // A piece of C on its way out, two for each consumer; every warp has 16 rows of it.
   using PieceC = SharedTile<Element, 64, 64>;
 
   using StageRing = Ring<Barrier, depth>;
 
-  // 65,536 registers: the loader needs few, the accumulators many.
-  static constexpr unsigned loader_registers = consumers == 1 ? 56 : consumers == 2 ? 40 : 32;
-  static constexpr unsigned consumer_registers = consumers == 1   ? 256 - 8
-                                                 : consumers == 2 ? 232
-                                                                  : 160;
+  // Of what the launch gave each thread, the loader keeps little and the accumulators need much;
+  // the sum stays the same.
+  static constexpr unsigned launch_registers = 65536 / threads / 8 * 8;
+  static constexpr unsigned loader_registers = consumers == 2 ? 40 : 32;
+  static constexpr unsigned consumer_registers = consumers == 1 ? 248 : consumers == 2 ? 232 : 160;
 
   static_assert(tile_m % 64 == 0 && consumers >= 1 && consumers <= 3, "one to three consumers");
   static_assert(tile_n % 64 == 0 && tile_n <= 256, "N is 64, 128, 192 or 256");
   static_assert(cluster == 1 || cluster == 2 || cluster == 4, "clusters of 1, 2 or 4 blocks");
+  static_assert(loader_registers + consumers * consumer_registers <=
+                    (1 + consumers) * (launch_registers < 248 ? launch_registers : 248),
+                "no more registers than there are");
   static_assert(shared_rows % TileB::row_step == 0, "every block loads whole groups of rows");
 };
 

@@ -23,28 +23,40 @@ __device__ inline std::uint32_t packed(float low, float high, __half) {
   return reinterpret_cast<const std::uint32_t&>(pair);
 }
 
-// A consumer warpgroup's way out: 64 columns at a time, through two pieces of shared memory, so
-// that one is written while the other is stored.
+// A consumer's way out: 64 columns at a time, through two pieces of shared memory, so that one is
+// written while the other is stored. Every warp stores its own 16 rows and waits for no other.
 template <class Config>
 class GemmStore {
  public:
-  using Arguments = TensorMap;
+  using Arguments = TensorMap;  // of C, for boxes of `box_rows`
+  static constexpr unsigned box_rows = 16;
 
-  __device__ GemmStore(GemmShared<Config>& shared, const TensorMap& c, unsigned number)
-      : pieces_(shared.c[number]), c_(c), number_(number) {}
+  __device__ static void prefetch_arguments(const Arguments& c) { prefetch(c); }
+
+  __device__ GemmStore(GemmShared<Config>& shared, const Arguments& c, unsigned number)
+      : pieces_(shared.c[number]), c_(c), first_row_(warp_index() % 4 * box_rows) {}
 
   // The 64 rows from `row` on, columns from `column` on.
   __device__ void store(const float (&d)[Config::tile_n / 2], unsigned row, unsigned column) {
+    constexpr unsigned count = Config::tile_n / 64;
 #pragma unroll
-    for (unsigned p = 0; p < Config::tile_n / 64; ++p) {
-      // The piece's last store, two ago, must have been read.
-      if (is_storer()) bulk_wait_read<1>();
-      sync();
+    for (unsigned p = 0; p < count; ++p) {
+      // What was last stored from this piece must have been read: the store before last, or the
+      // last one where an odd number of pieces begins anew.
+      if (elect()) {
+        if (count % 2 == 1 && p == 0) {
+          bulk_wait_read<0>();
+        } else {
+          bulk_wait_read<1>();
+        }
+      }
+      __syncwarp();
       write(reinterpret_cast<const float (&)[32]>(d[32 * p]), pieces_[p % 2]);
       fence_shared_to_async();
-      sync();
-      if (is_storer()) {
-        tensor_store(c_, pieces_[p % 2], evict_normal(), row, column + 64 * p);
+      __syncwarp();
+      if (elect()) {
+        tensor_store(c_, pieces_[p % 2] + Piece::row_offset(first_row_), evict_first(),
+                     row + first_row_, column + 64 * p);
         bulk_commit();
       }
     }
@@ -52,34 +64,29 @@ class GemmStore {
 
   // Before the block ends, and its shared memory with it.
   __device__ void finish() {
-    if (is_storer()) bulk_wait_read<0>();
+    if (elect()) bulk_wait_read<0>();
   }
 
  private:
   using Piece = typename Config::PieceC;
+  using Element = typename Config::Element;
 
   // Lane l names row l % 16 of 16 columns' left (lanes below 16) or right half.
-  __device__ static void write(const float (&d)[32], unsigned char* piece) {
+  __device__ void write(const float (&d)[32], unsigned char* piece) const {
     const unsigned lane = lane_index();
-    const unsigned row = threadIdx.x / warp_threads % 4 * 16 + lane % 16;
 #pragma unroll
     for (unsigned i = 0; i < 4; ++i) {
       const std::uint32_t pairs[4] = {packed(d[8 * i + 0], d[8 * i + 1], Element()),
                                       packed(d[8 * i + 2], d[8 * i + 3], Element()),
                                       packed(d[8 * i + 4], d[8 * i + 5], Element()),
                                       packed(d[8 * i + 6], d[8 * i + 7], Element())};
-      store_matrices(piece + Piece::offset(row, 16 * i + lane / 16 * 8), pairs);
+      store_matrices(piece + Piece::offset(first_row_ + lane % 16, 16 * i + lane / 16 * 8), pairs);
     }
   }
 
-  // The same thread each time: bulk groups belong to the thread that made them.
-  __device__ static bool is_storer() { return threadIdx.x % warpgroup_threads == 0; }
-  __device__ void sync() const { named_barrier_wait(1 + number_, warpgroup_threads); }
-
-  using Element = typename Config::Element;
   unsigned char (&pieces_)[2][Piece::bytes];
   const TensorMap& c_;
-  unsigned number_;
+  unsigned first_row_;  // of this warp's, among the consumer's 64
 };
 
 }  // namespace ps::kit

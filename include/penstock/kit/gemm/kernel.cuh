@@ -11,8 +11,8 @@
 
 namespace ps::kit {
 
-// Epilogue: constructed from (shared, arguments, number of the consumer), with store() and finish()
-// as GemmStore has them.
+// Epilogue: constructed from (shared, arguments, number of the consumer), with
+// prefetch_arguments(), store() and finish() as GemmStore has them.
 template <class Config, class Epilogue, class Order>
 __global__ void __launch_bounds__(Config::threads, 1)
     gemm_kernel(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
@@ -25,16 +25,20 @@ __global__ void __launch_bounds__(Config::threads, 1)
 
   // Setup
   const unsigned group = warpgroup_index();
-  if (threadIdx.x == 0) {
+  if (threadIdx.x == warp_threads) {  // another warp than the one that makes the ring
     prefetch(a);
     prefetch(b);
+    Epilogue::prefetch_arguments(out);
+  }
+  if (threadIdx.x == 0) {
     shared.ring.init(1, Config::consumers * Config::cluster);
     fence_barrier_init();
   }
   if constexpr (Config::cluster == 1) {
     __syncthreads();
   } else {
-    cluster_sync();  // the others' barriers are arrived at, too
+    cluster_arrive_relaxed();  // the others' barriers are arrived at, too
+    cluster_wait();
   }
 
   // Roles
@@ -47,6 +51,8 @@ __global__ void __launch_bounds__(Config::threads, 1)
       while (tiles.take(tile)) {
         loader.load(tile.row * Config::tile_m, tile.column * Config::tile_n, steps);
       }
+      // A block must not end while others of its cluster arrive at its barriers.
+      if constexpr (Config::cluster > 1) loader.drain();
     }
   } else {
     take_registers<Config::consumer_registers>();
@@ -59,12 +65,6 @@ __global__ void __launch_bounds__(Config::threads, 1)
       epilogue.store(d, tile.row * Config::tile_m + 64 * number, tile.column * Config::tile_n);
     }
     epilogue.finish();
-  }
-
-  // A block must not end while others of its cluster write to its memory or arrive at its barriers.
-  if constexpr (Config::cluster > 1) {
-    __syncwarp();
-    cluster_sync();
   }
 }
 

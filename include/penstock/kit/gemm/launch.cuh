@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "penstock/base/error.h"
 #include "penstock/base/view.h"
 #include "penstock/kit/gemm/kernel.cuh"
 #include "penstock/kit/launch.cuh"
@@ -27,19 +28,34 @@ GroupedOrder gemm_order(std::int64_t m, std::int64_t n, unsigned group) {
   return GroupedOrder(tiles(m, Config::tile_m), tiles(n, Config::tile_n), group, Config::cluster);
 }
 
+template <class Config>
+LaunchOptions gemm_options(unsigned blocks) {
+  return {.grid = blocks,
+          .block = Config::threads,
+          .shared_bytes = sizeof(GemmShared<Config>),
+          .cluster = Config::cluster};
+}
+
+// Blocks for a persistent launch: as few as take no more rounds than all that fit. Fewer blocks
+// share the L2 cache and the power of the GPU.
+template <class Config, class Epilogue>
+unsigned gemm_blocks(const GroupedOrder& order) {
+  const unsigned fit = resident_clusters(gemm_kernel<Config, Epilogue, GroupedOrder>,
+                                         gemm_options<Config>(Config::cluster));
+  if (fit == 0) throw Unsupported("the matrix product's kernel does not fit on this GPU");
+  const unsigned rounds = (order.count() + fit - 1) / fit;
+  return rounds == 0 ? 0 : (order.count() + rounds - 1) / rounds * Config::cluster;
+}
+
 // Enqueues the product of a (m x k) and the transpose of b (n x k) on `stream`; the epilogue gets
 // the tiles. m, n and k are at least 1; the views obey the rules of tensor maps. `blocks` is a
-// multiple of the cluster: all of order.blocks(), or as many as run at once.
+// multiple of the cluster: order.blocks() for a tile each, or gemm_blocks().
 template <class Config, class Epilogue>
 void launch_gemm(const TensorView& a, const TensorView& b, const typename Epilogue::Arguments& out,
                  const GroupedOrder& order, unsigned blocks, cudaStream_t stream) {
   const auto steps = static_cast<unsigned>((a.extent(1) + Config::tile_k - 1) / Config::tile_k);
-  launch(gemm_kernel<Config, Epilogue, GroupedOrder>,
-         {.grid = blocks,
-          .block = Config::threads,
-          .shared_bytes = sizeof(GemmShared<Config>),
-          .cluster = Config::cluster},
-         stream, gemm_map(a, Config::tile_m), gemm_map(b, Config::shared_rows), out, order, steps);
+  launch(gemm_kernel<Config, Epilogue, GroupedOrder>, gemm_options<Config>(blocks), stream,
+         gemm_map(a, Config::tile_m), gemm_map(b, Config::shared_rows), out, order, steps);
 }
 
 }  // namespace ps::kit

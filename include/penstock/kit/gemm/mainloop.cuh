@@ -34,6 +34,9 @@ class GemmLoader {
     }
   }
 
+  // Waits until everything loaded has been used, here and in the other blocks of the cluster.
+  __device__ void drain() { producer_.drain(); }
+
  private:
   __device__ static unsigned rank() {
     if constexpr (Config::cluster == 1) return 0;
