@@ -47,10 +47,6 @@ inline void check(cudaError_t code, const char* call) {
   throw DeviceError("cuda:" + std::to_string(device), call, code, cudaGetErrorString(code));
 }
 
-}  // namespace detail
-
-namespace detail {
-
 // The options as the runtime wants them. Lives as long as the call that takes it.
 struct LaunchConfig {
   cudaLaunchAttribute attributes[3];
