@@ -1,6 +1,6 @@
 # Short names for the scripts.
 .DEFAULT_GOAL := help
-.PHONY: help demo test gpu-test gpu-check gpu-bench fuzz format lint clean
+.PHONY: help demo test gpu-test gpu-check gpu-bench exercise fuzz format lint clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -18,6 +18,9 @@ gpu-test: ## run the GPU tests, building them unless they were carried here
 
 gpu-check: ## run the GPU tests under compute-sanitizer
 	@scripts/gpu_check.sh
+
+exercise: ## check an exercise of the tutorial: make exercise N=1
+	@scripts/exercise.sh $(N)
 
 gpu-bench: ## run the benchmarks into bench/results/
 	@scripts/gpu_bench.sh

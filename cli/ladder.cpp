@@ -5,6 +5,7 @@
 
 #include "commands.h"
 #include "options.h"
+#include "penstock/base/error.h"
 #include "program.h"
 #include "progress.h"
 #include "support/ladder.h"
@@ -17,7 +18,9 @@ struct LadderOptions {
   std::string only;
   std::size_t bytes = 0;
   std::size_t chunk = 0;
+  std::string trace;
   bool quick = false;
+  bool list = false;
   bool json = false;
 };
 
@@ -32,10 +35,18 @@ std::vector<ladder::Rung> select(std::string_view name, std::string_view only = 
 
 void climb(std::string_view name, const LadderOptions& options, const std::stop_token& stop) {
   const std::vector<ladder::Rung> rungs = select(name, options.only);
+  if (options.list) {
+    fmt::print("{}", options.json ? ladder::list_as_json(rungs) : ladder::list_as_text(rungs));
+    return;
+  }
+  if (rungs.empty()) {  // a build without CUDA has no kernels
+    throw Unsupported(fmt::format("the ladder '{}' needs a GPU: {}", name, Device::why_no_gpu()));
+  }
   ladder::Context context({.device = Device::parse(options.device),
                            .bytes = options.bytes,
                            .chunk = options.chunk,
                            .quick = options.quick,
+                           .trace = options.trace,
                            .stop = stop});
   std::vector<ladder::RungRows> results;
   {
@@ -48,23 +59,35 @@ void climb(std::string_view name, const LadderOptions& options, const std::stop_
              options.json ? ladder::as_json(context, results) : ladder::as_table(context, results));
 }
 
-void add_host(CLI::App& ladders, Program& program) {
-  const auto options = std::make_shared<LadderOptions>();
-  CLI::App& command = *ladders.add_subcommand(
-      "host",
-      "Between host and device: from pageable memory to overlap in four ways, and the traps");
+// What all ladders have in common.
+CLI::App& add_command(CLI::App& ladders, Program& program, const std::string& name,
+                      const std::string& about, const std::shared_ptr<LadderOptions>& options) {
+  CLI::App& command = *ladders.add_subcommand(name, about);
   add_device_option(command, options->device);
   add_json_flag(command, options->json);
+  std::vector<std::string> names;
+  for (const ladder::Rung& rung : select(name)) names.emplace_back(rung.name);
+  CLI::Option& only =
+      *command.add_option("--only", options->only, "Run this rung alone")->type_name("RUNG");
+  if (!names.empty()) only.check(CLI::IsMember(names));
+  command.add_flag("--quick", options->quick, "Small sizes: a look, not a measurement");
+  command.add_flag("--list", options->list, "Name the rungs, run none");
+  command.callback([&program, options, name] {
+    program.chosen([&program, options, name] { climb(name, *options, program.stop()); });
+  });
+  return command;
+}
+
+void add_host(CLI::App& ladders, Program& program) {
+  const auto options = std::make_shared<LadderOptions>();
+  CLI::App& command = add_command(
+      ladders, program, "host",
+      "Between host and device: from pageable memory to overlap in four ways, and the traps",
+      options);
   add_bytes_option(command, "--bytes", options->bytes,
                    "Bytes to move in each row; default: 2 GiB on a GPU, 256 MiB on the CPU");
   add_bytes_option(command, "--chunk", options->chunk,
                    "Bytes of a chunk; default: chosen from what the engines need");
-  std::vector<std::string> names;
-  for (const ladder::Rung& rung : select("host")) names.emplace_back(rung.name);
-  command.add_option("--only", options->only, "Run this rung alone")
-      ->type_name("RUNG")
-      ->check(CLI::IsMember(names));
-  command.add_flag("--quick", options->quick, "Small sizes: a look, not a measurement");
   command.footer(
       "speed-up: against the first row of the same work.\n"
       "hidden: of the time that overlap can hide, the share it hid; efficiency: of the floor.\n\n"
@@ -72,9 +95,26 @@ void add_host(CLI::App& ladders, Program& program) {
       "  penstock ladder host --quick\n"
       "  penstock ladder host --only depth --bytes 1GiB\n"
       "  penstock ladder host --json | jq '.rungs[] | {name, rows: [.rows[].seconds]}'");
-  command.callback([&program, options] {
-    program.chosen([&program, options] { climb("host", *options, program.stop()); });
-  });
+}
+
+// Ladders of kernels need a GPU. `example` is the name of a rung.
+void add_kernels(CLI::App& ladders, Program& program, const std::string& name,
+                 const std::string& about, const std::string& bytes, const std::string& example) {
+  const auto options = std::make_shared<LadderOptions>();
+  CLI::App& command = add_command(ladders, program, name, about, options);
+  if (!bytes.empty()) add_bytes_option(command, "--bytes", options->bytes, bytes);
+  command
+      .add_option("--trace", options->trace,
+                  "Folder for pages of what the roles inside a kernel did, where a rung has roles")
+      ->type_name("DIR");
+  command.footer(fmt::format(
+      "share: of the limit that was measured in the same run; speed-up: against the first row of\n"
+      "the same work. Registers, shared memory and occupancy are what the driver says here.\n\n"
+      "Examples:\n"
+      "  penstock ladder {0} --quick\n"
+      "  penstock ladder {0} --only {1}\n"
+      "  penstock ladder {0} --list --json    which instructions each rung's machine code holds",
+      name, example));
 }
 
 }  // namespace
@@ -85,6 +125,12 @@ void add_ladder(Program& program) {
   command.require_subcommand(1);
   command.footer("Example:\n  penstock ladder host --quick");
   add_host(command, program);
+  add_kernels(command, program, "copy",
+              "Between a GPU's memory and its multiprocessors: from plain loads to roles on a ring",
+              "Bytes of input in each row; default: 2 GiB", "vectorised");
+  add_kernels(command, program, "gemm",
+              "Matrix products: from a thread per element to tensor cores that never wait", "",
+              "mma-sync");
 }
 
 }  // namespace ps::cli

@@ -17,6 +17,12 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
     $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-stringop-overflow>)
 endif()
 
+# Files that are compiled together see each other's names, and count as headers; the other builds do
+# not switch these warnings off.
+if(CMAKE_UNITY_BUILD)
+  target_compile_options(penstock_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow;-Wno-subobject-linkage>)
+endif()
+
 if(PENSTOCK_SANITIZE STREQUAL "address")
   set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all)
 elseif(PENSTOCK_SANITIZE STREQUAL "thread")

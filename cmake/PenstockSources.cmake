@@ -6,6 +6,13 @@ function(penstock_glob out)
     list(FILTER files EXCLUDE REGEX "_nocuda\\.cpp$")
   else()
     list(FILTER files EXCLUDE REGEX "(_cuda\\.cpp|\\.cu)$")
+    # Compiled by themselves even where others are compiled together: the linter sees them nowhere
+    # else.
+    set(alone ${files})
+    list(FILTER alone INCLUDE REGEX "_nocuda\\.cpp$")
+    if(alone)
+      set_source_files_properties(${alone} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
   endif()
   set(${out} ${files} PARENT_SCOPE)
 endfunction()

@@ -32,7 +32,7 @@ fi
 names=("$@")
 if ((${#names[@]} == 0)); then
   mapfile -t names < <(cd "$bin" && printf '%s\n' bench_* | sed 's/^bench_//')
-  names+=(ladder_host)
+  names+=(ladder_host ladder_copy ladder_gemm)
   if "$python" -c 'import penstock' 2>/dev/null; then
     for file in "$operators"/[a-z]*.py bench/*.py; do names+=("$(basename "$file" .py)"); done
   else
@@ -42,3 +42,4 @@ fi
 mkdir -p bench/results
 for name in "${names[@]}"; do run "$name"; done
 "$python" tools/results.py
+"$python" tools/tutorial.py

@@ -16,8 +16,9 @@ from pathlib import Path
 
 # Device code wherever it is, and every source of the folders that the GPU tests exercise.
 COVERED = {
-    ("include", "src"): ("*.cu", "*.cuh", "*_cuda.cpp"),
-    ("include/penstock/host", "src/host", "tests/gpu"): ("*.cu", "*.cuh", "*.cpp", "*.h"),
+    ("include", "src", "examples"): ("*.cu", "*.cuh", "*_cuda.cpp"),
+    ("include/penstock/host", "include/penstock/kit", "src/host", "src/kit", "tests/gpu"):
+        ("*.cu", "*.cuh", "*.cpp", "*.h"),
 }
 
 

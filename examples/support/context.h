@@ -1,12 +1,17 @@
-// What every rung is given: the device, the bytes, what the engines need alone, and the way rows
-// are measured. Everything costly is made at first use and then shared by all rungs of the program.
+// What every rung is given: the device, the bytes, and for the ladder between host and device what
+// the engines need alone and the way rows are measured. Other ladders have a problem of their own,
+// by shared(). Everything costly is made at first use and then shared by all rungs of the program.
 #pragma once
 
 #include <cstddef>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <typeindex>
+#include <vector>
 
 #include "penstock/host/device.h"
 #include "penstock/measure/engines.h"
@@ -19,10 +24,17 @@ namespace ladder {
 
 struct Settings {
   ps::Device device = ps::Device::best();
-  std::size_t bytes = 0;  // of input; 0: what suits the device
-  std::size_t chunk = 0;  // 0: chosen from the engines' measured costs
-  bool quick = false;     // a second or so in all, for a look and for tests
+  std::size_t bytes = 0;   // of input; 0: what suits the device
+  std::size_t chunk = 0;   // 0: chosen from the engines' measured costs
+  bool quick = false;      // a second or so in all, for a look and for tests
+  std::string trace = {};  // folder for what kernels write of themselves; empty: nothing is traced
   std::stop_token stop = {};
+};
+
+// A figure that all rows of a ladder stand beside: "fma_per_second", "33.1 T multiply-adds/s".
+struct Fact {
+  std::string key, text;
+  double value = 0;
 };
 
 class Context {
@@ -33,6 +45,20 @@ class Context {
   bool on_gpu() const { return device().kind() == ps::DeviceKind::cuda; }
   bool quick() const { return settings_.quick; }
   std::size_t bytes() const { return settings_.bytes; }
+  const std::string& trace() const { return settings_.trace; }
+  const std::stop_token& stop() const { return settings_.stop; }
+
+  // A T(*this), made at first use and then the same for all rungs: what a ladder's rungs share.
+  template <class T>
+  T& shared() {
+    std::shared_ptr<void>& one = shared_[typeid(T)];
+    if (!one) one = std::make_shared<T>(*this);
+    return *static_cast<T*>(one.get());
+  }
+
+  // Told once by whoever measured it, shown above the table.
+  void tell(Fact fact) { facts_.push_back(std::move(fact)); }
+  const std::vector<Fact>& facts() const { return facts_; }
 
   // Random input in page-locked memory, page-locked output, and the device's result.
   const ps::Yardstick& data();
@@ -63,6 +89,8 @@ class Context {
   std::optional<ps::Yardstick> data_;
   std::optional<ps::Engines> engines_;
   std::optional<ps::Timeline> sequential_;
+  std::vector<Fact> facts_;
+  std::map<std::type_index, std::shared_ptr<void>> shared_;
 };
 
 // Sets hidden and efficiency, and appends to the note what makes them doubtful.

@@ -1,4 +1,4 @@
-// main() of every example: runs the rung that is linked with it.
+// main() of every example: runs the rung that is linked with it, and what that stands on.
 #include <CLI/CLI.hpp>
 #include <iostream>
 

@@ -14,17 +14,16 @@ std::vector<Rung>& registered() {
 
 }  // namespace
 
-detail::Registration::Registration(std::string_view path, std::string_view name,
-                                   std::string_view sentence,
-                                   std::vector<Row> (*run)(Context& context)) {
+detail::Registration::Registration(std::string_view path, Rung rung) {
   const auto cut_last = [&path] {
     const std::size_t slash = path.find_last_of('/');
     const std::string_view last = path.substr(slash + 1);
     path = path.substr(0, slash == path.npos ? 0 : slash);
     return last;
   };
-  const std::string_view file = cut_last(), ladder = cut_last();
-  registered().push_back({ladder, file, name, sentence, run});
+  rung.file = cut_last();
+  rung.ladder = cut_last();
+  registered().push_back(rung);
 }
 
 std::vector<Rung> rungs() {

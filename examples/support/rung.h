@@ -2,6 +2,8 @@
 //
 //   std::vector<ladder::Row> run(ladder::Context& context) { ... }
 //   PENSTOCK_RUNG("depth", "One sentence on what this rung shows.", run);
+//
+// kernel_rung.h has the form for rungs that are about one kernel.
 #pragma once
 
 #include <optional>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "penstock/trace/timeline.h"
+#include "support/kernel_use.h"
 
 namespace ladder {
 
@@ -24,6 +27,7 @@ struct Row {
   std::optional<double> hidden = {};
   std::optional<double> efficiency = {};
   std::optional<ps::Gaps> gaps = {};  // of the upload engine
+  std::optional<KernelUse> use = {};  // where the row is one kernel
   std::string note = {};
 };
 
@@ -32,12 +36,21 @@ inline std::vector<Row> not_here(std::string why) {
   return {{.label = "-", .note = std::move(why)}};
 }
 
+// What the machine code of a rung's file holds and what it does without, for the test that reads
+// it. A name with modifiers, "LDG.128", stands for every instruction that has them, whatever other
+// modifiers stand between: LDG.E.EF.128.
+struct Instructions {
+  std::vector<std::string_view> holds = {};
+  std::vector<std::string_view> lacks = {};
+};
+
 struct Rung {
-  std::string_view ladder;  // the folder of its file, "host"
-  std::string_view file;    // orders the ladder: 01_..., 02_...
-  std::string_view name;
-  std::string_view sentence;
+  std::string_view ladder = {};  // the folder of its file, "host"
+  std::string_view file = {};    // orders the ladder: 01_..., 02_...
+  std::string_view name = {};
+  std::string_view sentence = {};
   std::vector<Row> (*run)(Context& context) = nullptr;
+  const Instructions* machine = nullptr;  // of a rung about kernels, which needs a GPU
 };
 
 // Every rung linked into this program, ladder by ladder, in the order of their files.
@@ -45,12 +58,13 @@ std::vector<Rung> rungs();
 
 namespace detail {
 struct Registration {
-  Registration(std::string_view path, std::string_view name, std::string_view sentence,
-               std::vector<Row> (*run)(Context& context));
+  // The path says which ladder and where in it.
+  Registration(std::string_view path, Rung rung);
 };
 }  // namespace detail
 
 }  // namespace ladder
 
-#define PENSTOCK_RUNG(name, sentence, function) \
-  static const ladder::detail::Registration registration(__FILE__, name, sentence, function)
+#define PENSTOCK_RUNG(title, text, function)              \
+  static const ladder::detail::Registration registration( \
+      __FILE__, {.name = (title), .sentence = (text), .run = (function)})

@@ -10,7 +10,7 @@ Threads do not survive ``os.fork``: a child of a process that has used Penstock 
 processes by spawn (``multiprocessing.set_start_method("spawn")``).
 """
 
-from . import _core
+from . import _core, transform
 from ._core import (Array, Device, File, Item, Ring, RunReport, Stage, Stream, Timeline, copy,
                     iterate)
 from ._errors import (DeviceError, DeviceLost, Error, InvalidArgument, OutOfMemory, PipelineError,
@@ -24,7 +24,7 @@ __all__ = [
     "Array", "Device", "DeviceError", "DeviceLost", "Doctor", "Error", "File", "InvalidArgument",
     "Item", "Limits", "OutOfMemory", "Overlap", "Pipeline", "PipelineError", "Ring", "RunReport",
     "Stage", "Stream", "Timeline", "Unsupported", "__version__", "copy", "doctor", "empty",
-    "iterate", "limits", "overlap", "read_file", "write_file",
+    "iterate", "limits", "overlap", "read_file", "transform", "write_file",
 ]
 
 __version__ = _core.version()

@@ -185,6 +185,9 @@ def iterate(x: Any, out: Any = None, rounds: int = 1, stream: Any = None) -> Non
     True
     """
 
+def elementwise(function: str, inputs: Sequence[Any], out: Any, a: float = 1.0, b: float = 1.0, stream: Any = None, kernel: str = 'best') -> None:
+    """What penstock.transform is made of."""
+
 class File:
     """
     A file read or written past the page cache, many transfers at once.

@@ -8,6 +8,7 @@ namespace ps::python {
 namespace nb = nanobind;
 
 void bind_transfers(nb::module_& m);
+void bind_transform(nb::module_& m);
 void bind_storage(nb::module_& m);
 void bind_timeline(nb::module_& m);
 void bind_pipeline(nb::module_& m);

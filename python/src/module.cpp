@@ -16,6 +16,7 @@ NB_MODULE(_core, m) {
   bind_device(m);
   bind_array(m);
   bind_transfers(m);
+  bind_transform(m);
   bind_storage(m);
   bind_timeline(m);
   bind_pipeline(m);

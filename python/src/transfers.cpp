@@ -6,7 +6,7 @@
 
 #include "bindings.h"
 #include "borrowed.h"
-#include "device.h"
+#include "call_stream.h"
 #include "interpreter.h"
 #include "penstock/base/error.h"
 #include "penstock/ops/iterate.h"
@@ -14,26 +14,8 @@
 namespace ps::python {
 namespace {
 
-// The stream that the caller gave, for work on these arrays; none where all of them are the CPU's,
-// and the work is done at once.
-std::optional<Stream> stream_for(nb::handle stream, std::initializer_list<nb::handle> arrays) {
-  for (const nb::handle array : arrays) {
-    const std::optional<int> gpu = gpu_of(array);
-    if (!gpu) continue;
-    if (stream.is_none()) {
-      throw InvalidArgument("stream", "the stream to use, as the memory is a GPU's", "None");
-    }
-    return stream_from(stream, Device::cuda(*gpu));
-  }
-  return std::nullopt;
-}
-
-const Stream* pointer_to(const std::optional<Stream>& stream) {
-  return stream ? &*stream : nullptr;
-}
-
 void copy_array(nb::handle dst, nb::handle src, nb::handle stream, bool allow_pageable) {
-  const std::optional<Stream> on = stream_for(stream, {dst, src});
+  const std::optional<Stream> on = stream_for(stream, std::initializer_list{dst, src});
   const Borrowed to(dst, {.argument = "dst",
                           .access = Access::write,
                           .elements = Elements::bytes,
@@ -54,7 +36,7 @@ void copy_array(nb::handle dst, nb::handle src, nb::handle stream, bool allow_pa
 
 void iterate_array(nb::handle in, nb::handle out, int rounds, nb::handle stream) {
   const nb::handle into = out.is_none() ? in : out;
-  const std::optional<Stream> on = stream_for(stream, {in, into});
+  const std::optional<Stream> on = stream_for(stream, std::initializer_list{in, into});
   const Borrowed x(in, {.argument = "x", .stream = pointer_to(on)});
   const Borrowed y(
       into,

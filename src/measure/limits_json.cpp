@@ -13,7 +13,6 @@ using detail::Reading;
 using Json = nlohmann::ordered_json;
 
 constexpr int schema = 1;
-constexpr int deepest = 8;
 
 std::optional<Ceiling> ceiling_named(std::string_view key) {
   for (const Ceiling ceiling : all_ceilings) {
@@ -88,6 +87,7 @@ std::string format_limits(const std::vector<Limits>& entries) {
 }
 
 std::vector<Limits> parse_limits(std::string_view given) {
+  constexpr int deepest = 8;
   const Json document = detail::parse_json(given, "limits", deepest);
   const Reading file(document, "limits");
   if (const auto version = file.find("schema"); version) version->count(schema, schema);

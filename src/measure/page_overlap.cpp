@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "measure/page_sections.h"
 #include "penstock/base/units.h"
@@ -105,38 +104,6 @@ PageTable times(const Reading& r) {
 }  // namespace
 
 std::string shown_us(double us) { return format_seconds(us * 1e-6); }
-
-std::vector<PageRun> timeline_runs(const Reading& report) {
-  std::vector<PageRun> runs;
-  const auto timelines = report.find("timelines");
-  if (!timelines) return runs;
-  for (const auto& [name, rows] : timelines->fields()) {
-    if (name == "columns") continue;
-    PageRun run{.name = name};
-    for (const Reading& row : rows.items()) {
-      const std::vector<Reading> cells = row.items();
-      if (cells.size() != 5) row.refuse("[engine, stage, item, begin, end]");
-      const auto engine = engine_named(cells[0].text());
-      if (!engine) cells[0].refuse("the name of an engine");
-      TimelineEntry entry{.engine = *engine,
-                          .stage = cells[1].text(),
-                          .item = cells[2].count(0, std::numeric_limits<std::uint64_t>::max()),
-                          .begin_ns = cells[3].integer(),
-                          .end_ns = cells[4].integer()};
-      // Longer than any run, and short enough for differences not to overflow.
-      constexpr std::int64_t furthest = std::int64_t{1} << 60;
-      if (entry.begin_ns < -furthest || entry.begin_ns > furthest) {
-        cells[3].refuse("nanoseconds of a run");
-      }
-      if (entry.end_ns < entry.begin_ns || entry.end_ns > furthest) {
-        cells[4].refuse("nanoseconds of a run, not before the begin");
-      }
-      run.entries.push_back(std::move(entry));
-    }
-    runs.push_back(std::move(run));
-  }
-  return runs;
-}
 
 PageSections sweep_sections(const std::vector<Reading>& points, const char* chunk_field,
                             double chosen_chunk, const std::string& title) {

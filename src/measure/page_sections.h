@@ -15,8 +15,10 @@ using PageSections = std::vector<PageSection>;
 PageSections overlap_sections(const Reading& report);   // of `penstock overlap` and `demo`
 PageSections results_sections(const Reading& results);  // of a benchmark
 PageSections ladder_sections(const Reading& ladder);
+PageSections trace_sections(const Reading& trace);  // timelines alone
 
-// The runs under "timelines"; none where there is no such field.
+// The runs under "timelines", with what "kernels" says of kernels in them; none where there is no
+// such field.
 std::vector<PageRun> timeline_runs(const Reading& report);
 
 // "38.75 ms" from microseconds.

@@ -2,7 +2,10 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <span>
 
+#include "penstock/base/error.h"
 #include "penstock/measure/build.h"
 
 namespace ps {
@@ -35,18 +38,51 @@ void add_figures(Json& document, const OverlapTimes& times, const OverlapFigures
 }
 
 // One row an interval, to keep the file small: engine, stage, item, begin and end.
-Json intervals(const Timeline& timeline) {
+Json intervals(std::span<const TimelineEntry> entries) {
   Json rows = Json::array();
-  for (const TimelineEntry& entry : timeline.entries()) {
+  for (const TimelineEntry& entry : entries) {
     rows.push_back({name(entry.engine), entry.stage, entry.item, entry.begin_ns, entry.end_ns});
   }
   return rows;
 }
 
+Json kernel_of(const PageRun& run, const PageKernel& kernel) {
+  const KernelRoles& roles = kernel.roles;
+  Json spans = Json::array();
+  for (const RoleSpan& s : roles.spans) {
+    spans.push_back({s.block, s.sm, s.role, s.tile, s.begin_ns, s.end_ns});
+  }
+  return {{"run", run.name},
+          {"name", kernel.name},
+          {"stage", kernel.stage},
+          {"item", kernel.item},
+          {"roles", roles.names},
+          {"begin_ns", roles.kernel.begin_ns},
+          {"end_ns", roles.kernel.end_ns},
+          {"error",
+           {{"max_ns", roles.error.max_ns},
+            {"median_ns", roles.error.median_ns},
+            {"place_ns", roles.place_ns}}},
+          {"lost", roles.lost},
+          {"columns", {"block", "sm", "role", "tile", "begin_ns", "end_ns"}},
+          {"spans", std::move(spans)}};
+}
+
+void add_timelines(Json& document, std::span<const PageRun> runs) {
+  Json timelines = {{"columns", {"engine", "stage", "item", "begin_ns", "end_ns"}}};
+  Json kernels = Json::array();
+  for (const PageRun& run : runs) {
+    timelines[run.name] = intervals(run.entries);
+    for (const PageKernel& kernel : run.kernels) kernels.push_back(kernel_of(run, kernel));
+  }
+  document["timelines"] = std::move(timelines);
+  if (!kernels.empty()) document["kernels"] = std::move(kernels);
+}
+
 void add_timelines(Json& document, const Timeline& sequential, const Timeline& pipelined) {
-  document["timelines"] = {{"columns", {"engine", "stage", "item", "begin_ns", "end_ns"}},
-                           {"sequential", intervals(sequential)},
-                           {"pipelined", intervals(pipelined)}};
+  const PageRun runs[] = {{.name = "sequential", .entries = sequential.entries()},
+                          {.name = "pipelined", .entries = pipelined.entries()}};
+  add_timelines(document, runs);
 }
 
 void add_start_delay(Json& document, const Timeline& pipelined, const char* before) {
@@ -117,6 +153,20 @@ std::string as_json(const FileOverlapResult& r, bool timelines) {
   add_start_delay(document, r.pipelined_timeline, "read");
   if (timelines) add_timelines(document, r.sequential_timeline, r.pipelined_timeline);
   return document.dump(1);
+}
+
+std::string trace_json(std::string_view title, std::span<const PageRun> runs,
+                       const Device& device) {
+  std::set<std::string_view> names{"columns"};
+  for (const PageRun& run : runs) {
+    if (!names.insert(run.name).second) {
+      detail::throw_invalid("runs", "a name of its own for each, none \"columns\"", run.name);
+    }
+  }
+  Json document = header("trace", device);
+  document["name"] = title;
+  add_timelines(document, runs);
+  return document.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace ps

@@ -1,64 +1,14 @@
 #include "trace/cupti_library.h"
 
-#include <dlfcn.h>
-#include <glob.h>
-
-#include <cstdlib>
-#include <filesystem>
 #include <string>
-#include <vector>
+
+#include "base/toolkit_library.h"
 
 namespace ps::detail {
-namespace {
-
-std::vector<std::string> matches(const std::string& pattern) {
-  glob_t found{};
-  std::vector<std::string> paths;
-  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
-    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-  }
-  globfree(&found);
-  return paths;
-}
-
-// The folder of this library, or of the program where it is part of that.
-std::string here() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&open_cupti), &info) == 0) return ".";
-  return std::filesystem::path(info.dli_fname).parent_path().string();
-}
-
-// Where it may be, the most telling first.
-std::vector<std::string> candidates(const std::string& name) {
-  std::vector<std::string> names;
-  if (const char* told = std::getenv("PENSTOCK_CUPTI")) names.emplace_back(told);
-  names.push_back(here() + "/" + name);
-  names.push_back(name);
-  std::vector<std::string> patterns;
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* root = std::getenv(variable)) {
-      patterns.push_back(std::string(root) + "/lib64/" + name);
-      patterns.push_back(std::string(root) + "/extras/CUPTI/lib64/" + name);
-    }
-  }
-  patterns.push_back("/usr/local/cuda*/lib64/" + name);
-  patterns.push_back("/usr/local/cuda*/extras/CUPTI/lib64/" + name);
-  patterns.push_back("/usr/local/lib/python3*/*-packages/nvidia/*/lib/" + name);
-  for (const std::string& pattern : patterns) {
-    const auto more = matches(pattern);
-    names.insert(names.end(), more.begin(), more.end());
-  }
-  return names;
-}
-
-}  // namespace
 
 void* open_cupti(int cuda_major) {
   // Another major version lays its records out differently.
-  for (const std::string& name : candidates("libcupti.so." + std::to_string(cuda_major))) {
-    if (void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  return nullptr;
+  return open_toolkit_library("libcupti.so." + std::to_string(cuda_major), "PENSTOCK_CUPTI");
 }
 
 }  // namespace ps::detail

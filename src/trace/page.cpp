@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "penstock/base/error.h"
+#include "trace/kernel_bar.h"
 #include "trace/page_parts.h"
 
 namespace ps {
@@ -23,20 +25,62 @@ Json cell(const PageCell& given) {
   return std::get<std::string>(given);
 }
 
-// The intervals of one engine's stage. Begins are told as differences: small numbers, a small file.
+// Intervals beside each other. Begins are told as differences: small numbers, a small file.
 struct Lane {
-  std::string_view engine, stage;
+  Json head = Json::object();
   std::int64_t last_begin_ns = 0;
   Json items = Json::array(), begins = Json::array(), lengths = Json::array();
 
-  void add(const TimelineEntry& entry, std::int64_t origin_ns) {
-    const std::int64_t begin_ns = entry.begin_ns - origin_ns;
-    items.push_back(entry.item);
+  void add(std::uint64_t item, std::int64_t begin_ns, std::int64_t end_ns) {
+    items.push_back(item);
     begins.push_back(begin_ns - last_begin_ns);
-    lengths.push_back(std::max<std::int64_t>(entry.end_ns - entry.begin_ns, 0));
+    lengths.push_back(std::max<std::int64_t>(end_ns - begin_ns, 0));
     last_begin_ns = begin_ns;
   }
 };
+
+Json told(std::vector<Lane>& lanes) {
+  Json all = Json::array();
+  for (Lane& lane : lanes) {
+    Json one = std::move(lane.head);
+    one["items"] = std::move(lane.items);
+    one["begin_ns"] = std::move(lane.begins);
+    one["length_ns"] = std::move(lane.lengths);
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+// A kernel's roles in lanes of their own: a block's beside each other, in the order of their
+// numbers.
+Json kernel(const PageKernel& given, const Json& bar, std::int64_t origin_ns) {
+  const KernelRoles& roles = given.roles;
+  std::vector<RoleSpan> spans = roles.spans;
+  std::ranges::stable_sort(spans, {}, &RoleSpan::begin_ns);
+  std::map<std::pair<unsigned, unsigned>, Lane> by_role;
+  for (const RoleSpan& span : spans) {
+    if (span.role >= roles.names.size()) {
+      detail::throw_invalid(
+          "kernels", fmt::format("spans of the {} roles that have names", roles.names.size()),
+          fmt::format("role {}", span.role));
+    }
+    Lane& lane = by_role[{span.block, span.role}];
+    lane.head = {{"role", roles.names[span.role]}, {"block", span.block}, {"sm", span.sm}};
+    lane.add(span.tile, span.begin_ns - origin_ns, span.end_ns - origin_ns);
+  }
+  std::vector<Lane> lanes;
+  for (auto& [key, lane] : by_role) lanes.push_back(std::move(lane));
+  return {{"name", given.name},
+          {"bar", bar},
+          {"begin_ns", roles.kernel.begin_ns - origin_ns},
+          {"end_ns", roles.kernel.end_ns - origin_ns},
+          {"error",
+           {{"max_ns", number(roles.error.max_ns)},
+            {"median_ns", number(roles.error.median_ns)},
+            {"place_ns", number(roles.place_ns)}}},
+          {"lost", roles.lost},
+          {"lanes", told(lanes)}};
+}
 
 Json run(const PageRun& given) {
   std::vector<TimelineEntry> entries = given.entries;
@@ -44,24 +88,33 @@ Json run(const PageRun& given) {
   const std::int64_t origin_ns = entries.empty() ? 0 : entries.front().begin_ns;
   std::int64_t total_ns = 0;
   std::vector<Lane> lanes;  // in the order in which they begin: as the items flow
+  std::map<std::pair<Engine, std::string_view>, std::size_t> lane_of;
+  std::vector<std::pair<std::size_t, std::size_t>>
+      places;  // of the entries: lane, and number in it
   for (const TimelineEntry& entry : entries) {
-    const std::string_view engine = name(entry.engine);
-    auto lane = std::ranges::find_if(
-        lanes, [&](const Lane& l) { return l.engine == engine && l.stage == entry.stage; });
-    if (lane == lanes.end())
-      lane = lanes.insert(lanes.end(), {.engine = engine, .stage = entry.stage});
-    lane->add(entry, origin_ns);
+    const auto [at, is_new] = lane_of.try_emplace({entry.engine, entry.stage}, lanes.size());
+    if (is_new) {
+      lanes.emplace_back().head = {{"engine", name(entry.engine)}, {"stage", entry.stage}};
+    }
+    Lane& lane = lanes[at->second];
+    places.emplace_back(at->second, lane.items.size());
+    lane.add(entry.item, entry.begin_ns - origin_ns, entry.end_ns - origin_ns);
     total_ns = std::max(total_ns, entry.end_ns - origin_ns);
   }
-  Json told = Json::array();
-  for (Lane& lane : lanes) {
-    told.push_back({{"engine", lane.engine},
-                    {"stage", lane.stage},
-                    {"items", std::move(lane.items)},
-                    {"begin_ns", std::move(lane.begins)},
-                    {"length_ns", std::move(lane.lengths)}});
+  Json shown = {{"name", given.name}, {"total_ns", total_ns}, {"lanes", told(lanes)}};
+  if (given.kernels.empty()) return shown;
+  Json kernels = Json::array();
+  for (const PageKernel& one : given.kernels) {
+    const auto bar = detail::kernel_bar(entries, one);
+    if (!bar) {
+      detail::throw_invalid("kernels", fmt::format("a kernel that run \"{}\" has", given.name),
+                            fmt::format("stage \"{}\", item {}", one.stage, one.item));
+    }
+    const auto& [lane, index] = places[*bar];
+    kernels.push_back(kernel(one, {{"lane", lane}, {"index", index}}, origin_ns));
   }
-  return {{"name", given.name}, {"total_ns", total_ns}, {"lanes", std::move(told)}};
+  shown["kernels"] = std::move(kernels);
+  return shown;
 }
 
 Json axis(const PageAxis& given) {

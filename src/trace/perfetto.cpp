@@ -26,6 +26,32 @@ void describe(Json& events, const char* kind, int process, int thread, const std
 // The format counts in microseconds; three digits behind the point keep the nanoseconds.
 double us(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-3; }
 
+// The threads of one process, by name.
+class Threads {
+ public:
+  Threads(Json& events, int process) : events_(events), process_(process) {}
+
+  void slice(const std::string& thread, const std::string& what, std::string_view category,
+             const Span& span, const char* number_name, std::uint64_t number) {
+    const int next = static_cast<int>(numbers_.size()) + 1;
+    const auto [found, is_new] = numbers_.try_emplace(thread, next);
+    if (is_new) describe(events_, "thread", process_, next, thread);
+    events_.push_back({{"name", what},
+                       {"cat", category},
+                       {"ph", "X"},
+                       {"ts", us(span.begin_ns)},
+                       {"dur", us(span.end_ns - span.begin_ns)},
+                       {"pid", process_},
+                       {"tid", found->second},
+                       {"args", {{number_name, number}}}});
+  }
+
+ private:
+  Json& events_;
+  int process_;
+  std::map<std::string, int> numbers_;
+};
+
 }  // namespace
 
 std::string perfetto_json(std::span<const PageRun> runs) {
@@ -33,22 +59,18 @@ std::string perfetto_json(std::span<const PageRun> runs) {
   for (std::size_t r = 0; r < runs.size(); ++r) {
     const int process = static_cast<int>(r) + 1;
     describe(events, "process", process, 0, runs[r].name);
-    std::map<std::pair<Engine, std::string>, int> threads;
+    Threads threads(events, process);
     for (const TimelineEntry& entry : runs[r].entries) {
-      const int next = static_cast<int>(threads.size()) + 1;
-      const auto [thread, is_new] = threads.try_emplace({entry.engine, entry.stage}, next);
-      if (is_new) {
-        describe(events, "thread", process, next,
-                 std::string(name(entry.engine)) + ": " + entry.stage);
+      threads.slice(std::string(name(entry.engine)) + ": " + entry.stage, entry.stage,
+                    name(entry.engine), {entry.begin_ns, entry.end_ns}, "item", entry.item);
+    }
+    for (const PageKernel& kernel : runs[r].kernels) {
+      for (const RoleSpan& span : kernel.roles.spans) {
+        const std::string role =
+            span.role < kernel.roles.names.size() ? kernel.roles.names[span.role] : "role";
+        threads.slice(kernel.name + ": block " + std::to_string(span.block) + ", " + role, role,
+                      "role", {span.begin_ns, span.end_ns}, "tile", span.tile);
       }
-      events.push_back({{"name", entry.stage},
-                        {"cat", name(entry.engine)},
-                        {"ph", "X"},
-                        {"ts", us(entry.begin_ns)},
-                        {"dur", us(entry.end_ns - entry.begin_ns)},
-                        {"pid", process},
-                        {"tid", thread->second},
-                        {"args", {{"item", entry.item}}}});
     }
   }
   return Json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ns"}}.dump(

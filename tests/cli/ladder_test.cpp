@@ -109,6 +109,53 @@ TEST(LadderHost, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(penstock("ladder no-such-ladder").code, 2);
 }
 
+// What a build with CUDA links in; without CUDA there are none.
+const std::vector<std::string> copy_rungs{"synchronous", "coalesced", "registers",   "vectorised",
+                                          "cp.async",    "pipeline",  "cooperative", "bulk",
+                                          "tensor",      "roles",     "two-buffers", "ring",
+                                          "persistent",  "multicast", "halo",        "two-level"};
+
+TEST(LadderCopy, ListsItsRungsWithoutAGpu) {
+  const Finished run = penstock("ladder copy --list --json");
+  ASSERT_EQ(run.code, 0) << run.output;
+  std::vector<std::string> names;
+  const auto json = nlohmann::json::parse(run.output);
+  for (const auto& rung : json.at("rungs")) {
+    names.push_back(rung.at("name"));
+    EXPECT_EQ(rung.at("ladder"), "copy");
+    EXPECT_FALSE(rung.at("sentence").get<std::string>().empty());
+    EXPECT_FALSE(rung.at("machine").at("holds").empty()) << names.back();
+  }
+#if PENSTOCK_WITH_CUDA
+  EXPECT_EQ(names, copy_rungs);
+  const Finished text = penstock("ladder copy --list");
+  EXPECT_NE(text.output.find("[LDG.128, STG.128, no "), std::string::npos) << text.output;
+#else
+  EXPECT_TRUE(names.empty());
+#endif
+}
+
+TEST(LadderCopy, NeedsAGpuAndSaysSo) {
+  const Finished run = penstock("ladder copy --quick --device cpu");
+  EXPECT_EQ(run.code, 1);
+  EXPECT_NE(run.output.find("'copy' needs a GPU: "), std::string::npos) << run.output;
+}
+
+TEST(LadderCopy, RefusesWhatItDoesNotKnow) {
+  const Finished run = penstock("ladder copy --only no-such-rung --device cpu");
+  EXPECT_NE(run.code, 0);
+  EXPECT_EQ(penstock("ladder copy --chunk 1MiB").code, 2);
+}
+
+TEST(LadderHost, ListsItsRungs) {
+  const Finished run = penstock("ladder host --list --json");
+  ASSERT_EQ(run.code, 0) << run.output;
+  std::vector<std::string> names;
+  const auto json = nlohmann::json::parse(run.output);
+  for (const auto& rung : json.at("rungs")) names.push_back(rung.at("name"));
+  EXPECT_EQ(names, host_rungs);
+}
+
 TEST(LadderHost, RefusesSizesThatCannotBeCut) {
   const Finished small = penstock("ladder host --device cpu --bytes 1KiB");
   EXPECT_EQ(small.code, 1);

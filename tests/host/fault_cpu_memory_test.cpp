@@ -17,7 +17,7 @@
 namespace ps::test {
 namespace {
 
-constexpr std::uint64_t items = 6;
+constexpr std::uint64_t few = 6;
 
 class CpuMemoryFaults : public testing::Test {
  protected:
@@ -37,14 +37,14 @@ TEST_F(CpuMemoryFaults, AnyAllocationOfARunFails) {
       watchdog.step(here);
       TinyPipeline tiny(*device, {.host_stages = host_stages, .host_calls = true});
       heap->fail_at(n);
-      const auto failure = failure_of([&] { tiny.run({.items = items}); });
+      const auto failure = failure_of([&] { tiny.run({.items = few}); });
       struck = heap->struck();
       heap->fail_at(0);
       EXPECT_EQ(struck, failure != nullptr) << here << ": " << text(failure);
       if (failure) {
         EXPECT_TRUE(is<OutOfMemory>(failure)) << here << ": " << text(failure);
       }
-      tiny.run_well(items);
+      tiny.run_well(few);
     }
     EXPECT_GT(n, 3U) << "the run allocates rings and scratch, so some must have failed";
   }

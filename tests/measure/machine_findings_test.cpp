@@ -50,7 +50,7 @@ TEST(Findings, AreNoneOnAHealthyMachine) {
   for (const Finding& finding : findings(healthy())) ADD_FAILURE() << finding.what;
 }
 
-struct Case {
+struct Ill {
   const char* label;
   std::function<void(Machine&)> spoil;
   Severity severity;
@@ -58,7 +58,7 @@ struct Case {
   const char* fix;
 };
 
-class OneFinding : public testing::TestWithParam<Case> {};
+class OneFinding : public testing::TestWithParam<Ill> {};
 
 TEST_P(OneFinding, SaysWhatWhyAndHowToFixIt) {
   Machine machine = healthy();
@@ -73,7 +73,7 @@ TEST_P(OneFinding, SaysWhatWhyAndHowToFixIt) {
 
 Capabilities& gpu_of(Machine& machine) { return machine.gpus.at(0).capabilities; }
 
-const Case cases[] = {
+const Ill ills[] = {
     {"NoCuda",
      [](Machine& m) { m.gpus.clear(), m.cuda.built_in = false, m.host.nvidia_functions = 0; },
      Severity::advice, "has no CUDA", "-DPENSTOCK_CUDA=ON"},
@@ -129,7 +129,7 @@ const Case cases[] = {
      "cuda-nsight-compute-13-0"},
 };
 
-INSTANTIATE_TEST_SUITE_P(Machine, OneFinding, testing::ValuesIn(cases),
+INSTANTIATE_TEST_SUITE_P(Machine, OneFinding, testing::ValuesIn(ills),
                          [](const auto& one) { return std::string(one.param.label); });
 
 TEST(Findings, AreSilentAboutALimitThatDoesNotBind) {

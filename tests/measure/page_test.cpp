@@ -140,6 +140,110 @@ TEST(AddDocument, TimelinesAreCheckedToo) {
   }
 }
 
+// A run with a traced kernel in it.
+PageRun traced_run() {
+  PageRun run{.name = "pipelined",
+              .entries = {{Engine::upload, "upload", 3, 100, 900},
+                          {Engine::compute, "gemm", 3, 1000, 9000}}};
+  KernelRoles roles{
+      .names = {"loader", "compute"},
+      .spans = {{.block = 7, .sm = 2, .role = 0, .tile = 7, .begin_ns = 1500, .end_ns = 2500},
+                {.block = 7, .sm = 2, .role = 1, .tile = 7, .begin_ns = 2600, .end_ns = 8000}},
+      .kernel = {1400, 8600},
+      .error = {.max_ns = 41.5, .median_ns = 12.25},
+      .place_ns = 400,
+      .lost = 2};
+  run.kernels = {{.name = "gemm_kernel", .stage = "gemm", .item = 3, .roles = roles}};
+  return run;
+}
+
+std::string traced() {
+  const PageRun runs[] = {traced_run()};
+  return trace_json("one kernel", runs, Device::cpu());
+}
+
+TEST(TraceJson, ComesBackAsItWas) {
+  const std::vector<PageRun> runs = timelines_in(traced(), "file");
+  ASSERT_EQ(runs.size(), 1U);
+  EXPECT_EQ(runs[0].entries.size(), 2U);
+  ASSERT_EQ(runs[0].kernels.size(), 1U);
+  const PageRun given = traced_run();
+  const PageKernel &kernel = runs[0].kernels[0], &original = given.kernels[0];
+  EXPECT_EQ(kernel.name, "gemm_kernel");
+  EXPECT_EQ(kernel.stage, "gemm");
+  EXPECT_EQ(kernel.item, 3U);
+  EXPECT_EQ(kernel.roles.names, original.roles.names);
+  EXPECT_EQ(describe(kernel.roles), describe(original.roles));
+  EXPECT_EQ(kernel.roles.kernel.begin_ns, 1400);
+  ASSERT_EQ(kernel.roles.spans.size(), 2U);
+  EXPECT_EQ(kernel.roles.spans[1].role, 1U);
+  EXPECT_EQ(kernel.roles.spans[1].tile, 7U);
+  EXPECT_EQ(kernel.roles.spans[1].end_ns, 8000);
+}
+
+TEST(TraceJson, IsAPageOfItsTimelines) {
+  const Json timelines = section(sections_of(traced()), "timelines");
+  EXPECT_EQ(timelines["title"], "one kernel");
+  EXPECT_EQ(timelines["runs"][0]["kernels"][0]["lanes"].size(), 2U);
+}
+
+TEST(TraceJson, RefusesRunsThatShareAName) {
+  const PageRun twice[] = {{.name = "a"}, {.name = "a"}}, reserved[] = {{.name = "columns"}};
+  EXPECT_THROW(trace_json("t", twice, Device::cpu()), InvalidArgument);
+  EXPECT_THROW(trace_json("t", reserved, Device::cpu()), InvalidArgument);
+}
+
+TEST(AddDocument, AReportMayCarryTheInsideOfAKernel) {
+  Json document = Json::parse(report());
+  Json kernel = Json::parse(traced())["kernels"][0];
+  kernel["stage"] = "compute";
+  document["kernels"] = Json::array({kernel});
+  const Json runs = section(sections_of(document.dump()), "timelines")["runs"];
+  EXPECT_FALSE(runs[0].contains("kernels"));
+  EXPECT_EQ(runs[1]["kernels"][0]["lanes"][1]["role"], "compute");
+}
+
+TEST(AddDocument, KernelsAreCheckedToo) {
+  const std::string good = traced();
+  const Spoilt all[] = {
+      {&good, "/kernels", "{}", "file.kernels"},
+      {&good, "/kernels/0", "7", "file.kernels[0]"},
+      {&good, "/kernels/0/run", "\"none\"", "file.kernels[0].run"},
+      {&good, "/kernels/0/name", "7", "file.kernels[0].name"},
+      {&good, "/kernels/0/item", "4", "file.kernels[0].item"},
+      {&good, "/kernels/0/item", "-1", "file.kernels[0].item"},
+      {&good, "/kernels/0/stage", "\"upload\"", "file.kernels[0].item"},
+      {&good, "/kernels/0/roles", "[]", "file.kernels[0].roles"},
+      {&good, "/kernels/0/roles/1", "null", "file.kernels[0].roles[1]"},
+      {&good, "/kernels/0/end_ns", "0", "file.kernels[0].end_ns"},
+      {&good, "/kernels/0/begin_ns", "-9223372036854775808", "file.kernels[0].begin_ns"},
+      {&good, "/kernels/0/error", "null", "file.kernels[0].error"},
+      {&good, "/kernels/0/error/max_ns", "-1", "file.kernels[0].error.max_ns"},
+      {&good, "/kernels/0/error/median_ns", "\"x\"", "file.kernels[0].error.median_ns"},
+      {&good, "/kernels/0/error/other", "1", "file.kernels[0].error.other"},
+      {&good, "/kernels/0/lost", "-1", "file.kernels[0].lost"},
+      {&good, "/kernels/0/other", "1", "file.kernels[0].other"},
+      {&good, "/kernels/0/spans", "{}", "file.kernels[0].spans"},
+      {&good, "/kernels/0/spans/0", "[0, 0, 0, 0, 1]", "file.kernels[0].spans[0]"},
+      {&good, "/kernels/0/spans/0/0", "4294967296", "file.kernels[0].spans[0][0]"},
+      {&good, "/kernels/0/spans/0/2", "2", "file.kernels[0].spans[0][2]"},
+      {&good, "/kernels/0/spans/1/4", "9000", "file.kernels[0].spans[1][5]"},
+      {&good, "/timelines", "null", "file.timelines"},
+      {&good, "/name", "null", "file.name"}};
+  for (const Spoilt& s : all) {
+    Json document = Json::parse(*s.document);
+    document[Json::json_pointer(s.pointer)] = Json::parse(s.value);
+    Page page;
+    try {
+      add_document(page, document.dump(), "file");
+      ADD_FAILURE() << "accepted " << s.pointer << " = " << s.value;
+    } catch (const InvalidArgument& error) {
+      EXPECT_EQ(error.argument(), s.named) << error.what();
+    }
+    EXPECT_TRUE(data_of(page)["sections"].empty());
+  }
+}
+
 TEST(AddDocument, RefusesWhatIsNotADocument) {
   const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
   for (const std::string& text : {std::string(), std::string("{"), std::string("[]"),
@@ -156,9 +260,10 @@ TEST(AddDocument, TruncatedOrSpoiltItNeverFailsInAnotherWay) {
   const auto upto = [&](std::size_t most) {
     return std::uniform_int_distribution<std::size_t>(0, most)(random);
   };
-  const std::string* documents[] = {&report(), &results, &ladder};
-  for (int i = 0; i < 600; ++i) {
-    std::string text = *documents[i % 3];
+  const std::string trace = traced();
+  const std::string* documents[] = {&report(), &results, &ladder, &trace};
+  for (int i = 0; i < 800; ++i) {
+    std::string text = *documents[i / 2 % 4];
     if (i % 2 == 0) {
       text.resize(upto(text.size() - 1));
     } else {

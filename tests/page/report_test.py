@@ -68,6 +68,31 @@ def test_page_of_a_run_made_here(screen, tmp_path):
     assert {"Time over chunk size", "Time over slots of a ring"} <= set(screen.texts("h2"))
 
 
+def test_page_of_a_trace_with_a_kernel_inside(screen, tmp_path):
+    spans = [[block, 5, role, tile, 2_100_000 + tile * 50_000 + role * 40_000,
+              2_130_000 + tile * 50_000 + role * 45_000]
+             for block in (5, 137) for role in range(2) for tile in range(10)]
+    (tmp_path / "trace.json").write_text(json.dumps({
+        "schema": 1, "kind": "trace", "version": "0", "commit": "c", "date": "d", "name": "two levels",
+        "device": {"name": "cuda:0", "model": "G"},
+        "timelines": {"columns": ["engine", "stage", "item", "begin_ns", "end_ns"], "streams": [
+            ["upload", "upload", 0, 0, 2_000_000], ["compute", "gemm", 0, 2_000_000, 2_800_000],
+            ["download", "download", 0, 2_800_000, 4_000_000]]},
+        "kernels": [{"run": "streams", "name": "gemm", "stage": "gemm", "item": 0,
+                     "roles": ["loader", "compute"], "begin_ns": 2_050_000, "end_ns": 2_750_000,
+                     "error": {"max_ns": 38.5, "median_ns": 9, "place_ns": 50_000}, "lost": 0,
+                     "columns": ["block", "sm", "role", "tile", "begin_ns", "end_ns"],
+                     "spans": spans}]}))
+    penstock("report", "trace.json", "--output", "page.html", folder=tmp_path)
+    screen.open_file(tmp_path / "page.html")
+    assert screen.js("return penstockPage.bars(0)") == 3 + len(spans)
+    assert "clocks aligned to within 38.5" in screen.text(".kernels")
+    screen.js("document.querySelector('.kernels .button').click()")
+    screen.frames()
+    begin, end = screen.view()
+    assert begin == pytest.approx(2_000_000, abs=20_000) and end == pytest.approx(2_800_000, abs=20_000)
+
+
 def test_page_of_every_results_file(screen, tmp_path):
     files = sorted((ROOT / "bench" / "results").glob("*.json"))
     penstock("report", *files, "--output", "page.html", folder=tmp_path)

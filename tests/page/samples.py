@@ -54,6 +54,38 @@ def timelines(items=24, stages=(("disk", "read", 900_000), ("upload", "upload", 
             "runs": [run("sequential", stages, items, False), run("pipelined", stages, items, True)]}
 
 
+def role_lane(role, block, sm, spans):
+    """A lane of a role inside a kernel, from (tile, begin, length)."""
+    one = lane(role, spans)
+    return {"role": role, "block": block, "sm": sm,
+            **{key: one[key] for key in ("items", "begin_ns", "length_ns")}}
+
+
+def inside(run_, number, index, tiles=16, blocks=((0, 0), (132, 0))):
+    """Gives a run the roles inside one of its intervals: a loader, compute, a storer."""
+    within = run_["lanes"][number]
+    begin = sum(within["begin_ns"][:index + 1])
+    first, last = begin + 2_000, begin + within["length_ns"][index] - 3_000
+    each = (last - first) // (tiles + 2)
+    lanes = []
+    for block, sm in blocks:
+        for late, (role, share) in enumerate((("loader", 0.6), ("compute", 0.95), ("storer", 0.4))):
+            lanes.append(role_lane(role, block, sm, [
+                (tile * 2 + block % 2, first + (tile + late) * each, round(each * share))
+                for tile in range(tiles)]))
+    run_.setdefault("kernels", []).append({
+        "name": f"{within['stage']} {within['items'][index]}", "bar": {"lane": number, "index": index},
+        "begin_ns": first, "end_ns": last, "lost": 0, "lanes": lanes,
+        "error": {"max_ns": 41.25, "median_ns": 12.5, "place_ns": 2_500}})
+    return run_
+
+
+def traced(section):
+    """The section with the roles inside one kernel of its last run."""
+    inside(section["runs"][-1], 2, 3)
+    return section
+
+
 def report():
     chunks = [2**power for power in range(18, 29)]
     total, overhead, rate = 2 * 2**30, 12e-6, 55.2e9
@@ -70,7 +102,7 @@ def report():
                 ["of the limit", "99.9%", "floor 43.71 ms: the link both ways"],
                 ["hidden", "1.000", "of what could be hidden"],
                 ["against one after the other", "2.83×", "123.7 ms"]]},
-            timelines(),
+            traced(timelines()),
             {"type": "table", "title": "How near to the limit",
              "note": "Every figure beside the limit it is held against, measured in the same run.",
              "columns": [{"name": "case"}, {"name": "chunks", "numeric": True},
@@ -125,7 +157,13 @@ def corner_cases():
             {"name": "several at once", "total_ns": 4 * MS,
              "lanes": [lane("disk", [(0, 0, 3 * MS), (1, 100, MS), (2, 200, 3 * MS), (3, 300, 10)])]},
             {"name": "an engine of its own", "total_ns": 4 * MS,
-             "lanes": [lane("warp drive", [(0, 0, MS)]), lane("flux", [(0, MS, MS)], "x" * 200)]}]},
+             "lanes": [lane("warp drive", [(0, 0, MS)]), lane("flux", [(0, MS, MS)], "x" * 200)]},
+            {"name": "kernels without anything", "total_ns": 4 * MS,
+             "lanes": [lane("compute", [(0, 0, MS)])], "kernels": [
+                 {}, None, {"lanes": [{}]}, {"bar": {"lane": 7, "index": 0}, "error": None},
+                 {"bar": {"lane": 0, "index": 9}, "begin_ns": 5, "end_ns": 1},
+                 {"bar": {"lane": 0, "index": 0}, "lanes": [role_lane("r", 0, 0, [])]},
+                 {"name": "k" * 200, "lanes": [role_lane("r" * 200, 0, 0, [(0, 3 * MS, 0)])]}]}]},
         {"type": "timelines"},
         {"type": "timelines", "title": "nothing", "runs": [{}]},
         {"type": "timelines", "title": "from far to far", "runs": [

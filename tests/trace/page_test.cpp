@@ -55,6 +55,70 @@ TEST(Page, TimelinesAreLanesOfDifferences) {
   EXPECT_TRUE(runs[1]["lanes"].empty());
 }
 
+// Two kernels of one item, of which the second was traced, in a run that began at 1000 ns.
+PageRun traced_run() {
+  return {
+      .name = "traced",
+      .entries = {{Engine::compute, "work", 4, 5000, 6000},
+                  {Engine::upload, "work", 4, 5000, 9000},
+                  {Engine::compute, "work", 4, 7000, 9000},
+                  {Engine::upload, "up", 0, 1000, 1400}},
+      .kernels = {
+          {.name = "gemm",
+           .stage = "work",
+           .item = 4,
+           .roles = {
+               .names = {"loader", "compute"},
+               .spans =
+                   {{.block = 9, .sm = 2, .role = 1, .tile = 7, .begin_ns = 7800, .end_ns = 8500},
+                    {.block = 9, .sm = 2, .role = 0, .tile = 8, .begin_ns = 7600, .end_ns = 7700},
+                    {.block = 9, .sm = 2, .role = 0, .tile = 7, .begin_ns = 7200, .end_ns = 7500}},
+               .kernel = {7100, 8900},
+               .error = {.max_ns = 40, .median_ns = 10},
+               .place_ns = 100,
+               .lost = 3}}}};
+}
+
+TEST(Page, AKernelsRolesAreLanesOfItsOwnAndKnowTheirBar) {
+  Page page;
+  page.add(PageTimelines{.runs = {traced_run()}});
+  const Json run = data_of(page)["sections"][0]["runs"][0];
+  ASSERT_EQ(run["lanes"].size(), 3U) << "roles are no engines";
+  ASSERT_EQ(run["kernels"].size(), 1U);
+  const Json& kernel = run["kernels"][0];
+  EXPECT_EQ(kernel["name"], "gemm");
+  // Of the item's two, the one that it shares time with.
+  const Json& lane = run["lanes"][kernel["bar"]["lane"].get<std::size_t>()];
+  EXPECT_EQ(lane["engine"], "compute");
+  EXPECT_EQ(kernel["bar"]["index"], 1);
+  EXPECT_EQ(kernel["begin_ns"], 6100);
+  EXPECT_EQ(kernel["end_ns"], 7900);
+  EXPECT_EQ(kernel["error"].dump(), R"({"max_ns":40.0,"median_ns":10.0,"place_ns":100.0})");
+  EXPECT_EQ(kernel["lost"], 3);
+  ASSERT_EQ(kernel["lanes"].size(), 2U);
+  EXPECT_EQ(kernel["lanes"][0].dump(),
+            R"({"role":"loader","block":9,"sm":2,"items":[7,8],"begin_ns":[6200,400],)"
+            R"("length_ns":[300,100]})");
+  EXPECT_EQ(kernel["lanes"][1]["role"], "compute");
+}
+
+TEST(Page, AKernelWithoutABarOrARoleWithoutANameIsRefused) {
+  PageRun no_bar = traced_run(), no_name = traced_run(), no_compute = traced_run();
+  no_bar.kernels[0].item = 5;
+  no_name.kernels[0].roles.names.pop_back();
+  no_compute.kernels[0].stage = "up";
+  for (const PageRun& run : {no_bar, no_name, no_compute}) {
+    Page page;
+    try {
+      page.add(PageTimelines{.runs = {run}});
+      ADD_FAILURE() << "accepted";
+    } catch (const InvalidArgument& error) {
+      EXPECT_EQ(error.argument(), "kernels") << error.what();
+    }
+    EXPECT_TRUE(data_of(page)["sections"].empty());
+  }
+}
+
 TEST(Page, TheLongestTimesDoNotOverflow) {
   constexpr std::int64_t far = std::int64_t{1} << 60;
   Page page;

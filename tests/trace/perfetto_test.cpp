@@ -8,7 +8,7 @@
 namespace ps {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 TEST(Perfetto, EveryIntervalIsASliceOfItsThread) {
   const PageRun runs[] = {{"sequential", {{Engine::upload, "upload", 3, 1'001, 2'002}}},
@@ -37,6 +37,23 @@ TEST(Perfetto, EveryIntervalIsASliceOfItsThread) {
   EXPECT_EQ(thread_of(slices[2]), "compute: compute");
   EXPECT_EQ(thread_of(slices[3]), thread_of(slices[1]));
   EXPECT_NE(slices[0]["pid"], slices[1]["pid"]);
+}
+
+TEST(Perfetto, RolesInsideAKernelAreThreadsOfTheirOwn) {
+  PageRun run{.name = "r", .entries = {{Engine::compute, "work", 0, 0, 100}}};
+  run.kernels = {{.name = "gemm",
+                  .stage = "work",
+                  .roles = {.names = {"loader"},
+                            .spans = {{.block = 2, .tile = 5, .begin_ns = 10, .end_ns = 30}}}}};
+  const PageRun runs[] = {run};
+  const Json trace = Json::parse(perfetto_json(runs));
+  const Json& thread = trace["traceEvents"][trace["traceEvents"].size() - 3];
+  EXPECT_EQ(thread["args"]["name"], "gemm: block 2, loader");
+  const Json& slice = trace["traceEvents"].back();
+  EXPECT_EQ(slice["name"], "loader");
+  EXPECT_EQ(slice["tid"], thread["tid"]);
+  EXPECT_EQ(slice["args"]["tile"], 5);
+  EXPECT_DOUBLE_EQ(slice["ts"], 0.01);
 }
 
 TEST(Perfetto, OfNothingIsStillATrace) {

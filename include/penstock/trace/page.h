@@ -6,12 +6,14 @@
 //   timeline.entries()}}}); ps::write_text("run.html", page.html());
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "penstock/trace/kernel_trace.h"
 #include "penstock/trace/timeline.h"
 
 namespace ps {
@@ -45,9 +47,19 @@ struct PageTable {
   std::vector<std::vector<PageCell>> rows{};
 };
 
+// The inside of one kernel: its roles, in lanes under those of the run's engines. On the page, the
+// kernel's bar, which is compute's interval of this stage and item, zooms into them.
+struct PageKernel {
+  std::string name;
+  std::string stage{};
+  std::uint64_t item = 0;
+  KernelRoles roles{};  // in the run's time
+};
+
 struct PageRun {
   std::string name;
   std::vector<TimelineEntry> entries{};
+  std::vector<PageKernel> kernels{};
 };
 
 // Runs under each other on one axis of time, each from its first begin.
@@ -110,6 +122,7 @@ class Page {
   void add(const PageFacts& section);
   // Throws InvalidArgument on a row that has not one cell a column.
   void add(const PageTable& section);
+  // Throws InvalidArgument on a kernel that has no bar in its run, or spans of a role without name.
   void add(const PageTimelines& section);
   void add(const PagePlot& section);
   void add(const PageRoofline& section);

@@ -16,6 +16,7 @@ function listenToKeys(canvas, timeline) {
     Home: () => view.whole(),
     '[': () => walkTo(timeline, nextInLane(timeline, -1)),
     ']': () => walkTo(timeline, nextInLane(timeline, 1)),
+    Enter: () => timeline.enter(),
     Escape: () => timeline.pick(null),
   };
   const shifted = {

@@ -26,15 +26,39 @@ function decodeLane(lane) {
            begin, length, reach, busy, count: rows.length };
 }
 
+// The inside of a kernel: lanes of its roles, and the bar (a lane and an index) that it belongs to.
+function decodeKernel(given, lanes) {
+  const kernel = { name: text(given.name) || 'a kernel', lost: Number(given.lost) || 0,
+                   error: given.error ?? {} };
+  kernel.lanes = list(given.lanes).map((lane) => ({
+    ...decodeLane({ ...lane, engine: text(lane.role) || 'role', stage: `block ${text(lane.block)}` }),
+    kernel, block: text(lane.block), sm: text(lane.sm) }));
+  const bar = { lane: Number(given.bar?.lane), index: Number(given.bar?.index) };
+  const within = lanes[bar.lane];
+  kernel.bar = within && bar.index >= 0 && bar.index < within.count ? bar : null;
+  const full = kernel.lanes.filter((lane) => lane.count > 0);
+  const begins = full.map((lane) => lane.begin[0]);
+  const ends = full.map((lane) => lane.reach[lane.count - 1]);
+  if (Number.isFinite(given.begin_ns)) begins.push(given.begin_ns);
+  if (Number.isFinite(given.end_ns)) ends.push(given.end_ns);
+  kernel.begin = begins.length > 0 ? Math.min(...begins) : 0;
+  kernel.end = Math.max(kernel.begin, ...ends);
+  const length = kernel.end - kernel.begin;
+  for (const lane of kernel.lanes) lane.share = length > 0 ? lane.busy / length : NaN;
+  return kernel;
+}
+
 function decodeRun(run) {
-  const lanes = list(run.lanes).map(decodeLane);
+  const engines = list(run.lanes).map(decodeLane);
+  const kernels = list(run.kernels).map((kernel) => decodeKernel(kernel ?? {}, engines));
+  const lanes = [...engines, ...kernels.flatMap((kernel) => kernel.lanes)];
   const full = lanes.filter((lane) => lane.count > 0);
   const first = Math.min(...full.map((lane) => lane.begin[0]));
   const last = Math.max(...full.map((lane) => lane.reach[lane.count - 1]));
   const span = full.length > 0 ? last - first : 0;
   const total = Number(run.total_ns) > 0 ? Number(run.total_ns) : span;
-  for (const lane of lanes) lane.share = total > 0 ? lane.busy / total : NaN;
-  return { name: text(run.name), total, lanes,
+  for (const lane of engines) lane.share = total > 0 ? lane.busy / total : NaN;
+  return { name: text(run.name), total, lanes, engines, kernels,
            begin: full.length > 0 ? Math.min(0, first) : 0,
            end: full.length > 0 ? Math.max(total, last) : total };
 }

@@ -1,7 +1,8 @@
 // Light and dark, and the colours that a canvas needs by value. The colours stand in page.css.
 
 const ENGINES = ['disk', 'host', 'upload', 'download', 'device copy', 'compute'];
-const SPARE_COLOURS = 4; // for engines that this page does not know
+const ROLES = { loader: '--engine-spare-2', storer: '--engine-spare-3' }; // compute is as the engine
+const SPARE_COLOURS = 4; // for engines and roles that this page does not know
 
 // A token per engine: its own, or one of the spares in the order of appearance.
 function engineTokens(engines) {
@@ -9,9 +10,9 @@ function engineTokens(engines) {
   let spare = 0;
   for (const engine of engines) {
     if (tokens.has(engine)) continue;
-    tokens.set(engine, ENGINES.includes(engine)
-      ? `--engine-${engine.replace(' ', '-')}`
-      : `--engine-spare-${1 + (spare++ % SPARE_COLOURS)}`);
+    tokens.set(engine, ENGINES.includes(engine) ? `--engine-${engine.replace(' ', '-')}`
+      : Object.hasOwn(ROLES, engine) ? ROLES[engine]
+        : `--engine-spare-${1 + (spare++ % SPARE_COLOURS)}`);
   }
   return tokens;
 }

@@ -1,6 +1,7 @@
 // The timelines of several runs under each other, on one time axis: state, painting and details.
 
 const BUTTON_ZOOM = 1.5;
+const NARROW_BAR_PIXELS = 4, KERNEL_MARGIN = 0.01;
 const POINTER_HELP = 'The wheel or two fingers zoom, dragging pans, a tap keeps the details in sight. ';
 
 class TimelineFigure {
@@ -33,7 +34,7 @@ class TimelineFigure {
 
   build(title, helpId) {
     const help = element('p', { class: 'help', id: helpId }, POINTER_HELP,
-      element('span', { class: 'keys' }, KEY_HELP));
+      element('span', { class: 'keys' }, KEY_HELP), this.hasKernels() ? KERNEL_HELP : null);
     this.base = element('canvas', { 'aria-hidden': 'true' });
     this.over = element('canvas', { class: 'over', tabindex: '0', role: 'application',
       'aria-roledescription': 'timeline', 'aria-label': `${title}: ${this.runs.map((run) =>
@@ -59,14 +60,18 @@ class TimelineFigure {
           button('+', 'zoom in', () => this.view.zoom(BUTTON_ZOOM)),
           button('−', 'zoom out', () => this.view.zoom(1 / BUTTON_ZOOM)),
           button('whole', 'show the whole', () => this.view.whole()))),
-      this.stage, this.line, help, this.alternative());
+      kernelButtons(this.runs, (kernel) => this.into(kernel)),
+      this.stage, this.line, help, this.alternative(),
+      this.hasKernels() ? rolesTable(this.runs) : null);
   }
+
+  hasKernels() { return this.runs.some((run) => run.kernels.length > 0); }
 
   alternative() {
     return textAlternative('The timelines as a table',
       [{ name: 'run' }, { name: 'stage' }, { name: 'engine' }, { name: 'intervals', numeric: true },
        { name: 'busy', numeric: true }, { name: 'of the run', share: true }],
-      this.runs.flatMap((run) => run.lanes.map((lane) => [run.name, lane.stage, lane.engine,
+      this.runs.flatMap((run) => run.engines.map((lane) => [run.name, lane.stage, lane.engine,
         lane.count, formatTime(lane.busy), lane.count > 0 ? lane.share : null])));
   }
 
@@ -115,7 +120,10 @@ class TimelineFigure {
     for (const [run, place] of this.layout.runs.entries()) {
       for (const [lane, { top, height }] of place.lanes.entries()) {
         if (y < top - 2 || y > top + height + 2) continue;
-        const index = intervalAt(this.runs[run].lanes[lane], this.timeAt(x), 2 * this.perPixel());
+        const linked = narrowKernelBar(this.runs[run], lane, this.timeAt(x),
+          NARROW_BAR_PIXELS * this.perPixel());
+        const index = linked?.index ??
+          intervalAt(this.runs[run].lanes[lane], this.timeAt(x), 2 * this.perPixel());
         if (index >= 0) return { run, lane, index };
       }
     }
@@ -124,8 +132,13 @@ class TimelineFigure {
 
   details({ run, lane, index }) {
     const within = this.runs[run].lanes[lane];
-    return [['stage', within.stage], ['item', text(within.items[index])],
-            ['begin', formatTime(within.begin[index])], ['length', formatTime(within.length[index])],
+    const times = [['begin', formatTime(within.begin[index])],
+                   ['length', formatTime(within.length[index])]];
+    if (within.kernel) {
+      return [['role', within.engine], ['tile', text(within.items[index])], ...times,
+              ['block', within.block], ['SM', within.sm], ['inside', within.kernel.name]];
+    }
+    return [['stage', within.stage], ['item', text(within.items[index])], ...times,
             ['engine', within.engine]];
   }
 
@@ -147,17 +160,43 @@ class TimelineFigure {
     const inside = x >= this.layout.left && x <= this.layout.right;
     this.pointer = inside ? x : null;
     this.hovered = inside ? this.find(x, y) : null;
+    this.over.classList.toggle('link', Boolean(kernelAt(this.runs, this.hovered)));
     this.showTip(x, y);
     this.redrawOver();
   }
 
   leave() {
     this.pointer = this.hovered = null;
+    this.over.classList.remove('link');
     this.tip.hidden = true;
     this.redrawOver();
   }
 
-  choose(x, y) { this.pick(this.find(x, y)); }
+  choose(x, y) {
+    this.pick(this.find(x, y));
+    this.enter();
+  }
+
+  // Zooms into the chosen interval, where it is a kernel whose roles are known.
+  enter() {
+    const kernel = kernelAt(this.runs, this.chosen);
+    if (kernel) this.into(kernel);
+  }
+
+  into(kernel) {
+    const run = this.runs.find((one) => one.kernels.includes(kernel));
+    let [begin, end] = [kernel.begin, kernel.end];
+    if (kernel.bar) {
+      const { begin: begins, length } = run.lanes[kernel.bar.lane];
+      begin = Math.min(begin, begins[kernel.bar.index]);
+      end = Math.max(end, begins[kernel.bar.index] + length[kernel.bar.index]);
+    }
+    const margin = (end - begin) * KERNEL_MARGIN;
+    this.view.show(begin - margin, end + margin);
+    this.line.textContent = `${run.name}, inside ${kernel.name}: ${kernel.lanes.length} lanes of ` +
+                            `roles, ${alignmentText(kernel)}`;
+    this.redraw();
+  }
 
   showTip(x, y) {
     this.tip.hidden = !this.hovered;
@@ -167,6 +206,8 @@ class TimelineFigure {
     const [from, to] = touching(within, this.timeAt(x) - near, this.timeAt(x) + near);
     const rows = this.details(this.hovered);
     if (to - from > 3) rows.push(['here', `${to - from} intervals`]);
+    const kernel = kernelAt(this.runs, this.hovered);
+    if (kernel) rows.push(['inside', `${kernel.lanes.length} lanes of roles`]);
     this.tip.replaceChildren(...rows.flatMap(([name, value]) =>
       [element('span', {}, name), element('b', {}, value)]));
     const { width } = this.tip.getBoundingClientRect();
@@ -185,7 +226,9 @@ class TimelineFigure {
   sentence({ run, lane, index }) {
     const within = this.runs[run].lanes[lane];
     const name = within.stage === within.engine ? within.stage : `${within.stage} (${within.engine})`;
-    return `${this.runs[run].name}, ${name}: item ${text(within.items[index])} begins at ` +
+    const what = within.kernel
+      ? `inside ${within.kernel.name}, ${within.stage}, ${within.engine}: tile` : `${name}: item`;
+    return `${this.runs[run].name}, ${what} ${text(within.items[index])} begins at ` +
       `${formatTime(within.begin[index])} and takes ${formatTime(within.length[index])} ` +
       `(${index + 1} of ${within.count})`;
   }

@@ -1,7 +1,7 @@
 // Painting a timeline: the lanes on one canvas, and what follows the pointer on another above it,
 // so that moving the pointer never paints the lanes again.
 
-const AXIS_HEIGHT = 30, RUN_HEIGHT = 34, GUTTER = 196, MARGIN = 10;
+const AXIS_HEIGHT = 30, RUN_HEIGHT = 34, KERNEL_HEIGHT = 30, GUTTER = 196, MARGIN = 10;
 const NARROW = 620; // below this the lanes' names stand above them, not beside them
 const ODD_TONE = 0.72; // neighbours alternate, so that they can be told apart without a gap between
 const NUMBER_WIDTH = 26;
@@ -14,10 +14,20 @@ function layOut(runs, width) {
   let top = AXIS_HEIGHT;
   const placed = runs.map((run) => {
     const at = top;
-    const lanes = run.lanes.map((one, i) => ({ label: at + RUN_HEIGHT + i * lane.height,
-      top: at + RUN_HEIGHT + i * lane.height + lane.top, height: lane.bar }));
-    top += RUN_HEIGHT + lanes.length * lane.height + 6;
-    return { top: at, lanes };
+    top += RUN_HEIGHT;
+    const place = () => {
+      top += lane.height;
+      return { label: top - lane.height, top: top - lane.height + lane.top, height: lane.bar };
+    };
+    const lanes = run.engines.map(place);
+    const kernels = run.kernels.map((kernel) => {
+      const heading = top;
+      top += KERNEL_HEIGHT;
+      lanes.push(...kernel.lanes.map(place));
+      return { top: heading, bottom: top - (lane.height - lane.top - lane.bar) };
+    });
+    top += 6;
+    return { top: at, lanes, kernels };
   });
   return { narrow, left, width, right: Math.max(left + 1, width - MARGIN), height: top + 4,
            laneHeight: lane.height, runs: placed };
@@ -93,6 +103,55 @@ function paintRunTitle(context, run, layout, place, palette) {
   context.fillText(name, x, y);
 }
 
+// What the lanes below are the inside of, and how well their clocks agree.
+function paintKernelTitle(context, kernel, layout, place, palette) {
+  const x = layout.narrow ? layout.left : 0;
+  context.textAlign = 'left';
+  context.font = palette.font;
+  const name = fitted(context, `inside ${kernel.name}`, layout.width - x - 20);
+  const wide = context.measureText(name).width;
+  const error = fitted(context, alignmentText(kernel), layout.width - x - wide - 30);
+  context.fillStyle = palette.surface;
+  context.fillRect(x, place.top + 4, wide + 16 + context.measureText(error).width, KERNEL_HEIGHT - 8);
+  context.fillStyle = palette.ink;
+  context.fillText(name, x, place.top + 19);
+  context.fillStyle = palette.muted;
+  context.fillText(error, x + wide + 10, place.top + 19);
+}
+
+// Calls paint(left, right, top, bottom) with the place of a kernel's bar, inside the lanes' area.
+function atKernelBar(context, run, kernel, view, layout, places, paint) {
+  if (!kernel.bar) return;
+  const lane = run.lanes[kernel.bar.lane], { top, height } = places[kernel.bar.lane];
+  const perNs = (layout.right - layout.left) / view.span;
+  const left = layout.left + (lane.begin[kernel.bar.index] - view.begin) * perNs;
+  const right = left + Math.max(3, lane.length[kernel.bar.index] * perNs);
+  context.save();
+  context.beginPath();
+  context.rect(layout.left - 2, 0, layout.right - layout.left + 4, layout.height);
+  context.clip();
+  paint(Math.max(left, layout.left - 9), Math.min(right, layout.right + 9), top, top + height);
+  context.restore();
+}
+
+// Where a kernel begins and ends, from its bar down to the lanes of its roles, behind all lanes.
+function paintKernelEdges(context, run, kernel, view, layout, place, k, palette) {
+  atKernelBar(context, run, kernel, view, layout, place.lanes, (left, right, top, bottom) => {
+    context.fillStyle = palette.muted;
+    for (const x of [left, right]) {
+      context.fillRect(Math.round(x) - 0.5, bottom, 1, place.kernels[k].bottom - bottom);
+    }
+  });
+}
+
+function paintKernelFrame(context, run, kernel, view, layout, place, palette) {
+  atKernelBar(context, run, kernel, view, layout, place.lanes, (left, right, top, bottom) => {
+    context.strokeStyle = palette.ink;
+    context.lineWidth = 1.5;
+    context.strokeRect(left, top - 1, right - left, bottom - top + 2);
+  });
+}
+
 function paintLaneLabel(context, lane, layout, place, palette) {
   const baseline = layout.narrow ? place.label + 13 : place.top + place.height / 2 + 4;
   const right = layout.narrow ? layout.right : layout.left - 12;
@@ -115,7 +174,8 @@ function paintLane(context, lane, view, area, palette, scratch) {
   let painted = 0;
   mergeLane(lane, view, area.columns, scratch, (i, left, right) => {
     const from = Math.max(0, Math.round(left)), to = Math.min(area.columns, Math.round(right));
-    const tone = tones[Number(lane.items[i]) % 2 ? 1 : 0];
+    // A block takes every so many-th tile: all odd, or all even.
+    const tone = tones[Number(lane.kernel ? i : lane.items[i]) % 2 ? 1 : 0];
     context.fillStyle = tone.colour;
     context.fillRect(area.left + from, area.top, to - from, area.height);
     if (to - from >= NUMBER_WIDTH * area.ratio) numbers.push([i, from, to, tone.ink]);
@@ -146,6 +206,10 @@ function paintTimeline(canvas, runs, view, layout, palette) {
   runs.forEach((run, r) => {
     const place = layout.runs[r];
     paintRunTitle(context, run, layout, place, palette);
+    run.kernels.forEach((kernel, k) => {
+      paintKernelEdges(context, run, kernel, view, layout, place, k, palette);
+      paintKernelTitle(context, kernel, layout, place.kernels[k], palette);
+    });
     // The ground of a run is as long as the run, so that a shorter one is seen to be shorter.
     const toX = (time) => layout.left + Math.min(1, Math.max(0, (time - view.begin) / view.span)) *
                                         (layout.right - layout.left);
@@ -153,7 +217,8 @@ function paintTimeline(canvas, runs, view, layout, palette) {
       const at = place.lanes[i];
       paintLaneLabel(context, lane, layout, at, palette);
       context.fillStyle = palette.track;
-      context.fillRect(toX(0), at.top, toX(run.end) - toX(0), at.height);
+      const [from, to] = lane.kernel ? [lane.kernel.begin, lane.kernel.end] : [0, run.end];
+      context.fillRect(toX(from), at.top, toX(to) - toX(from), at.height);
       context.save();
       context.setTransform(1, 0, 0, 1, 0, 0);
       context.font = palette.font.replace('12px', `${12 * ratio}px`);
@@ -161,11 +226,14 @@ function paintTimeline(canvas, runs, view, layout, palette) {
         top: Math.round(at.top * ratio), height: Math.round(at.height * ratio) }, palette, scratch);
       context.restore();
     });
+    run.kernels.forEach((kernel) =>
+      paintKernelFrame(context, run, kernel, view, layout, place, palette));
   });
   return painted;
 }
 
-// The hair line under the pointer, and frames around an interval and its item in the other lanes.
+// The hair line under the pointer, and frames around an interval and its item in the other lanes;
+// a tile is of one block of one kernel.
 function paintOverlay(canvas, runs, view, layout, palette, { pointer, shown }) {
   const { context } = blankCanvas(canvas, layout);
   context.beginPath();
@@ -177,8 +245,10 @@ function paintOverlay(canvas, runs, view, layout, palette, { pointer, shown }) {
     context.fillRect(Math.round(pointer), AXIS_HEIGHT - 6, 1, layout.height - AXIS_HEIGHT);
   }
   if (!shown) return;
-  const item = runs[shown.run].lanes[shown.lane].items[shown.index];
+  const within = runs[shown.run].lanes[shown.lane];
+  const item = within.items[shown.index];
   runs[shown.run].lanes.forEach((lane, l) => {
+    if (lane.kernel !== within.kernel || lane.block !== within.block) return;
     const index = l === shown.lane ? shown.index : lane.items.indexOf(item);
     if (index < 0) return;
     const left = toX(lane.begin[index]);

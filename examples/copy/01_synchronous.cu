@@ -1,0 +1,56 @@
+// Where everybody starts. A block loads its tile into shared memory, waits until all of it is
+// there, and only then computes: the bytes go through registers on their way, and while they travel
+// the block does nothing. What overlap there is comes from other blocks on the same multiprocessor.
+// Beside it, the same without the stop in shared memory, which nothing here needs.
+#include "copy/support/f.cuh"
+#include "copy/support/grids.cuh"
+#include "copy/support/rung.h"
+
+namespace {
+
+using namespace ladder::copy;
+
+constexpr unsigned threads = 256;
+constexpr unsigned per_thread = 4;
+constexpr unsigned tile = threads * per_thread;
+
+__global__ void __launch_bounds__(threads) through_shared(Work work) {
+  __shared__ float staged[tile];
+  const std::size_t first = std::size_t{blockIdx.x} * tile;
+
+  // Copy.
+#pragma unroll
+  for (unsigned k = 0; k < per_thread; ++k) {
+    const std::size_t i = first + k * threads + threadIdx.x;
+    if (i < work.count) staged[k * threads + threadIdx.x] = work.in[i];
+  }
+  __syncthreads();
+
+  // Compute.
+  float x[per_thread];
+#pragma unroll
+  for (unsigned k = 0; k < per_thread; ++k) x[k] = staged[k * threads + threadIdx.x];
+  f(x, work.rounds);
+#pragma unroll
+  for (unsigned k = 0; k < per_thread; ++k) {
+    const std::size_t i = first + k * threads + threadIdx.x;
+    if (i < work.count) work.out[i] = x[k];
+  }
+}
+
+__global__ void __launch_bounds__(threads) direct(Work work) {
+  const std::size_t i = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  if (i < work.count) work.out[i] = f(work.in[i], work.rounds);
+}
+
+std::vector<Kernel> kernels() {
+  return {
+      over_elements("through shared memory", through_shared, {.threads = threads, .piece = tile}),
+      over_elements("straight from memory", direct, {.threads = threads, .piece = threads})};
+}
+
+const ladder::Instructions machine{.holds = {"LDG", "STS", "LDS"}, .lacks = {"LDGSTS", "LDG.128"}};
+PENSTOCK_COPY_RUNG("synchronous", "Copy, wait, compute: only other blocks fill the wait.", machine,
+                   kernels);
+
+}  // namespace

@@ -1,0 +1,39 @@
+// The same loads in two orders. Neighbouring threads on neighbouring floats: the 32 loads of a warp
+// are one line of 128 bytes. Every thread on a row of its own: they are 32 lines, of which each
+// access uses 4 bytes; the cache saves some of it, as the next accesses want the rest of the lines,
+// until the warps of a multiprocessor together hold more lines than it has.
+#include "copy/support/f.cuh"
+#include "copy/support/grids.cuh"
+#include "copy/support/rung.h"
+
+namespace {
+
+using namespace ladder::copy;
+
+constexpr unsigned threads = 256;
+constexpr unsigned per_thread = 32;
+constexpr unsigned tile = threads * per_thread;
+
+// `step`: how far apart a thread's elements are; `lane`: how far apart neighbouring threads are.
+template <unsigned step, unsigned lane>
+__global__ void __launch_bounds__(threads) in_order(Work work) {
+  const std::size_t first = std::size_t{blockIdx.x} * tile + threadIdx.x * lane;
+#pragma unroll 1  // one load at a time: this rung is about addresses
+  for (unsigned k = 0; k < per_thread; ++k) {
+    const std::size_t i = first + k * step;
+    if (i < work.count) work.out[i] = f(work.in[i], work.rounds);
+  }
+}
+
+std::vector<Kernel> kernels() {
+  const GridOptions grid{.threads = threads, .piece = tile};
+  return {over_elements("uncoalesced: a thread has 32 neighbours", in_order<1, per_thread>, grid),
+          over_elements("coalesced: a warp has 32 neighbours", in_order<threads, 1>, grid)};
+}
+
+const ladder::Instructions machine{.holds = {"LDG", "STG"}, .lacks = {"LDG.128", "STG.128"}};
+PENSTOCK_COPY_RUNG("coalesced",
+                   "The same instructions, other addresses: 32 lines an access, or one.", machine,
+                   kernels);
+
+}  // namespace

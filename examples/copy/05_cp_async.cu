@@ -1,0 +1,64 @@
+// cp.async: a thread asks for 16 bytes and they arrive in shared memory by themselves, past its
+// registers. Copies are closed into groups, and a thread waits until all but its youngest groups
+// have landed: with `depth` stages, depth - 1 groups travel while the oldest is computed on.
+// Every thread reads what it asked for itself, so that its own wait is enough; where threads read
+// each other's bytes a barrier must follow the wait.
+#include "copy/support/f.cuh"
+#include "copy/support/grids.cuh"
+#include "copy/support/rung.h"
+#include "penstock/kit/cp_async.cuh"
+
+namespace {
+
+using namespace ladder::copy;
+using namespace ps::kit;
+
+constexpr unsigned threads = 256;
+
+template <unsigned depth>
+__global__ void __launch_bounds__(threads)
+    grouped(const float4* in, float4* out, std::size_t vectors, int rounds) {
+  __shared__ float4 stages[depth][threads];
+  const std::size_t stride = std::size_t{gridDim.x} * threads;
+  std::size_t i = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  std::size_t ahead = i;  // what is asked for next
+
+  // A group for every stage, empty or not, so that counting groups counts stages.
+  const auto ask = [&](unsigned stage) {
+    if (ahead < vectors) cp_async<16>(&stages[stage][threadIdx.x], in + ahead);
+    cp_async_commit();
+    ahead += stride;
+  };
+  for (unsigned stage = 0; stage + 1 < depth; ++stage) ask(stage);
+
+  unsigned stage = 0;
+  for (; i < vectors; i += stride) {
+    ask(stage == 0 ? depth - 1 : stage - 1);  // the stage of the turn before
+    cp_async_wait<depth - 1>();
+    __stcs(out + i, f(stages[stage][threadIdx.x], rounds));
+    stage = stage + 1 == depth ? 0 : stage + 1;
+  }
+  cp_async_wait<0>();
+}
+
+template <unsigned depth>
+Kernel make(std::vector<Intensity> at) {
+  return over_vectors("depth " + std::to_string(depth), grouped<depth>,
+                      {.grid = Grid::resident, .threads = threads, .piece = threads},
+                      std::move(at));
+}
+
+std::vector<Kernel> kernels() {
+  constexpr auto copy_bound = Intensity::copy_bound, balanced = Intensity::balanced,
+                 compute_bound = Intensity::compute_bound;
+  return {make<1>({copy_bound, balanced}), make<2>({copy_bound, balanced}),
+          make<3>({copy_bound, balanced}), make<4>({copy_bound, balanced, compute_bound}),
+          make<6>({copy_bound, balanced}), make<8>({copy_bound, balanced})};
+}
+
+const ladder::Instructions machine{.holds = {"LDGSTS.128", "LDGDEPBAR", "DEPBAR"},
+                                   .lacks = {"LDG", "STS"}};
+PENSTOCK_COPY_RUNG("cp.async", "Copies that pass by the registers, in groups that one waits for.",
+                   machine, kernels);
+
+}  // namespace

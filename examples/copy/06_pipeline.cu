@@ -1,0 +1,96 @@
+// The same with cuda::pipeline, which has the words for it: acquire a stage, copy, commit; wait for
+// it, compute, release. A pipeline of one thread is cp.async's groups under another name. A
+// pipeline of the block keeps a barrier a stage in shared memory: every thread takes part in every
+// step, and may read what the others copied. That freedom is what the extra barriers buy.
+#include <cooperative_groups.h>
+
+#include <cuda/pipeline>
+
+#include "copy/support/f.cuh"
+#include "copy/support/grids.cuh"
+#include "copy/support/rung.h"
+
+namespace {
+
+using namespace ladder::copy;
+
+constexpr unsigned threads = 256;
+constexpr unsigned depth = 4;
+constexpr auto vector_bytes = cuda::aligned_size_t<16>(sizeof(float4));
+
+__global__ void __launch_bounds__(threads)
+    of_a_thread(const float4* in, float4* out, std::size_t vectors, int rounds) {
+  __shared__ float4 stages[depth][threads];
+  cuda::pipeline<cuda::thread_scope_thread> pipeline = cuda::make_pipeline();
+  const std::size_t stride = std::size_t{gridDim.x} * threads;
+  std::size_t i = std::size_t{blockIdx.x} * threads + threadIdx.x;
+  std::size_t ahead = i;
+
+  const auto ask = [&](unsigned stage) {
+    pipeline.producer_acquire();
+    if (ahead < vectors) {
+      cuda::memcpy_async(&stages[stage][threadIdx.x], in + ahead, vector_bytes, pipeline);
+    }
+    pipeline.producer_commit();
+    ahead += stride;
+  };
+  for (unsigned stage = 0; stage + 1 < depth; ++stage) ask(stage);
+
+  unsigned stage = 0;
+  for (; i < vectors; i += stride) {
+    ask((stage + depth - 1) % depth);
+    cuda::pipeline_consumer_wait_prior<depth - 1>(pipeline);
+    __stcs(out + i, f(stages[stage][threadIdx.x], rounds));
+    pipeline.consumer_release();
+    stage = (stage + 1) % depth;
+  }
+  cuda::pipeline_consumer_wait_prior<0>(pipeline);
+}
+
+__global__ void __launch_bounds__(threads)
+    of_a_block(const float4* in, float4* out, std::size_t vectors, int rounds) {
+  __shared__ float4 stages[depth][threads];
+// make_pipeline() below initialises it, whatever its constructor says.
+#pragma nv_diag_suppress static_var_with_dynamic_init
+  __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, depth> state;
+  const auto block = cooperative_groups::this_thread_block();
+  cuda::pipeline<cuda::thread_scope_block> pipeline = cuda::make_pipeline(block, &state);
+  const std::size_t stride = std::size_t{gridDim.x} * threads;
+  std::size_t first = std::size_t{blockIdx.x} * threads;  // the block's, not the thread's
+  std::size_t ahead = first;
+
+  const auto ask = [&](unsigned stage) {
+    if (ahead >= vectors) return;
+    const std::size_t left = vectors - ahead;
+    const unsigned count = left < threads ? static_cast<unsigned>(left) : threads;
+    pipeline.producer_acquire();
+    cuda::memcpy_async(block, stages[stage], in + ahead,
+                       cuda::aligned_size_t<16>(count * sizeof(float4)), pipeline);
+    pipeline.producer_commit();
+    ahead += stride;
+  };
+  for (unsigned stage = 0; stage + 1 < depth; ++stage) ask(stage);
+
+  unsigned stage = 0;
+  for (; first < vectors; first += stride) {
+    ask((stage + depth - 1) % depth);
+    pipeline.consumer_wait();
+    if (first + threadIdx.x < vectors) {
+      __stcs(out + first + threadIdx.x, f(stages[stage][threadIdx.x], rounds));
+    }
+    pipeline.consumer_release();
+    stage = (stage + 1) % depth;
+  }
+}
+
+std::vector<Kernel> kernels() {
+  const GridOptions grid{.grid = Grid::resident, .threads = threads, .piece = threads};
+  return {over_vectors("of a thread, depth 4", of_a_thread, grid),
+          over_vectors("of a block, depth 4", of_a_block, grid)};
+}
+
+const ladder::Instructions machine{.holds = {"LDGSTS", "SYNCS"}};
+PENSTOCK_COPY_RUNG("pipeline", "cuda::pipeline: the same copies, with words for the steps.",
+                   machine, kernels);
+
+}  // namespace

@@ -1,0 +1,62 @@
+// The same with cooperative groups: the block as a whole asks for a run of bytes, and the library
+// shares it out among the threads. Nobody knows who copied what, so that the wait is for the whole
+// block (wait_prior ends in a barrier), and so is the end of the reading, before a stage is asked
+// for again.
+#include <cooperative_groups.h>
+#include <cooperative_groups/memcpy_async.h>
+
+#include <cuda/barrier>
+
+#include "copy/support/f.cuh"
+#include "copy/support/grids.cuh"
+#include "copy/support/rung.h"
+
+namespace {
+
+using namespace ladder::copy;
+namespace cg = cooperative_groups;
+
+constexpr unsigned threads = 256;
+
+template <unsigned depth>
+__global__ void __launch_bounds__(threads)
+    together(const float4* in, float4* out, std::size_t vectors, int rounds) {
+  __shared__ float4 stages[depth][threads];
+  const auto block = cg::this_thread_block();
+  const std::size_t stride = std::size_t{gridDim.x} * threads;
+  std::size_t first = std::size_t{blockIdx.x} * threads;
+  std::size_t ahead = first;
+
+  // Behind the last vector nothing is copied, and the group counts all the same.
+  const auto ask = [&](unsigned stage) {
+    const std::size_t left = ahead < vectors ? vectors - ahead : 0;
+    const unsigned count = left < threads ? static_cast<unsigned>(left) : threads;
+    cg::memcpy_async(block, stages[stage], in + (left > 0 ? ahead : 0),
+                     cuda::aligned_size_t<16>(count * sizeof(float4)));
+    ahead += stride;
+  };
+  for (unsigned stage = 0; stage + 1 < depth; ++stage) ask(stage);
+
+  unsigned stage = 0;
+  for (; first < vectors; first += stride) {
+    ask(stage == 0 ? depth - 1 : stage - 1);
+    cg::wait_prior<depth - 1>(block);
+    if (first + threadIdx.x < vectors) {
+      __stcs(out + first + threadIdx.x, f(stages[stage][threadIdx.x], rounds));
+    }
+    block.sync();  // all have read: the stage may be asked for again
+    stage = stage + 1 == depth ? 0 : stage + 1;
+  }
+  cg::wait(block);
+}
+
+std::vector<Kernel> kernels() {
+  const GridOptions grid{.grid = Grid::resident, .threads = threads, .piece = threads};
+  return {over_vectors("depth 2", together<2>, grid), over_vectors("depth 4", together<4>, grid)};
+}
+
+const ladder::Instructions machine{.holds = {"LDGSTS", "BAR"}};
+PENSTOCK_COPY_RUNG("cooperative", "cg::memcpy_async: a block copies as one, and waits as one.",
+                   machine, kernels);
+
+}  // namespace

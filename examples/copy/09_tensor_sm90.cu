@@ -1,0 +1,131 @@
+// Tensor maps: the copy engine is told once how a matrix lies in memory, and then moves boxes of it
+// by their coordinates. It counts the addresses, fills what lies beyond the edges on loads and
+// leaves it out on stores. The array is seen as a matrix; two shapes of box of the same size show
+// what locality is worth: one is a run of memory, another 32 short pieces of it.
+#include <string>
+
+#include "copy/support/rung.h"
+#include "copy/support/tile.cuh"
+#include "penstock/base/view.h"
+#include "penstock/kit/barrier.cuh"
+#include "penstock/kit/fence.cuh"
+#include "penstock/kit/launch.cuh"
+#include "penstock/kit/tensor_map.h"
+#include "penstock/kit/tma.cuh"
+#include "support/kernel_use.cuh"
+
+namespace {
+
+using namespace ladder::copy;
+using namespace ps::kit;
+
+// Configuration.
+constexpr unsigned threads = 128;
+constexpr unsigned depth = 4;
+
+// How the array is cut: a matrix of `columns`, boxes of `box_rows` x `box_columns`.
+struct Shape {
+  unsigned columns, box_rows, box_columns;
+  __host__ __device__ unsigned box_bytes() const { return box_rows * box_columns * sizeof(float); }
+  __host__ __device__ unsigned across() const { return columns / box_columns; }
+};
+
+__global__ void __launch_bounds__(threads)
+    tensor(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap out,
+           unsigned boxes, Shape shape, int rounds) {
+  // Shared storage.
+  extern __shared__ __align__(128) unsigned char stages[];
+  __shared__ Barrier full[depth];
+  const auto stage_at = [&](unsigned stage) { return stages + stage * shape.box_bytes(); };
+
+  // Setup.
+  const bool leads = threadIdx.x == 0;
+  if (leads) {
+    prefetch(in);
+    prefetch(out);
+    for (unsigned stage = 0; stage < depth; ++stage) full[stage].init(1);
+    fence_barrier_init();
+  }
+  __syncthreads();
+
+  const auto row_of = [&](unsigned box) { return box / shape.across() * shape.box_rows; };
+  const auto column_of = [&](unsigned box) { return box % shape.across() * shape.box_columns; };
+  unsigned ahead = blockIdx.x;
+  const auto load = [&](unsigned stage) {
+    if (ahead >= boxes) return;
+    full[stage].arrive_expect(shape.box_bytes());  // of the whole box, also at the edges
+    tensor_load(stage_at(stage), in, full[stage], evict_first(), row_of(ahead), column_of(ahead));
+    ahead += gridDim.x;
+  };
+  if (leads) {
+    for (unsigned stage = 0; stage < depth; ++stage) load(stage);
+  }
+
+  unsigned stage = 0, parity = 0;
+  for (unsigned box = blockIdx.x; box < boxes; box += gridDim.x) {
+    full[stage].wait(parity);
+    if (rounds > 0) {
+      f_of_tile(reinterpret_cast<float4*>(stage_at(stage)), shape.box_bytes() / sizeof(float4),
+                rounds, threadIdx.x, threads);
+      fence_shared_to_async();
+    }
+    __syncthreads();
+    if (leads) {
+      tensor_store(out, stage_at(stage), evict_first(), row_of(box), column_of(box));
+      bulk_commit();
+      if (box != blockIdx.x) {
+        bulk_wait_read<1>();
+        load(stage == 0 ? depth - 1 : stage - 1);
+      }
+    }
+    if (++stage == depth) stage = 0, parity ^= 1;
+  }
+  if (leads) bulk_wait_read<0>();
+}
+
+TensorMap map_of(const float* data, std::size_t rows, Shape shape) {
+  const ps::TensorView matrix(const_cast<float*>(data), ps::DType::f32,
+                              {static_cast<std::int64_t>(rows), std::int64_t{shape.columns}},
+                              {ps::Memory::device, ladder::current_device()});
+  return encode({.tensor = matrix,
+                 .box = {shape.box_rows, shape.box_columns},
+                 .l2_promotion = L2Promotion::b256});
+}
+
+Kernel make(const char* label, Shape shape, std::vector<Intensity> at) {
+  const std::size_t shared = std::size_t{shape.box_bytes()} * depth;
+  return {.label = label,
+          .launch =
+              [=](const Work& work, cudaStream_t stream) {
+                // Whole rows; the last box may hang over the edge.
+                launch_aligned(work, shape.columns, stream, [&](const Work& aligned) {
+                  const std::size_t rows = aligned.count / shape.columns;
+                  const auto boxes =
+                      static_cast<unsigned>(((rows - 1) / shape.box_rows + 1) * shape.across());
+                  LaunchOptions options{.block = threads, .shared_bytes = shared};
+                  const unsigned most = resident_clusters(tensor, options);
+                  options.grid = boxes < most ? boxes : most;
+                  launch(tensor, options, stream, map_of(aligned.in, rows, shape),
+                         map_of(aligned.out, rows, shape), boxes, shape, aligned.rounds);
+                });
+              },
+          .use = [=] { return ladder::kernel_use(tensor, threads, shared); },
+          .hopper = true,
+          .at = std::move(at)};
+}
+
+std::vector<Kernel> kernels() {
+  constexpr auto copy_bound = Intensity::copy_bound, balanced = Intensity::balanced,
+                 compute_bound = Intensity::compute_bound;
+  return {make("8 rows x 256 of 256", {256, 8, 256}, {copy_bound, balanced, compute_bound}),
+          make("16 rows x 256 of 256", {256, 16, 256}, {copy_bound, balanced}),
+          make("32 rows x 64 of 4096", {4096, 32, 64}, {copy_bound, balanced}),
+          make("8 rows x 256 of 4096", {4096, 8, 256}, {copy_bound, balanced})};
+}
+
+const ladder::Instructions machine{.holds = {"UTMALDG.2D", "UTMASTG.2D", "SYNCS"},
+                                   .lacks = {"LDG", "STG", "LDGSTS", "UBLKCP"}};
+PENSTOCK_COPY_RUNG("tensor", "Boxes of a matrix by their coordinates, loaded and stored.", machine,
+                   kernels);
+
+}  // namespace

@@ -1,0 +1,93 @@
+// The same roles on the kit's ring, of any depth: acquire, commit, wait, release, and the phases
+// are counted inside. The kernel is support/roles.cuh. How deep? One stage makes the roles take
+// turns, three let each have its own, and from there on depth only needs to cover what the memory
+// takes to answer: stages times tile should be well above the 48 KiB that keep it busy.
+#include <cstdio>
+
+#include "copy/support/problem.h"
+#include "copy/support/roles.cuh"
+#include "copy/support/rung.h"
+#include "penstock/base/units.h"
+#include "support/kernel_page.h"
+
+namespace {
+
+using namespace ladder::copy;
+
+constexpr unsigned KiB = 1024;
+using Best = RolesConfig<6>;
+constexpr RolesShape best{.tile_bytes = 32 * KiB, .by_counter = true};
+
+template <class Config>
+Kernel make(unsigned tile_bytes, std::vector<Intensity> at, unsigned blocks = 1,
+            bool by_counter = true) {
+  std::string label = ps::format_bytes(tile_bytes) + ", depth " + std::to_string(Config::depth);
+  if (Config::compute_warps != 8) label += ", " + std::to_string(Config::compute_warps) + " warps";
+  if (blocks != 1) label += ", " + std::to_string(blocks) + " blocks an SM";
+  if (!by_counter) label += ", in step";
+  return roles<Config>(std::move(label), {tile_bytes, blocks, by_counter}, std::move(at));
+}
+
+std::vector<Kernel> kernels() {
+  constexpr auto copy_bound = Intensity::copy_bound, balanced = Intensity::balanced,
+                 compute_bound = Intensity::compute_bound;
+  const std::vector<Intensity> both{copy_bound, balanced};
+  return {
+      make<Best>(best.tile_bytes, {copy_bound, balanced, compute_bound}),
+      // Who takes which tile.
+      make<Best>(best.tile_bytes, {copy_bound, balanced, compute_bound}, 1, false),
+      // Depth.
+      make<RolesConfig<1>>(16 * KiB, both), make<RolesConfig<2>>(16 * KiB, both),
+      make<RolesConfig<3>>(16 * KiB, both), make<RolesConfig<4>>(16 * KiB, both),
+      make<RolesConfig<5>>(16 * KiB, both), make<RolesConfig<6>>(16 * KiB, both),
+      make<RolesConfig<7>>(16 * KiB, both), make<RolesConfig<8>>(16 * KiB, both),
+      // Tile. Small ones in step: a number takes longer to come than they do.
+      make<RolesConfig<6>>(4 * KiB, both, 1, false), make<RolesConfig<6>>(8 * KiB, both, 1, false),
+      make<RolesConfig<8>>(24 * KiB, both), make<RolesConfig<4>>(48 * KiB, both),
+      // Who computes.
+      make<RolesConfig<6, 4>>(32 * KiB, {balanced}), make<RolesConfig<8, 12>>(24 * KiB, {balanced}),
+      make<RolesConfig<6, 16>>(32 * KiB, {balanced}), make<RolesConfig<6>>(16 * KiB, both, 2)};
+}
+
+// What the roles of every block do, as a page.
+void trace(ladder::Context& context) {
+  using Traced = RolesConfig<Best::depth, Best::compute_warps, Side::both, true>;
+  const Problem& problem = context.shared<Problem>();
+  const ps::kit::TraceShape shape{
+      .blocks = ladder::multiprocessors(), .roles = traced_roles, .capacity = 1024};
+  const auto launch = [&](void* buffer) {
+    const Kernel kernel{.label = "traced ring",
+                        .launch =
+                            [&](const Work& work, cudaStream_t stream) {
+                              launch_aligned(work, 4, stream, [&](const Work& aligned) {
+                                launch_roles<Traced>(Tiles(aligned, best.tile_bytes), best,
+                                                     {nullptr}, aligned.rounds, stream,
+                                                     {buffer, shape});
+                              });
+                            },
+                        .hopper = true};
+    enqueue(kernel, problem.options(Formula::plain, problem.rounds(Intensity::balanced), 0),
+            problem.stream());
+  };
+  const auto path = ladder::write_kernel_page(context.trace(),
+                                              {.name = "copy_ring",
+                                               .roles = {"loader", "compute", "storer"},
+                                               .shape = shape,
+                                               .launch = launch},
+                                              problem.stream());
+  std::fprintf(stderr, "wrote %s\n", path.c_str());
+}
+
+std::vector<ladder::Row> run(ladder::Context& context) {
+  std::vector<ladder::Row> rows = measure(context, kernels());
+  if (!context.trace().empty()) trace(context);
+  return rows;
+}
+
+const ladder::Instructions machine{.holds = {"UBLKCP.S.G", "UBLKCP.G.S", "SYNCS", "ELECT"},
+                                   .lacks = {"LDG"}};
+const detail::Listed listed({.rung = "ring", .kernels = kernels});
+PENSTOCK_KERNEL_RUNG("ring", "The roles on a ring of any depth: all of them busy at once.", machine,
+                     run);
+
+}  // namespace

@@ -1,0 +1,164 @@
+// Blocks that run side by side, and a row that all of them need. Four rows of x share a row of
+// coefficients, y = c * f(x); the four blocks of a cluster take a row of x each. Each loads a
+// quarter of the coefficients and has it written into the shared memory of all four: the row is
+// fetched once, not four times. A stage may be filled when all blocks have given it back, since all
+// of them write to it. Beside it, the same blocks each fetching the whole row, from the L2 cache at
+// best.
+#include "copy/support/f.cuh"
+#include "copy/support/rung.h"
+#include "penstock/kit/bulk.cuh"
+#include "penstock/kit/cluster.cuh"
+#include "penstock/kit/fence.cuh"
+#include "penstock/kit/launch.cuh"
+#include "penstock/kit/ring.h"
+#include "penstock/kit/roles.cuh"
+#include "support/kernel_use.cuh"
+
+namespace {
+
+using namespace ladder::copy;
+using namespace ps::kit;
+
+// Configuration.
+constexpr unsigned cluster = group;  // a block for every row that shares coefficients
+constexpr unsigned compute_warps = 8, depth = 4;
+using Team = Roles<1, compute_warps, 1>;
+constexpr unsigned vectors = width / 4, row_bytes = width * sizeof(float);
+constexpr unsigned at_once = vectors / Team::compute_threads;
+static_assert(vectors % Team::compute_threads == 0 && row_bytes % (16 * cluster) == 0);
+
+struct Stage {
+  float4 x[vectors];
+  float4 coefficients[vectors];
+};
+
+template <bool multicast>
+__global__ void __launch_bounds__(Team::threads) coefficient_row(Work work, unsigned groups) {
+  // Shared storage.
+  extern __shared__ __align__(128) unsigned char memory[];
+  auto* const stages = reinterpret_cast<Stage*>(memory);
+  __shared__ Ring<Barrier, depth> loaded, computed;
+
+  // Setup.
+  if (threadIdx.x == 0) {
+    loaded.init(1, multicast ? cluster : 1);
+    computed.init(compute_warps, 1);
+    fence_barrier_init();
+  }
+  cluster_arrive_relaxed();  // the others' barriers are there
+  cluster_wait();
+
+  const unsigned rank = cluster_rank(), clusters = gridDim.x / cluster;
+  const unsigned first = blockIdx.x / cluster;
+  const auto row_of = [&](unsigned g) { return (std::size_t{g} * group + rank) * width; };
+
+  // Roles.
+  const Role role = Team::role();
+  if (role == Role::loader) {
+    if (elect()) {
+      Producer<Barrier, depth> loads(loaded);
+      for (unsigned g = first; g < groups; g += clusters) {
+        const unsigned s = loads.acquire(sizeof(Stage));
+        bulk_load(stages[s].x, work.in + row_of(g), row_bytes, loads.full(s), evict_first());
+        const float* const row = work.coefficients + std::size_t{g} * width;
+        if constexpr (multicast) {
+          constexpr unsigned part = width / cluster;
+          bulk_load_multicast(reinterpret_cast<float*>(stages[s].coefficients) + rank * part,
+                              row + rank * part, part * sizeof(float), loads.full(s),
+                              (1u << cluster) - 1, evict_first());
+        } else {
+          bulk_load(stages[s].coefficients, row, row_bytes, loads.full(s));
+        }
+      }
+      loads.drain();  // the others arrive here: nobody goes before the last of them did
+    }
+  } else if (role == Role::compute) {
+    Consumer<Barrier, depth> inputs(loaded);
+    Producer<Barrier, depth> outputs(computed);
+    const unsigned thread = Team::index(role);
+    for (unsigned g = first; g < groups; g += clusters) {
+      Stage& stage = stages[inputs.wait()];
+      outputs.acquire();
+      float4 v[at_once];
+#pragma unroll
+      for (unsigned k = 0; k < at_once; ++k) v[k] = stage.x[thread + k * Team::compute_threads];
+      f(v, work.rounds);
+#pragma unroll
+      for (unsigned k = 0; k < at_once; ++k) {
+        const float4 c = stage.coefficients[thread + k * Team::compute_threads];
+        stage.x[thread + k * Team::compute_threads] =
+            make_float4(__fmul_rn(v[k].x, c.x), __fmul_rn(v[k].y, c.y), __fmul_rn(v[k].z, c.z),
+                        __fmul_rn(v[k].w, c.w));
+      }
+      fence_shared_to_async();
+      __syncwarp();
+      if (lane_index() == 0) outputs.commit();
+    }
+  } else {
+    Consumer<Barrier, depth> results(computed);
+    const unsigned lane = lane_index();
+    // Every lane tells one block, so that none waits for another's arrival to be on its way.
+    const auto give_back = [&] {
+      const unsigned s = results.oldest();
+      __syncwarp();
+      if (lane == 0) results.release();
+      if (lane > 0) results.skip_release();
+      if constexpr (multicast) {
+        if (lane < cluster) loaded.empty[s].arrive_in(lane);
+      } else {
+        if (lane == 0) loaded.empty[s].arrive();
+      }
+    };
+    for (unsigned g = first; g < groups; g += clusters) {
+      const unsigned s = results.wait();
+      if (lane == 0) {
+        bulk_store(work.out + row_of(g), stages[s].x, row_bytes, evict_first());
+        bulk_commit();
+        bulk_wait_read<1>();
+      }
+      if (g != first) give_back();
+    }
+    if (lane == 0) bulk_wait_read<0>();
+    if (first < groups) give_back();
+  }
+}
+
+constexpr std::size_t shared_bytes = depth * sizeof(Stage);
+
+bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
+
+template <bool multicast>
+Kernel make(const char* label) {
+  constexpr auto kernel = coefficient_row<multicast>;
+  return {.label = label,
+          .launch =
+              [](const Work& work, cudaStream_t stream) {
+                // Whole groups of rows in memory that bulk copies take; the rest by plain loads.
+                const bool aligned =
+                    is_aligned(work.in) && is_aligned(work.out) && is_aligned(work.coefficients);
+                const auto groups =
+                    aligned ? static_cast<unsigned>(work.count / (group * width)) : 0;
+                if (groups > 0) {
+                  LaunchOptions options{
+                      .block = Team::threads, .shared_bytes = shared_bytes, .cluster = cluster};
+                  const unsigned most = resident_clusters(kernel, options);
+                  options.grid = (groups < most ? groups : most) * cluster;
+                  launch(kernel, options, stream, work, groups);
+                }
+                launch_plain(Formula::row, work, 0, groups * group * width, stream);
+              },
+          .use = [] { return ladder::kernel_use(kernel, Team::threads, shared_bytes); },
+          .formula = Formula::row,
+          .hopper = true};
+}
+
+std::vector<Kernel> kernels() {
+  return {make<false>("each block fetches the row"), make<true>("multicast to the cluster")};
+}
+
+const ladder::Instructions machine{.holds = {"UBLKCP.MULTICAST", "UBLKCP.S.G", "UCGABAR_ARV"},
+                                   .lacks = {"LDG", "STG"}};
+PENSTOCK_COPY_RUNG("multicast", "A row that every block of a cluster needs is fetched once.",
+                   machine, kernels);
+
+}  // namespace

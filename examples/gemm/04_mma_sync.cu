@@ -1,0 +1,155 @@
+// Tensor cores, the portable way: cp.async brings tiles to shared memory three steps ahead,
+// ldmatrix hands them to registers, and every warp multiplies 64x64 with mma.sync. Runs from
+// compute capability 8.0 on; 96 KiB of shared memory, so that small GPUs have it too.
+#include "gemm/support/gemm_rung.h"
+#include "penstock/kit/cp_async.cuh"
+#include "penstock/kit/matrix.cuh"
+#include "penstock/kit/mma.cuh"
+#include "penstock/kit/scheduler.h"
+#include "penstock/kit/tile.h"
+#include "penstock/kit/warp.cuh"
+
+namespace {
+
+namespace kit = ps::kit;
+using gemm::Problem;
+
+// Configuration
+constexpr unsigned tile_m = 128, tile_n = 256, tile_k = 32;
+constexpr unsigned depth = 4;
+constexpr unsigned threads = 256;  // warps in 2 rows and 4 columns, of 64x64 each
+constexpr unsigned group = 8;      // tile rows whose blocks run together
+using TileA = kit::SharedTile<__nv_bfloat16, tile_m, tile_k, kit::Major::k, kit::Swizzle::b64>;
+using TileB = kit::SharedTile<__nv_bfloat16, tile_n, tile_k, kit::Major::k, kit::Swizzle::b64>;
+
+// Shared storage
+struct Shared {
+  alignas(512) unsigned char a[depth][TileA::bytes];
+  alignas(512) unsigned char b[depth][TileB::bytes];
+};
+
+// Loading: 16 bytes of a row at a time, zeros beyond the matrix. Rows that are not aligned to 16
+// bytes go through registers.
+template <class Tile, bool aligned>
+__device__ void load(unsigned char* to, const __nv_bfloat16* from, unsigned row, unsigned k,
+                     unsigned rows, unsigned columns) {
+#pragma unroll
+  for (unsigned turn = 0; turn < Tile::rows * 4 / threads; ++turn) {
+    const unsigned i = turn * threads + threadIdx.x;
+    const unsigned r = i / 4, c = i % 4 * 8;
+    unsigned char* there = to + Tile::offset(r, c);
+    if constexpr (aligned) {
+      const bool inside = row + r < rows && k + c < columns;
+      const __nv_bfloat16* here = from + std::size_t{row + r} * columns + k + c;
+      kit::cp_async<16>(there, inside ? here : from, inside ? 16 : 0);
+    } else {
+      *reinterpret_cast<uint4*>(there) = gemm::eight_raw(from, row + r, k + c, rows, columns);
+    }
+  }
+}
+
+// A warp's 64x64 part of the product.
+class Warp {
+ public:
+  __device__ Warp(unsigned warp) : row_(warp / 4 * 64), column_(warp % 4 * 64) {}
+
+  // What 16 columns of K need, into one of two sets of registers.
+  __device__ void fetch(unsigned set, const unsigned char* a, const unsigned char* b, unsigned k) {
+    const unsigned lane = kit::lane_index();
+#pragma unroll
+    for (unsigned i = 0; i < 4; ++i) {
+      kit::load_matrices(a_[set][i],
+                         a + TileA::offset(row_ + 16 * i + lane % 16, k + lane / 16 * 8));
+    }
+#pragma unroll
+    for (unsigned i = 0; i < 4; ++i) {
+      kit::load_matrices(b_[set][i], b + TileB::offset(column_ + 16 * i + lane / 16 * 8 + lane % 8,
+                                                       k + lane / 8 % 2 * 8));
+    }
+  }
+
+  __device__ void multiply(unsigned set) {
+#pragma unroll
+    for (unsigned i = 0; i < 4; ++i) {
+#pragma unroll
+      for (unsigned j = 0; j < 8; ++j) {
+        const std::uint32_t b[2] = {b_[set][j / 2][j % 2 * 2], b_[set][j / 2][j % 2 * 2 + 1]};
+        kit::mma<__nv_bfloat16>(sum_[i][j], a_[set][i], b);
+      }
+    }
+  }
+
+  __device__ void store(const Problem& p, unsigned row, unsigned column) const {
+    const unsigned lane = kit::lane_index();
+#pragma unroll
+    for (unsigned i = 0; i < 4; ++i) {
+#pragma unroll
+      for (unsigned j = 0; j < 8; ++j) {
+        const unsigned r = row + row_ + 16 * i + lane / 4;
+        const unsigned c = column + column_ + 8 * j + lane % 4 * 2;
+        gemm::put_pair(p, r, c, sum_[i][j][0], sum_[i][j][1]);
+        gemm::put_pair(p, r + 8, c, sum_[i][j][2], sum_[i][j][3]);
+      }
+    }
+  }
+
+ private:
+  unsigned row_, column_;
+  std::uint32_t a_[2][4][4], b_[2][4][4];
+  float sum_[4][8][4] = {};
+};
+
+template <bool aligned>
+__global__ void __launch_bounds__(threads, 1) mma_sync(Problem p, kit::GroupedOrder order) {
+  extern __shared__ __align__(512) unsigned char memory[];
+  auto& shared = *reinterpret_cast<Shared*>(memory);
+  const kit::Tile tile = order.tile(blockIdx.x);
+  const unsigned row = tile.row * tile_m, column = tile.column * tile_n;
+  const unsigned steps = (p.k + tile_k - 1) / tile_k;
+
+  // A group of copies is closed at every step, empty ones too, so that the count of groups says
+  // which step has arrived.
+  const auto load_step = [&](unsigned step) {
+    if (step < steps) {
+      load<TileA, aligned>(shared.a[step % depth], p.a, row, step * tile_k, p.m, p.k);
+      load<TileB, aligned>(shared.b[step % depth], p.b, column, step * tile_k, p.n, p.k);
+    }
+    kit::cp_async_commit();
+  };
+  for (unsigned step = 0; step + 1 < depth; ++step) load_step(step);
+
+  Warp warp(kit::warp_index());
+  kit::cp_async_wait<depth - 2>();
+  __syncthreads();
+  if (steps > 0) warp.fetch(0, shared.a[0], shared.b[0], 0);
+  for (unsigned step = 0; step < steps; ++step) {
+    const unsigned now = step % depth, next = (step + 1) % depth;
+    // Registers for the second half come while the first half is multiplied.
+    warp.fetch(1, shared.a[now], shared.b[now], 16);
+    load_step(step + depth - 1);  // into the stage that the barrier below left behind
+    warp.multiply(0);
+    kit::cp_async_wait<depth - 2>();  // this thread's part of the next step,
+    __syncthreads();                  // and everybody's
+    if (step + 1 < steps) warp.fetch(0, shared.a[next], shared.b[next], 0);
+    warp.multiply(1);
+  }
+  warp.store(p, row, column);
+}
+
+}  // namespace
+
+namespace gemm {
+
+void mma_sync(const Problem& p, cudaStream_t stream) {
+  const kit::GroupedOrder order((p.m + tile_m - 1) / tile_m, (p.n + tile_n - 1) / tile_n, group);
+  const kit::LaunchOptions options = {
+      .grid = order.count(), .block = threads, .shared_bytes = sizeof(Shared)};
+  const bool aligned = p.k % 8 == 0 && is_aligned(p.a, 16) && is_aligned(p.b, 16);
+  kit::launch(aligned ? ::mma_sync<true> : ::mma_sync<false>, options, stream, p, order);
+}
+
+}  // namespace gemm
+
+const ladder::Instructions machine{.holds = {"HMMA.16816", "LDGSTS.128", "LDSM"}};
+PENSTOCK_GEMM_RUNG("mma-sync", "Tensor cores by mma.sync, fed by cp.async: the portable end.",
+                   machine, mma_sync<true>, threads, sizeof(Shared), gemm::mma_sync);

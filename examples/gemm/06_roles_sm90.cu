@@ -1,0 +1,102 @@
+// A warp that only loads, and a warpgroup that only multiplies, with a ring of five stages between
+// them: tiles are on their way while the tensor cores work.
+#include "gemm/support/gemm_rung.h"
+#include "gemm/support/plain_store.cuh"
+#include "gemm/support/views.h"
+#include "penstock/kit/fence.cuh"
+#include "penstock/kit/gemm/launch.cuh"
+
+namespace {
+
+namespace kit = ps::kit;
+using gemm::Problem;
+
+// Configuration
+constexpr unsigned tile_m = 128, tile_n = 128, tile_k = 64;
+constexpr unsigned depth = 5;
+constexpr unsigned threads = kit::warpgroup_threads + kit::warp_threads;
+using TileA = kit::SharedTile<__nv_bfloat16, tile_m, tile_k>;
+using TileB = kit::SharedTile<__nv_bfloat16, tile_n, tile_k>;
+
+// Shared storage
+struct Shared {
+  alignas(1024) unsigned char a[depth][TileA::bytes];
+  alignas(1024) unsigned char b[depth][TileB::bytes];
+  kit::Ring<kit::Barrier, depth> ring;
+};
+
+// Loader: one thread
+__device__ void load(Shared& shared, const kit::TensorMap& a, const kit::TensorMap& b, unsigned row,
+                     unsigned column, unsigned steps) {
+  kit::Producer producer(shared.ring);
+  for (unsigned step = 0; step < steps; ++step) {
+    const unsigned stage = producer.acquire(TileA::bytes + TileB::bytes);
+    kit::Barrier& full = producer.full(stage);
+    kit::tensor_load(shared.a[stage], a, full, kit::evict_normal(), row, step * tile_k);
+    kit::tensor_load(shared.b[stage], b, full, kit::evict_normal(), column, step * tile_k);
+  }
+}
+
+// Consumer: one warpgroup
+__device__ void multiply(Shared& shared, float (&upper)[tile_n / 2], float (&lower)[tile_n / 2],
+                         unsigned steps) {
+  kit::Consumer consumer(shared.ring);
+  for (unsigned step = 0; step < steps; ++step) {
+    const unsigned stage = consumer.wait();
+    const auto a = kit::Operand<TileA>::at(kit::shared_address(shared.a[stage]));
+    const auto b = kit::Operand<TileB>::at(kit::shared_address(shared.b[stage]));
+    kit::wgmma_fence();
+#pragma unroll
+    for (unsigned k = 0; k < TileA::slices; ++k) {
+      const bool add = step > 0 || k > 0;
+      kit::multiply(upper, a.slice(k), b.slice(k), add);
+      kit::multiply(lower, a.from_row(64).slice(k), b.slice(k), add);
+    }
+    kit::wgmma_commit();
+    // One step stays with the tensor cores; the one before has been read. One arrival is enough for
+    // all 128 threads, which waited together.
+    kit::wgmma_wait<1>();
+    if (step > 0) {
+      if (threadIdx.x == 0) consumer.empty(consumer.oldest()).arrive();
+      consumer.skip_release();
+    }
+  }
+  kit::wgmma_wait<0>(upper);  // nobody waits for the last stage any more: it is not given back
+  kit::wgmma_wait<0>(lower);
+}
+
+__global__ void __launch_bounds__(threads, 1)
+    roles(const __grid_constant__ kit::TensorMap a, const __grid_constant__ kit::TensorMap b,
+          Problem p) {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  auto& shared = *reinterpret_cast<Shared*>(memory);
+  if (threadIdx.x == 0) {
+    shared.ring.init(1, 1);
+    kit::fence_barrier_init();
+  }
+  __syncthreads();
+
+  const unsigned row = blockIdx.y * tile_m, column = blockIdx.x * tile_n;
+  const unsigned steps = (p.k + tile_k - 1) / tile_k;
+  if (kit::warpgroup_index() == 1) {
+    if (kit::elect()) load(shared, a, b, row, column, steps);
+  } else {
+    float upper[tile_n / 2], lower[tile_n / 2];
+    multiply(shared, upper, lower, steps);
+    gemm::store_plainly(p, upper, row, column);
+    gemm::store_plainly(p, lower, row + 64, column);
+  }
+}
+
+void run(const Problem& p, cudaStream_t stream) {
+  if (!gemm::has_tensor_maps(p)) return gemm::mma_sync(p, stream);
+  const dim3 grid((p.n + tile_n - 1) / tile_n, (p.m + tile_m - 1) / tile_m);
+  kit::launch(roles, {.grid = grid, .block = threads, .shared_bytes = sizeof(Shared)}, stream,
+              kit::gemm_map(gemm::view_a(p), tile_m), kit::gemm_map(gemm::view_b(p), tile_n), p);
+}
+
+}  // namespace
+
+const ladder::Instructions machine{.holds = {"HGMMA.64x128x16", "SYNCS.PHASECHK"}};
+PENSTOCK_GEMM_RUNG("roles", "A loader and a consumer, five stages between them.", machine, roles,
+                   threads, sizeof(Shared), run);

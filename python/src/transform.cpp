@@ -1,0 +1,152 @@
+// Elementwise functions; penstock/transform.py has them by name.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+#include "borrowed.h"
+#include "call_stream.h"
+#include "interpreter.h"
+#include "penstock/base/error.h"
+#include "penstock/ops/transform.h"
+
+namespace ps::python {
+namespace {
+
+struct Call {
+  std::vector<TensorView> in;
+  TensorView out;
+  float a = 1, b = 1;
+  TransformKernel kernel = TransformKernel::best;
+};
+
+// A function by its name in Python, and what its inputs are called there; none: any number.
+struct Named {
+  std::string_view name;
+  std::vector<const char*> inputs;
+  std::function<void(const Call&, const Stream&)> run;
+};
+
+const std::vector<Named>& functions() {
+  static const std::vector<Named> all = {
+      {"cast",
+       {"x"},
+       [](const Call& c, const Stream& s) {
+         cast({.in = c.in[0], .out = c.out, .kernel = c.kernel}, s);
+       }},
+      {"scale",
+       {"x"},
+       [](const Call& c, const Stream& s) {
+         scale({.in = c.in[0], .out = c.out, .factor = c.a, .kernel = c.kernel}, s);
+       }},
+      {"axpby",
+       {"x", "y"},
+       [](const Call& c, const Stream& s) {
+         axpby({.x = c.in[0], .y = c.in[1], .out = c.out, .a = c.a, .b = c.b, .kernel = c.kernel},
+               s);
+       }},
+      {"add",
+       {},
+       [](const Call& c, const Stream& s) {
+         add({.in = c.in, .out = c.out, .kernel = c.kernel}, s);
+       }},
+      {"mul",
+       {"x", "y"},
+       [](const Call& c, const Stream& s) {
+         mul({.x = c.in[0], .y = c.in[1], .out = c.out, .kernel = c.kernel}, s);
+       }},
+      {"swiglu",
+       {"gate", "up"},
+       [](const Call& c, const Stream& s) {
+         swiglu({.gate = c.in[0], .up = c.in[1], .out = c.out, .kernel = c.kernel}, s);
+       }},
+      {"gelu",
+       {"x"},
+       [](const Call& c, const Stream& s) {
+         gelu({.in = c.in[0], .out = c.out, .kernel = c.kernel}, s);
+       }},
+      {"gelu_tanh",
+       {"x"},
+       [](const Call& c, const Stream& s) {
+         gelu({.in = c.in[0], .out = c.out, .form = Gelu::tanh, .kernel = c.kernel}, s);
+       }},
+  };
+  return all;
+}
+
+const Named& function_named(std::string_view name) {
+  for (const Named& each : functions()) {
+    if (each.name == name) return each;
+  }
+  throw InvalidArgument("function", "the name of an elementwise function", name);
+}
+
+TransformKernel kernel_named(std::string_view name) {
+  if (name == "best") return TransformKernel::best;
+  if (name == "portable") return TransformKernel::portable;
+  if (name == "sm90") return TransformKernel::sm90;
+  throw InvalidArgument("kernel", "'best', 'portable' or 'sm90'", "'" + std::string(name) + "'");
+}
+
+// As the argument is called in Python, where `in` is a word of the language.
+std::string name_in_python(const std::string& argument) {
+  if (argument == "in") return "x";
+  return argument.starts_with("in[") ? "inputs" + argument.substr(2) : argument;
+}
+
+void run(const Named& function, const Call& call, const std::optional<Stream>& stream) {
+  try {
+    if (stream) return function.run(call, *stream);
+    const Stream own(Device::cpu());
+    function.run(call, own);
+    own.synchronize();
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(name_in_python(error.argument()), error.expected(), error.given());
+  }
+}
+
+void elementwise(const std::string& name, const std::vector<nb::object>& inputs, nb::handle out,
+                 float a, float b, nb::handle stream, const std::string& kernel) {
+  const Named& function = function_named(name);
+  Call call{.in = {}, .out = {}, .a = a, .b = b, .kernel = kernel_named(kernel)};
+  if (!function.inputs.empty() && inputs.size() != function.inputs.size()) {
+    throw InvalidArgument("inputs", std::to_string(function.inputs.size()) + " arrays",
+                          std::to_string(inputs.size()));
+  }
+  std::vector<nb::handle> arrays(inputs.begin(), inputs.end());
+  arrays.push_back(out);
+  const std::optional<Stream> on = stream_for(stream, arrays);
+  std::vector<Borrowed> held;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::string argument = "inputs[" + std::to_string(i) + "]";
+    held.emplace_back(
+        inputs[i],
+        BorrowOptions{.argument = function.inputs.empty() ? argument.c_str() : function.inputs[i],
+                      .stream = pointer_to(on)});
+    call.in.push_back(held.back().view());
+  }
+  const Borrowed result(out,
+                        {.argument = "out", .access = Access::write, .stream = pointer_to(on)});
+  call.out = result.view();
+  without_lock([&] { run(function, call, on); });
+}
+
+}  // namespace
+
+void bind_transform(nb::module_& m) {
+  m.def(
+      "elementwise", &elementwise, nb::arg("function"), nb::arg("inputs"), nb::arg("out").none(),
+      nb::arg("a") = 1.0F, nb::arg("b") = 1.0F, nb::arg("stream") = nb::none(),
+      nb::arg("kernel") = "best",
+      nb::sig("def elementwise(function: str, inputs: collections.abc.Sequence[typing.Any], out: "
+              "typing.Any, a: float = 1.0, b: float = 1.0, stream: typing.Any = None, kernel: str "
+              "= 'best') -> None"),
+      "What penstock.transform is made of.");
+}
+
+}  // namespace ps::python

@@ -1,0 +1,129 @@
+#include "penstock/host/parallel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "penstock/base/checked.h"
+#include "penstock/base/error.h"
+
+namespace ps {
+namespace {
+
+// More than one range a thread: a core that is slow, or away, then holds up less.
+constexpr std::size_t ranges_per_thread = 4;
+
+// One call. Threads that come late find no range left and touch nothing but `next`.
+struct Job {
+  std::size_t count = 0, length = 0;  // of all, and of one range
+  const std::function<void(std::size_t, std::size_t)>* work = nullptr;
+  std::atomic<std::size_t> next{0};  // where the next range begins
+  std::mutex mutex;
+  std::condition_variable left;
+  std::size_t inside = 0;  // helpers that may still be in `work`
+  std::exception_ptr failure;
+
+  void take_part() noexcept {
+    for (;;) {
+      const std::size_t begin = next.fetch_add(length);
+      if (begin >= count) return;
+      try {
+        (*work)(begin, begin + std::min(length, count - begin));
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+        next.store(count);
+      }
+    }
+  }
+};
+
+// The threads of the process that help with loops. Never destroyed: they may outlive main().
+class Crew {
+ public:
+  static Crew& get() {
+    static Crew& crew = *new Crew;
+    return crew;
+  }
+
+  // The job may be helped with from now on, by at most `helpers`.
+  void offer(const std::shared_ptr<Job>& job, std::size_t helpers) {
+    const std::lock_guard lock(mutex_);
+    while (started_ < helpers) {
+      try {
+        std::thread([this] { loop(); }).detach();
+      } catch (const std::system_error&) {
+        break;  // the calling thread does it with those there are
+      }
+      ++started_;
+    }
+    for (std::size_t i = 0; i < std::min(helpers, started_); ++i) offered_.push_back(job);
+    offered_changed_.notify_all();
+  }
+
+  void withdraw(const std::shared_ptr<Job>& job) {
+    const std::lock_guard lock(mutex_);
+    std::erase(offered_, job);
+  }
+
+ private:
+  void loop() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      offered_changed_.wait(lock, [&] { return !offered_.empty(); });
+      const std::shared_ptr<Job> job = std::move(offered_.front());
+      offered_.pop_front();
+      {
+        const std::lock_guard entering(job->mutex);
+        ++job->inside;
+      }
+      lock.unlock();
+      job->take_part();
+      {
+        const std::lock_guard leaving(job->mutex);
+        if (--job->inside == 0) job->left.notify_all();
+      }
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable offered_changed_;
+  std::deque<std::shared_ptr<Job>> offered_;
+  std::size_t started_ = 0;
+};
+
+}  // namespace
+
+std::size_t parallel_threads() {
+  static const std::size_t threads = std::max(1U, std::thread::hardware_concurrency());
+  return threads;
+}
+
+void parallel_ranges(std::size_t count, std::size_t grain,
+                     const std::function<void(std::size_t, std::size_t)>& work) {
+  if (grain == 0) detail::throw_invalid("grain", "1 or more", "0");
+  if (count == 0) return;
+  const std::size_t grains = ceil_div(count, grain);
+  const std::size_t threads = std::min(parallel_threads(), grains);
+  if (threads < 2) return work(0, count);
+
+  const auto job = std::make_shared<Job>();
+  job->count = count;
+  job->length = ceil_div(grains, threads * ranges_per_thread) * grain;
+  job->work = &work;
+  Crew::get().offer(job, std::min(threads, ceil_div(count, job->length)) - 1);
+  job->take_part();
+  Crew::get().withdraw(job);  // from here on nobody enters
+  std::unique_lock lock(job->mutex);
+  job->left.wait(lock, [&] { return job->inside == 0; });
+  if (job->failure) std::rethrow_exception(job->failure);
+}
+
+}  // namespace ps

@@ -1,0 +1,40 @@
+// Exercise 3: a tile is used while the next one is on its way, but nothing waits for the one that
+// is used. One warp is made to come late, as any warp may.
+#include "gpu/exercises/3_missing_wait.h"
+
+#include "gpu/lesson/lesson.cuh"
+#include "penstock/kit/cp_async.cuh"
+
+namespace ps::lesson {
+namespace {
+
+using namespace kit;
+
+constexpr unsigned depth = 2;
+
+__global__ void turned_round(Job job) {
+  __shared__ uint4 stages[depth][threads];
+  spoil(stages);
+  const auto ask = [&](unsigned tile) {
+    if (tile < job.tiles) {
+      cp_async<16>(&stages[tile % depth][threadIdx.x], from(job, tile) + threadIdx.x);
+    }
+    cp_async_commit();
+  };
+  ask(0);
+  for (unsigned tile = 0; tile < job.tiles; ++tile) {
+    come_late(job);
+    ask(tile + 1);
+    // GAP: this tile must have landed, whoever asked for its parts; the next one need not.
+
+    to(job, tile)[threadIdx.x] = stages[tile % depth][threads - 1 - threadIdx.x];
+    __syncthreads();  // all have read it: its stage may be filled again
+  }
+  cp_async_wait<0>();
+}
+
+}  // namespace
+
+RunOptions missing_wait() { return {.kernel = turned_round, .take_stuck = take_stuck}; }
+
+}  // namespace ps::lesson

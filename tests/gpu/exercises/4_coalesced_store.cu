@@ -1,0 +1,24 @@
+// Exercise 4: a matrix is transposed, tile by tile. The result is right, but each warp's store is
+// scattered over 32 lines of memory where it could fill one.
+#include "gpu/exercises/4_coalesced_store.h"
+
+namespace ps::lesson {
+namespace {
+
+__global__ void transposed(const float* in, Counted out, unsigned width) {
+  __shared__ float tile[side][side + 1];  // one more: columns lie in different banks too
+  const unsigned row = blockIdx.y * side, column = blockIdx.x * side;
+  const unsigned x = threadIdx.x, y = threadIdx.y;  // a warp has one y, and x from 0 to 31
+  tile[y][x] = in[(row + y) * width + column + x];
+  __syncthreads();
+  // GAP: neighbours in the warp write to different rows. Let them write next to each other.
+  out.store((column + x) * width + row + y, tile[y][x]);
+}
+
+}  // namespace
+
+void transpose(const float* in, const Counted& out, unsigned tiles, cudaStream_t stream) {
+  transposed<<<dim3(tiles, tiles), dim3(side, side), 0, stream>>>(in, out, tiles * side);
+}
+
+}  // namespace ps::lesson

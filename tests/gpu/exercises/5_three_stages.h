@@ -1,0 +1,10 @@
+#pragma once
+
+#include "gpu/lesson/run.h"
+
+namespace ps::lesson {
+
+// The kernel, and how to launch it.
+RunOptions three_stages();
+
+}  // namespace ps::lesson

@@ -1,0 +1,59 @@
+// Every tile waits for the phase of the first one.
+#include "gpu/lesson/lesson.cuh"
+#include "gpu/mistakes/mistake.h"
+#include "penstock/kit/bulk.cuh"
+#include "penstock/kit/fence.cuh"
+
+namespace ps::lesson {
+namespace {
+
+using namespace kit;
+
+__global__ void wrong(Job job) {
+  __shared__ alignas(128) uint4 stage[threads];
+  __shared__ PatientBarrier full;
+  if (threadIdx.x == 0) {
+    full.init(1);
+    fence_barrier_init();
+  }
+  spoil(stage);
+  for (unsigned tile = 0; tile < job.tiles; ++tile) {
+    if (threadIdx.x == 0) {
+      full.arrive_expect(sizeof(stage));
+      bulk_load(stage, from(job, tile), sizeof(stage), full);
+    }
+    full.wait(0);  // for the second tile this phase is over: no wait at all
+    to(job, tile)[threadIdx.x] = stage[threads - 1 - threadIdx.x];
+    linger(100'000);  // what else a kernel does; the copy lands meanwhile
+    __syncthreads();
+  }
+}
+
+__global__ void right(Job job) {
+  __shared__ alignas(128) uint4 stage[threads];
+  __shared__ PatientBarrier full;
+  if (threadIdx.x == 0) {
+    full.init(1);
+    fence_barrier_init();
+  }
+  spoil(stage);
+  for (unsigned tile = 0; tile < job.tiles; ++tile) {
+    if (threadIdx.x == 0) {
+      full.arrive_expect(sizeof(stage));
+      bulk_load(stage, from(job, tile), sizeof(stage), full);
+    }
+    full.wait(tile % 2);  // phases are even and odd by turns
+    to(job, tile)[threadIdx.x] = stage[threads - 1 - threadIdx.x];
+    linger(100'000);
+    __syncthreads();
+  }
+}
+
+const bool known = add({.name = "phase-never-flips",
+                        .wrong = wrong,
+                        .right = right,
+                        .take_stuck = take_stuck,
+                        .capability = 90});
+
+}  // namespace
+}  // namespace ps::lesson

@@ -1,0 +1,41 @@
+// Read as soon as it was asked for.
+#include "gpu/lesson/lesson.cuh"
+#include "gpu/mistakes/mistake.h"
+#include "penstock/kit/cp_async.cuh"
+
+namespace ps::lesson {
+namespace {
+
+using namespace kit;
+
+__global__ void wrong(Job job) {
+  __shared__ uint4 stage[threads];
+  spoil(stage);
+  for (unsigned tile = 0; tile < job.tiles; ++tile) {
+    cp_async<16>(&stage[threadIdx.x], from(job, tile) + threadIdx.x);
+    cp_async_commit();
+    __syncthreads();  // every thread has asked; nothing has come
+    to(job, tile)[threadIdx.x] = stage[threads - 1 - threadIdx.x];
+    cp_async_wait<0>();
+    __syncthreads();
+  }
+}
+
+__global__ void right(Job job) {
+  __shared__ uint4 stage[threads];
+  spoil(stage);
+  for (unsigned tile = 0; tile < job.tiles; ++tile) {
+    cp_async<16>(&stage[threadIdx.x], from(job, tile) + threadIdx.x);
+    cp_async_commit();
+    cp_async_wait<0>();
+    __syncthreads();  // every thread's copies have landed
+    to(job, tile)[threadIdx.x] = stage[threads - 1 - threadIdx.x];
+    __syncthreads();
+  }
+}
+
+const bool known =
+    add({.name = "use-before-wait", .wrong = wrong, .right = right, .take_stuck = take_stuck});
+
+}  // namespace
+}  // namespace ps::lesson
