@@ -44,30 +44,15 @@ constexpr ps::DType type_of() {
 
 // ---- The tunings to compare ------------------------------------------------------------------
 
-struct Plain32 : PlainTuning {
-  static constexpr unsigned bytes = 32;
-};
-struct Plain128 : PlainTuning {
-  static constexpr unsigned bytes = 128, resident = 3, light_resident = 4;
-};
-struct PlainSmallBlocks : PlainTuning {
-  static constexpr unsigned threads = 128, resident = 8, light_resident = 16;
-};
-struct PlainLargeBlocks : PlainTuning {
-  static constexpr unsigned threads = 512, resident = 2, light_resident = 4;
-};
-struct PlainAround : PlainTuning {
-  static constexpr auto load = ps::elementwise::Load::around;
-};
-struct PlainNoHints : PlainTuning {
-  static constexpr auto load = ps::elementwise::Load::plain;
-  static constexpr auto store = ps::elementwise::Store::plain;
-};
-struct PlainKeptStores : PlainTuning {
-  static constexpr auto store = ps::elementwise::Store::plain;
-};
-struct PlainStaying : PlainTuning {
-  static constexpr unsigned blocks = 8;
+using ps::elementwise::Load;
+using ps::elementwise::Store;
+
+template <unsigned threads_, unsigned bytes_, Load load_ = Load::plain, Store store_ = Store::plain>
+struct PlainOf : PlainTuning {
+  static constexpr unsigned threads = threads_, bytes = bytes_;
+  static constexpr unsigned resident = 1024 / threads, light_resident = 2048 / threads;
+  static constexpr Load load = load_;
+  static constexpr Store store = store_;
 };
 struct RingManyBlocks : RingTuning {
   static constexpr unsigned stage_bytes = 8 * 1024, depth = 4, blocks = 3;
@@ -75,17 +60,11 @@ struct RingManyBlocks : RingTuning {
 struct RingTwoBlocks : RingTuning {
   static constexpr unsigned depth = 4, blocks = 2;
 };
-struct RingLargeStages : RingTuning {
-  static constexpr unsigned threads = 512, stage_bytes = 32 * 1024, depth = 4;
-};
 struct RingShallow : RingTuning {
   static constexpr unsigned depth = 3;
 };
 struct RingSends : RingTuning {
   static constexpr unsigned depth = 5, stored_depth = 3;
-};
-struct RingSendsTwoBlocks : RingTuning {
-  static constexpr unsigned stage_bytes = 8 * 1024, depth = 5, stored_depth = 3, blocks = 2;
 };
 
 // ---- CUB ---------------------------------------------------------------------------------------
@@ -244,22 +223,26 @@ struct Builder {
       ours(views, view(set.out, out, set.elements, stream), kernel, stream);
     };
     result.cub = {cub_by_elements(), cub_by_vectors()};
+    constexpr auto streamed = Load::streaming;
+    constexpr auto kept = Store::plain, passed = Store::streaming;
     result.variants = {plain<PlainTuning>("plain"),
-                       plain<Plain32>("plain 32 B"),
-                       plain<Plain128>("plain 128 B"),
-                       plain<PlainSmallBlocks>("plain 128 threads"),
-                       plain<PlainLargeBlocks>("plain 512 threads"),
-                       plain<PlainAround>("plain around L1"),
-                       plain<PlainNoHints>("plain no hints"),
-                       plain<PlainKeptStores>("plain kept stores"),
-                       plain<PlainStaying>("plain staying"),
+                       plain<PlainOf<128, 1>>("plain, 128 threads, 1 load"),
+                       plain<PlainOf<256, 1>>("plain, 256 threads, 1 load"),
+                       plain<PlainOf<512, 1>>("plain, 512 threads, 1 load"),
+                       plain<PlainOf<128, 32>>("plain, 128 threads, 32 B"),
+                       plain<PlainOf<256, 32>>("plain, 256 threads, 32 B"),
+                       plain<PlainOf<128, 64>>("plain, 128 threads, 64 B"),
+                       plain<PlainOf<256, 64>>("plain, 256 threads, 64 B"),
+                       plain<PlainOf<128, 1, streamed, passed>>("streamed, 128 threads, 1 load"),
+                       plain<PlainOf<256, 1, streamed, passed>>("streamed, 256 threads, 1 load"),
+                       plain<PlainOf<256, 64, streamed, passed>>("streamed, 256 threads, 64 B"),
+                       plain<PlainOf<256, 1, Load::plain, passed>>("stores passed, 256, 1 load"),
+                       plain<PlainOf<256, 1, streamed, kept>>("loads streamed, 256, 1 load"),
                        ring<RingTuning>("ring 16K x6"),
                        ring<RingManyBlocks>("ring 8K x4, 3 blocks"),
                        ring<RingTwoBlocks>("ring 16K x4, 2 blocks"),
-                       ring<RingLargeStages>("ring 32K x4, 512 threads"),
                        ring<RingShallow>("ring 16K x3"),
-                       ring<RingSends>("ring 16K x5, sends"),
-                       ring<RingSendsTwoBlocks>("ring 8K x5, sends, 2 blocks")};
+                       ring<RingSends>("ring 16K x5, sends")};
     result.error = [self = *this](const TransformSet& set, const ps::Stream& stream) {
       return self.error(set, stream);
     };

@@ -67,6 +67,9 @@ std::vector<Kernel> kernels() {
           make<8>("8 loads a thread", {copy_bound, balanced}),
           make<4, Hint::none>("4 loads a thread, no hints", {copy_bound, balanced}),
           make<4, Hint::wide>("4 loads a thread, 256 bytes at once", {copy_bound, balanced}),
+          make<1, Hint::none>("1 load a thread, no hints", {copy_bound, balanced}),
+          make<1, Hint::streaming, 128>("1 load, 128 threads", {copy_bound, balanced}),
+          make<1, Hint::none, 128>("1 load, 128 threads, no hints", {copy_bound}),
           make<2, Hint::streaming, 512>("2 loads, 512 threads", {copy_bound}),
           make<4, Hint::streaming, 512>("4 loads, 512 threads", {copy_bound}),
           make<2, Hint::streaming, 1024>("2 loads, 1024 threads", {copy_bound})};

@@ -34,11 +34,7 @@ KernelUse kernel_use(void (*kernel)(Parameter...), unsigned threads,
   using ps::kit::detail::check;
   cudaFuncAttributes attributes{};
   check(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
-  if (dynamic_bytes > 0) {
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(dynamic_bytes)),
-          "cudaFuncSetAttribute");
-  }
+  ps::kit::detail::allow(reinterpret_cast<const void*>(kernel), {.shared_bytes = dynamic_bytes});
   KernelUse use{.registers = attributes.numRegs,
                 .shared_bytes = attributes.sharedSizeBytes + dynamic_bytes,
                 .threads = static_cast<int>(threads)};

@@ -254,7 +254,7 @@ std::string refused(const Kernel& kernel, const ladder::copy::Options& options,
 
 TEST_F(CopyLadderGpu, RefusesWhatItCannotDo) {
   make_arrays(10'000);
-  const Kernel& kernel = all_kernels().front().second;
+  const Kernel kernel = all_kernels().front().second;
   const ladder::copy::Options right = options(kernel, {.count = 1000});
   EXPECT_EQ(refused(kernel, right, *stream), "");
 

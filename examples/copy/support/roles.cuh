@@ -34,12 +34,13 @@ enum class Side {
 
 // Configuration.
 template <unsigned depth_, unsigned compute_warps_ = 8, Side side_ = Side::both,
-          bool traced_ = false>
+          bool traced_ = false, unsigned at_once_ = 4>
 struct RolesConfig {
   static constexpr unsigned depth = depth_;
   static constexpr unsigned compute_warps = compute_warps_;
   static constexpr Side side = side_;
   static constexpr bool traced = traced_;
+  static constexpr unsigned at_once = at_once_;  // vectors that a thread computes side by side
 
   // A traced kernel has one more warp, which watches for loads to land: the loader itself goes on.
   using Team = ps::kit::Roles<1, compute_warps, traced ? 2 : 1>;
@@ -172,7 +173,7 @@ __global__ void __launch_bounds__(Config::Team::threads, 1)
       const auto start = spans.now();
       more = tile < tiles.count;
       if (side != Side::copy && more && rounds > 0) {
-        f_of_tile(reinterpret_cast<float4*>(stage_at(stage)),
+        f_of_tile<Config::at_once>(reinterpret_cast<float4*>(stage_at(stage)),
                   tiles.bytes_of(tile) / static_cast<unsigned>(sizeof(float4)), rounds,
                   Team::index(role), Team::compute_threads);
         fence_shared_to_async();

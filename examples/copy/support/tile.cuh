@@ -7,9 +7,9 @@ namespace ladder::copy {
 
 // Thread `thread` of `threads` does its share of a tile of `vectors`: four vectors at a time, which
 // are 16 independent chains, as long as every thread has so many, and then one.
+template <unsigned at_once = 4>
 __device__ __forceinline__ void f_of_tile(float4* tile, unsigned vectors, int rounds,
                                           unsigned thread, unsigned threads) {
-  constexpr unsigned at_once = 4;
   unsigned done = 0;
   for (; done + at_once * threads <= vectors; done += at_once * threads) {
     float4* const mine = tile + done + thread;

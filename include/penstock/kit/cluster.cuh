@@ -48,7 +48,7 @@ __device__ inline T* in_block(T* object, unsigned rank) {
 }
 
 // Writes a word into block `rank`; its four bytes complete on the barrier that lies there where
-// `full` lies here.
+// `full` lies here. An illegal instruction in launches without clusters.
 __device__ inline void store_in(std::uint32_t* shared, std::uint32_t value, Barrier& full,
                                 unsigned rank) {
   asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(

@@ -82,14 +82,34 @@ struct LaunchConfig {
 inline void allow(const void* kernel, const LaunchOptions& options) {
   // 48 KiB are allowed to everyone, of which the kernel may have declared some.
   if (options.shared_bytes > 32 * 1024) {
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(options.shared_bytes)),
-          "cudaFuncSetAttribute");
+    cudaFuncAttributes has{};
+    check(cudaFuncGetAttributes(&has, kernel), "cudaFuncGetAttributes");
+    if (static_cast<std::size_t>(has.maxDynamicSharedSizeBytes) < options.shared_bytes) {
+      // All there is: threads that launch the same kernel differently then never take from each
+      // other.
+      int device = 0, most = 0;
+      check(cudaGetDevice(&device), "cudaGetDevice");
+      check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+            "cudaDeviceGetAttribute");
+      check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 most - static_cast<int>(has.sharedSizeBytes)),
+            "cudaFuncSetAttribute");
+    }
   }
   if (options.cluster > 8) {
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
           "cudaFuncSetAttribute");
   }
+}
+
+// The launch, for a message that it was refused.
+inline std::string describe(const LaunchOptions& options) {
+  const auto product = [](const dim3& d) {
+    return std::to_string(std::uint64_t{d.x} * d.y * d.z);
+  };
+  return "launching " + product(options.grid) + " blocks of " + product(options.block) +
+         " threads, " + std::to_string(options.shared_bytes) + " bytes of shared memory, clusters of " +
+         std::to_string(options.cluster);
 }
 
 }  // namespace detail
@@ -101,8 +121,9 @@ void launch(void (*kernel)(Parameter...), const LaunchOptions& options, cudaStre
             Argument&&... arguments) {
   detail::allow(reinterpret_cast<const void*>(kernel), options);
   const detail::LaunchConfig launch(options, stream);
-  detail::check(cudaLaunchKernelEx(&launch.config, kernel, std::forward<Argument>(arguments)...),
-                "cudaLaunchKernelEx");
+  const cudaError_t refused =
+      cudaLaunchKernelEx(&launch.config, kernel, std::forward<Argument>(arguments)...);
+  if (refused != cudaSuccess) detail::check(refused, detail::describe(options).c_str());
 }
 
 // Clusters of a launch with these options (blocks, where cluster is 1) that the current device runs

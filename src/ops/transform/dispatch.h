@@ -32,8 +32,12 @@ auto dispatch(const ps::detail::TransformWork& work, const Run& run) {
     return Types::with(work.out_type, [&](auto to) {
       using To = decltype(to);
       if constexpr (std::is_same_v<decltype(from), To>) {
-        using Bits = std::conditional_t<sizeof(To) == 4, std::uint32_t, std::uint16_t>;
-        return run(Copy{}, static_cast<Bits*>(work.out), in(0, Bits{}));
+        // No alias for the type: kernels instantiated by way of one are not found at run time.
+        if constexpr (sizeof(To) == 4) {
+          return run(Copy{}, static_cast<std::uint32_t*>(work.out), in(0, std::uint32_t{}));
+        } else {
+          return run(Copy{}, static_cast<std::uint16_t*>(work.out), in(0, std::uint16_t{}));
+        }
       } else {
         return run(Identity{}, static_cast<To*>(work.out), in(0, from));
       }

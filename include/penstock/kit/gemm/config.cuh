@@ -39,6 +39,7 @@ struct GemmConfig {
   static constexpr unsigned loader_registers = consumers == 2 ? 40 : 32;
   static constexpr unsigned consumer_registers = consumers == 1 ? 248 : consumers == 2 ? 232 : 160;
 
+  static_assert(depth >= 2, "a stage goes back when the next one is being multiplied");
   static_assert(tile_m % 64 == 0 && consumers >= 1 && consumers <= 3, "one to three consumers");
   static_assert(tile_n % 64 == 0 && tile_n <= 256, "N is 64, 128, 192 or 256");
   static_assert(cluster == 1 || cluster == 2 || cluster == 4, "clusters of 1, 2 or 4 blocks");
