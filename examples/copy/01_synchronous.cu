@@ -64,7 +64,7 @@ std::vector<Traced> traced() {
                [](const auto& buffer) {
                  return over_elements("traced", through_shared<true>, tiles, {buffer});
                },
-           .room = {.blocks = 64, .capacity = 1, .short_blocks = true}}};
+           .room = {.blocks = 160, .capacity = 1, .short_blocks = true}}};
 }
 
 const ladder::Instructions machine{.holds = {"LDG", "STS", "LDS"}, .lacks = {"LDGSTS", "LDG.128"}};

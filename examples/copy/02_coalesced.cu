@@ -48,7 +48,7 @@ Traced trace_of(const char* name) {
               [](const auto& buffer) {
                 return over_elements("traced", in_order<step, lane, true>, grid, {buffer});
               },
-          .room = {.blocks = 16, .capacity = per_thread, .short_blocks = true}};
+          .room = {.blocks = 32, .capacity = per_thread, .short_blocks = true}};
 }
 std::vector<Traced> traced() {
   return {trace_of<1, per_thread>("uncoalesced"), trace_of<threads, 1>("coalesced")};

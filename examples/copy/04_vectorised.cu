@@ -86,7 +86,7 @@ std::vector<Traced> traced() {
                  return over_vectors("traced", vectorised<256, 4, Hint::streaming, true>,
                                      {.threads = 256, .piece = 256 * 4}, {}, {buffer});
                },
-           .room = {.blocks = 64, .capacity = 1, .short_blocks = true}}};
+           .room = {.blocks = 160, .capacity = 1, .short_blocks = true}}};
 }
 
 const ladder::Instructions machine{.holds = {"LDG.128", "STG.128"}, .lacks = {"STS", "LDGSTS"}};

@@ -12,8 +12,9 @@ namespace ladder {
 namespace {
 
 // The kernel's own run: one bar, with its roles inside.
-ps::PageRun run_of(const TracedKernel& kernel, const ps::KernelTrace& trace) {
-  ps::KernelRoles roles = trace.roles({.most_blocks = kernel.room.blocks});
+ps::PageRun run_of(const TracedKernel& kernel, const ps::KernelTrace& trace,
+                   std::size_t most_blocks) {
+  ps::KernelRoles roles = trace.roles({.most_blocks = most_blocks});
   const ps::TimelineEntry bar{.engine = ps::Engine::compute,
                               .stage = kernel.name,
                               .begin_ns = roles.kernel.begin_ns,
@@ -45,7 +46,10 @@ ps::KernelTrace run_traced(const TracedKernel& kernel, const ps::Stream& stream)
 
 void write_kernel_page(const std::filesystem::path& folder, const TracedKernel& kernel,
                        const ps::Stream& stream) {
-  const ps::PageRun run = run_of(kernel, run_traced(kernel, stream));
+  const ps::KernelTrace trace = run_traced(kernel, stream);
+  constexpr std::size_t most_for_people = 8;
+  const ps::PageRun run = run_of(kernel, trace, most_for_people);
+  const ps::PageRun all = run_of(kernel, trace, kernel.room.blocks);
   const std::string title = "Inside the kernel: " + kernel.name;
   const std::filesystem::path page = folder / (kernel.name + ".html");
   ps::Page shown = ps::make_page(title);
@@ -55,7 +59,7 @@ void write_kernel_page(const std::filesystem::path& folder, const TracedKernel& 
   std::filesystem::create_directories(folder);
   ps::write_text(page, shown.html());
   ps::write_text(folder / (kernel.name + ".json"),
-                 ps::trace_json(title, std::span(&run, 1), stream.device()));
+                 ps::trace_json(title, std::span(&all, 1), stream.device()));
   std::fprintf(stderr, "wrote %s\n", page.c_str());
 }
 

@@ -14,9 +14,9 @@ namespace ladder {
 
 // How much of a kernel is traced.
 struct TraceRoom {
-  unsigned blocks = 8;        // of every multiprocessor; as many are shown of one
+  unsigned blocks = 8;        // of every multiprocessor
   unsigned capacity = 1024;   // spans of a role of each
-  bool short_blocks = false;  // they live for microseconds, and must not be held up for the clocks
+  bool short_blocks = false;  // one follows the other: they must not be held up for the clocks
 };
 
 struct TracedKernel {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <new>
 
 #include "penstock/kit/trace.cuh"
 
@@ -39,29 +40,28 @@ __device__ void wait_for(const T (&values)[count]) {
 }
 
 // Made by every thread of the block; the first one's phases are recorded. `depth`: loads that may
-// be on their way at once.
+// be on their way at once. What it has to keep lies in shared memory: the kernel needs its
+// registers.
 template <bool traced, unsigned depth = 1>
 class Phases {
  public:
-  __device__ explicit Phases(const ps::kit::TraceBuffer<traced>& buffer)
-      : trace_(buffer),
-        roles_{trace_.role(0, first()), trace_.role(1, first()), trace_.role(2, first()),
-               trace_.role(3, first())} {
-    trace_.begin(first());
-    last_ = roles_[0].now();
+  __device__ explicit Phases(const ps::kit::TraceBuffer<traced>& buffer) {
+    if constexpr (traced) {
+      if (first()) new (&state()) State(buffer);
+    }
   }
   Phases(const Phases&) = delete;
   Phases& operator=(const Phases&) = delete;
-  __device__ ~Phases() { trace_.end(first()); }
+  __device__ ~Phases() {
+    if constexpr (traced) {
+      if (first()) state().~State();
+    }
+  }
 
   // The phase is over, once `result` is there. It began where the last one ended.
   __device__ void end(Phase phase) {
     if constexpr (traced) {
-      if (!first()) return;
-      const Moment start = last_;
-      last_ = SmSource::now();
-      roles_[static_cast<unsigned>(phase)].record(turn_, start, last_);
-      if (phase == Phase::store) ++turn_;
+      if (first()) state().end(phase);
     }
   }
   template <class Result>
@@ -73,38 +73,69 @@ class Phases {
     return result;
   }
 
+  // What follows belongs to another turn. A store ends one by itself.
+  __device__ void end_turn() {
+    if constexpr (traced) {
+      if (first()) ++state().turn;
+    }
+  }
+
   // A load that other phases come before the end of: from ask() until it is known to have landed,
   // which may be later than it did. Loads land in order.
   __device__ void ask(unsigned stage) {
     if constexpr (traced) {
-      if (first()) asked(stage) = SmSource::now();
+      if (first()) state().asked[stage] = SmSource::now();
     }
   }
-  template <class... Result>
-  __device__ void landed(unsigned stage, const Result&... results) {
+  __device__ void landed(unsigned stage) {
     if constexpr (traced) {
-      if (!first()) return;
-      (wait_for(results), ...);
-      last_ = SmSource::now();
-      roles_[0].record(landed_++, asked(stage), last_);
+      if (first()) state().end_load(stage);
     }
+  }
+  template <class Result>
+  __device__ void landed(unsigned stage, const Result& result) {
+    if constexpr (traced) {
+      if (first()) wait_for(result);
+    }
+    landed(stage);
   }
 
  private:
   using SmSource = ps::kit::SmSource;
-  using Role = ps::kit::RoleTrace<traced, SmSource>;
-  using Moment = typename Role::Moment;
+  using Role = ps::kit::RoleTrace<true, SmSource>;
+
+  struct State {
+    ps::kit::Trace<true> trace;
+    Role roles[4];
+    Role::Moment last, asked[depth];
+    unsigned turn = 0, loads = 0;
+
+    __device__ explicit State(const ps::kit::TraceBuffer<true>& buffer)
+        : trace(buffer),
+          roles{trace.role(0, true), trace.role(1, true), trace.role(2, true),
+                trace.role(3, true)} {
+      trace.begin(true);
+      last = SmSource::now();
+    }
+    __device__ ~State() { trace.end(true); }
+
+    __device__ void end(Phase phase) {
+      const Role::Moment start = last;
+      last = SmSource::now();
+      roles[static_cast<unsigned>(phase)].record(turn, start, last);
+      if (phase == Phase::store) ++turn;
+    }
+    __device__ void end_load(unsigned stage) {
+      last = SmSource::now();
+      roles[0].record(loads++, asked[stage], last);
+    }
+  };
 
   __device__ static bool first() { return threadIdx.x == 0 && threadIdx.y == 0; }
-  __device__ static Moment& asked(unsigned stage) {
-    __shared__ Moment moments[depth];
-    return moments[stage];
+  __device__ static State& state() {
+    __shared__ __align__(16) unsigned char memory[sizeof(State)];
+    return *reinterpret_cast<State*>(memory);
   }
-
-  ps::kit::Trace<traced> trace_;
-  Role roles_[4];
-  Moment last_;
-  unsigned turn_ = 0, landed_ = 0;
 };
 
 }  // namespace ladder

@@ -191,7 +191,8 @@ TEST(Trace, BlocksThatAreShortAreNotHeldUp) {
   const KernelTraceBlock& head = *trace.buffer().block(0);
   for (const ClockPair* pairs : {head.at_begin, head.at_end}) {
     EXPECT_EQ(pairs[0].ns, test::FakeTimer::epoch + 12'000);
-    EXPECT_EQ(pairs[1].ns, 0U);
+    EXPECT_EQ(pairs[1].ns, test::FakeTimer::epoch + 12'000);
+    EXPECT_EQ(pairs[2].ns, 0U);
   }
 }
 

@@ -43,7 +43,7 @@ struct TraceShape {
   unsigned capacity = 0;
   // Whether blocks look for ticks of the shared timer as they begin and end, which takes several of
   // them. Without, they are not held up, and every pair of clocks is off by up to a tick: for
-  // blocks that live a few microseconds only.
+  // blocks that live for microseconds only.
   bool waits_for_ticks = true;
 };
 
@@ -208,7 +208,7 @@ class BlockTrace {
   // A timer that stands still is given up.
   PENSTOCK_HD void sample(ClockPair (&pairs)[kernel_trace_pairs]) const {
     if (!buffer_.shape().waits_for_ticks) {
-      pairs[0] = ClockPair{source_.now(), source_.nanoseconds()};
+      for (unsigned i = 0; i < 2; ++i) pairs[i] = ClockPair{source_.now(), source_.nanoseconds()};
       return;
     }
     std::uint64_t last = source_.nanoseconds();
