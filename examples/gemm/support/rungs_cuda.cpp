@@ -13,6 +13,9 @@
 namespace gemm {
 namespace {
 
+// Quick or not: less would not fill the GPU.
+constexpr Size traced_size{4096, 4096, 4096};
+
 std::vector<Product>& registered() {
   static std::vector<Product> all;
   return all;
@@ -89,8 +92,9 @@ std::vector<ladder::Row> measure(ladder::Context& context, Run run, const ladder
     rows.push_back(std::move(row));
   }
   if (!context.trace().empty()) {
+    const Matrices matrices(all.stream(), traced_size, 1);
     const auto launch = [&](const ps::kit::TraceBuffer<true>& buffer) {
-      traced.run(all.matrices().front().problem(0), stream, buffer);
+      traced.run(matrices.problem(0), stream, buffer);
     };
     ladder::write_kernel_page(context.trace(),
                               {.name = "gemm_" + traced.name,
