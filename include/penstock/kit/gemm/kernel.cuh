@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(Config::threads, 1)
       // A block must not end while others of its cluster arrive at its barriers.
       if constexpr (Config::cluster > 1) loader.drain();
     }
-    if constexpr (Config::traced) {
+    if constexpr (Config::traced) {  // sees the loads land, while the loader goes on
       if (warp_index() == 1 && elect()) {
         trace.begin(true);
         Consumer<Barrier, Config::depth> landed(shared.ring);
