@@ -105,7 +105,7 @@ void add_kernels(CLI::App& ladders, Program& program, const std::string& name,
   if (!bytes.empty()) add_bytes_option(command, "--bytes", options->bytes, bytes);
   command
       .add_option("--trace", options->trace,
-                  "Folder for pages of what the roles inside a kernel did, where a rung has roles")
+                  "Folder for pages of what the parts of each rung's kernel did when")
       ->type_name("DIR");
   command.footer(fmt::format(
       "share: of the limit that was measured in the same run; speed-up: against the first row of\n"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # gpu_bench.sh [NAME...]: runs the benchmarks, all or those named; each writes its results file, and
-# docs/results.md follows.
+# docs/results.md follows. The ladders of kernels also leave traces, for the tutorial's pictures.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,8 +18,15 @@ run() {
   elif [[ -f bench/$name.py ]]; then
     "$python" "bench/$name.py" --output "$results"
   elif [[ $name == ladder_* ]]; then
-    "$bin/penstock" ladder "${name#ladder_}" --json >"$results.part"
+    local ladder=${name#ladder_} traces=build/traces
+    local trace=(--trace "$traces")
+    [[ $ladder == host ]] && trace=()
+    rm -f "$traces/${ladder}"_*
+    "$bin/penstock" ladder "$ladder" "${trace[@]}" --json >"$results.part"
     mv "$results.part" "$results"
+    if compgen -G "$traces/${ladder}_*.json" >/dev/null; then
+      "$python" tools/picture.py cut "$traces/${ladder}"_*.json docs/tutorial/traces
+    fi
   else
     echo "gpu_bench: no benchmark is called $name" >&2
     exit 2

@@ -9,19 +9,25 @@ cannot drift:
     <!-- code FILE: copy > // Setup. ... wait<0> -->           from there to the one at that text
     <!-- rows bench/results/ladder_copy.json: cp.async -->     rungs' measured rows
     <!-- best bench/results/ladder_copy.json: ring, bulk -->   of each rung the fastest rows
+    <!-- picture docs/tutorial/traces/copy_ring.json -->       of a kernel's trace, with a caption
     <!-- end -->                                               where any of them stops
 
---check writes nothing and fails where a chapter is not what would be written.
+A picture is written to the folder `pictures` beside that of its trace. --check writes nothing and
+fails where a chapter or a picture is not what would be written.
 """
 
 import argparse
 import json
+import os
 import re
 import sys
 from pathlib import Path
 
+import picture
+
 ROOT = Path(__file__).resolve().parent.parent
-PLACE = re.compile(r"<!-- (code|rows|best) (\S+): (.+?) -->\n.*?<!-- end -->", re.DOTALL)
+PLACE = re.compile(r"<!-- ((code|rows|best) (\S+): (.+?)|picture (\S+)) -->\n.*?<!-- end -->",
+                   re.DOTALL)
 LANGUAGES = {".cu": "cuda", ".cuh": "cuda", ".h": "cpp", ".cpp": "cpp", ".py": "python"}
 
 
@@ -205,12 +211,30 @@ def best(path, names):
     return table(["", *works], lines)
 
 
-def filled(text):
+NOT_TRACED = "*Not traced yet.*\n"
+
+
+def link_to_picture(path, folder, pictures):
+    """The picture of a trace, for a chapter in the folder; what to draw goes into `pictures`."""
+    trace = ROOT / path
+    if not trace.exists():
+        return NOT_TRACED
+    target = trace.parent.parent / "pictures" / f"{trace.stem}.svg"
+    pictures[target] = picture.svg(trace)
+    return (f"![What the kernel did when]({Path(os.path.relpath(target, folder)).as_posix()})\n\n"
+            f"*{picture.caption(trace)}*\n")
+
+
+def filled(text, folder=ROOT / "docs/tutorial", pictures=None):
+    """A chapter as it should be, and in `pictures` what its pictures are, by their paths."""
     def replace(match):
-        kind, path, names = match.groups()
-        make = {"code": code, "rows": rows, "best": best}[kind]
-        body = make(path, [name.strip() for name in names.split(",")])
-        return f"<!-- {kind} {path}: {names} -->\n{body}<!-- end -->"
+        place, kind, path, names, trace = match.groups()
+        if trace:
+            body = link_to_picture(trace, folder, {} if pictures is None else pictures)
+        else:
+            make = {"code": code, "rows": rows, "best": best}[kind]
+            body = make(path, [name.strip() for name in names.split(",")])
+        return f"<!-- {place} -->\n{body}<!-- end -->"
 
     return PLACE.sub(replace, text)
 
@@ -220,18 +244,24 @@ def main():
     parser.add_argument("--check", action="store_true")
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "docs/tutorial")
     args = parser.parse_args()
-    stale = []
+    stale, pictures = [], {}
     for chapter in sorted(args.folder.rglob("*.md")):
         before = chapter.read_text()
         name = str(chapter.relative_to(args.folder))
         try:
-            after = filled(before)
-        except (Wrong, OSError, KeyError, ValueError) as error:
+            after = filled(before, chapter.parent, pictures)
+        except (Wrong, OSError, KeyError, TypeError, ValueError) as error:
             sys.exit(f"{name}: {error}")
         if after != before:
             stale.append(name)
             if not args.check:
                 chapter.write_text(after)
+    for path, drawn in sorted(pictures.items()):
+        if not path.exists() or path.read_text() != drawn:
+            stale.append(path.name)
+            if not args.check:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(drawn)
     if args.check and stale:
         sys.exit(f"not what tools/tutorial.py writes: {', '.join(stale)}")
 

@@ -4,10 +4,12 @@
 #include "copy/support/f.cuh"
 #include "copy/support/grids.cuh"
 #include "copy/support/rung.h"
+#include "support/phases.cuh"
 
 namespace {
 
 using namespace ladder::copy;
+using ladder::Phase;
 
 // What the caches are told of data that is read once and written once.
 enum class Hint {
@@ -36,20 +38,25 @@ __device__ void store(float4* to, float4 value) {
 }
 
 // A block takes `loads` rows of vectors, one after the other in memory.
-template <unsigned threads, unsigned loads, Hint hint>
+template <unsigned threads, unsigned loads, Hint hint, bool traced = false>
 __global__ void __launch_bounds__(threads)
-    vectorised(const float4* in, float4* out, std::size_t vectors, int rounds) {
+    vectorised(const float4* in, float4* out, std::size_t vectors, int rounds,
+               ps::kit::TraceBuffer<traced> buffer) {
+  ladder::Phases<traced> phases(buffer);
   const std::size_t first = std::size_t{blockIdx.x} * threads * loads + threadIdx.x;
   float4 v[loads];
 #pragma unroll
   for (unsigned k = 0; k < loads; ++k) {
     if (first + k * threads < vectors) v[k] = load<hint>(in + first + k * threads);
   }
+  phases.end(Phase::load, v);
   f(v, rounds);
+  phases.end(Phase::compute, v);
 #pragma unroll
   for (unsigned k = 0; k < loads; ++k) {
     if (first + k * threads < vectors) store<hint>(out + first + k * threads, v[k]);
   }
+  phases.end(Phase::store);
 }
 
 template <unsigned loads, Hint hint = Hint::streaming, unsigned threads = 256>
@@ -75,8 +82,18 @@ std::vector<Kernel> kernels() {
           make<2, Hint::streaming, 1024>("2 loads, 1024 threads", {copy_bound})};
 }
 
+std::vector<Traced> traced() {
+  return {{.name = "vectorised",
+           .kernel =
+               [](const auto& buffer) {
+                 return over_vectors("traced", vectorised<256, 4, Hint::streaming, true>,
+                                     {.threads = 256, .piece = 256 * 4}, {}, {buffer});
+               },
+           .room = {.blocks = 160, .capacity = 1, .short_blocks = true}}};
+}
+
 const ladder::Instructions machine{.holds = {"LDG.128", "STG.128"}, .lacks = {"STS", "LDGSTS"}};
 PENSTOCK_COPY_RUNG("vectorised", "16 bytes a load, several loads on their way, each byte once.",
-                   machine, kernels);
+                   machine, kernels, traced);
 
 }  // namespace

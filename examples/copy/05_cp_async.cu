@@ -7,24 +7,29 @@
 #include "copy/support/grids.cuh"
 #include "copy/support/rung.h"
 #include "penstock/kit/cp_async.cuh"
+#include "support/phases.cuh"
 
 namespace {
 
 using namespace ladder::copy;
+using ladder::Phase;
 using namespace ps::kit;
 
 constexpr unsigned threads = 256;
 
-template <unsigned depth>
+template <unsigned depth, bool traced = false>
 __global__ void __launch_bounds__(threads)
-    grouped(const float4* in, float4* out, std::size_t vectors, int rounds) {
+    grouped(const float4* in, float4* out, std::size_t vectors, int rounds,
+            TraceBuffer<traced> buffer) {
   __shared__ float4 stages[depth][threads];
+  ladder::Phases<traced, depth> phases(buffer);
   const std::size_t stride = std::size_t{gridDim.x} * threads;
   std::size_t i = std::size_t{blockIdx.x} * threads + threadIdx.x;
   std::size_t ahead = i;  // what is asked for next
 
   // A group for every stage, empty or not, so that counting groups counts stages.
   const auto ask = [&](unsigned stage) {
+    phases.ask(stage);
     if (ahead < vectors) cp_async<16>(&stages[stage][threadIdx.x], in + ahead);
     cp_async_commit();
     ahead += stride;
@@ -35,17 +40,19 @@ __global__ void __launch_bounds__(threads)
   for (; i < vectors; i += stride) {
     ask(stage == 0 ? depth - 1 : stage - 1);  // the stage of the turn before
     cp_async_wait<depth - 1>();
-    __stcs(out + i, f(stages[stage][threadIdx.x], rounds));
+    phases.landed(stage);
+    __stcs(out + i, phases.end(Phase::compute, f(stages[stage][threadIdx.x], rounds)));
+    phases.end(Phase::store);
     stage = stage + 1 == depth ? 0 : stage + 1;
   }
   cp_async_wait<0>();
 }
 
+constexpr GridOptions grid{.grid = Grid::resident, .threads = threads, .piece = threads};
+
 template <unsigned depth>
 Kernel make(std::vector<Intensity> at) {
-  return over_vectors("depth " + std::to_string(depth), grouped<depth>,
-                      {.grid = Grid::resident, .threads = threads, .piece = threads},
-                      std::move(at));
+  return over_vectors("depth " + std::to_string(depth), grouped<depth>, grid, std::move(at));
 }
 
 std::vector<Kernel> kernels() {
@@ -56,9 +63,15 @@ std::vector<Kernel> kernels() {
           make<6>({copy_bound, balanced}), make<8>({copy_bound, balanced})};
 }
 
+std::vector<Traced> traced() {
+  return {{.name = "cp_async", .kernel = [](const auto& buffer) {
+             return over_vectors("traced", grouped<4, true>, grid, {}, {buffer});
+           }}};
+}
+
 const ladder::Instructions machine{.holds = {"LDGSTS.128", "LDGDEPBAR", "DEPBAR"},
                                    .lacks = {"LDG", "STS"}};
 PENSTOCK_COPY_RUNG("cp.async", "Copies that pass by the registers, in groups that one waits for.",
-                   machine, kernels);
+                   machine, kernels, traced);
 
 }  // namespace

@@ -9,10 +9,12 @@
 #include "copy/support/f.cuh"
 #include "copy/support/grids.cuh"
 #include "copy/support/rung.h"
+#include "support/phases.cuh"
 
 namespace {
 
 using namespace ladder::copy;
+using ladder::Phase;
 
 constexpr unsigned threads = 256;
 constexpr unsigned depth = 4;
@@ -47,8 +49,10 @@ __global__ void __launch_bounds__(threads)
   cuda::pipeline_consumer_wait_prior<0>(pipeline);
 }
 
+template <bool traced = false>
 __global__ void __launch_bounds__(threads)
-    of_a_block(const float4* in, float4* out, std::size_t vectors, int rounds) {
+    of_a_block(const float4* in, float4* out, std::size_t vectors, int rounds,
+               ps::kit::TraceBuffer<traced> buffer) {
   __shared__ float4 stages[depth][threads];
 // make_pipeline() below initialises it, whatever its constructor says.
 #pragma nv_diag_suppress static_var_with_dynamic_init
@@ -58,12 +62,14 @@ __global__ void __launch_bounds__(threads)
   const std::size_t stride = std::size_t{gridDim.x} * threads;
   std::size_t first = std::size_t{blockIdx.x} * threads;  // the block's, not the thread's
   std::size_t ahead = first;
+  ladder::Phases<traced, depth> phases(buffer);
 
   const auto ask = [&](unsigned stage) {
     if (ahead >= vectors) return;
     const std::size_t left = vectors - ahead;
     const unsigned count = left < threads ? static_cast<unsigned>(left) : threads;
     pipeline.producer_acquire();
+    phases.ask(stage);
     cuda::memcpy_async(block, stages[stage], in + ahead,
                        cuda::aligned_size_t<16>(count * sizeof(float4)), pipeline);
     pipeline.producer_commit();
@@ -75,22 +81,32 @@ __global__ void __launch_bounds__(threads)
   for (; first < vectors; first += stride) {
     ask((stage + depth - 1) % depth);
     pipeline.consumer_wait();
+    phases.landed(stage);
     if (first + threadIdx.x < vectors) {
-      __stcs(out + first + threadIdx.x, f(stages[stage][threadIdx.x], rounds));
+      __stcs(out + first + threadIdx.x,
+             phases.end(Phase::compute, f(stages[stage][threadIdx.x], rounds)));
+      phases.end(Phase::store);
     }
     pipeline.consumer_release();
     stage = (stage + 1) % depth;
   }
 }
 
+constexpr GridOptions grid{.grid = Grid::resident, .threads = threads, .piece = threads};
+
 std::vector<Kernel> kernels() {
-  const GridOptions grid{.grid = Grid::resident, .threads = threads, .piece = threads};
   return {over_vectors("of a thread, depth 4", of_a_thread, grid),
-          over_vectors("of a block, depth 4", of_a_block, grid)};
+          over_vectors("of a block, depth 4", of_a_block<>, grid)};
+}
+
+std::vector<Traced> traced() {
+  return {{.name = "pipeline", .kernel = [](const auto& buffer) {
+             return over_vectors("traced", of_a_block<true>, grid, {}, {buffer});
+           }}};
 }
 
 const ladder::Instructions machine{.holds = {"LDGSTS", "SYNCS"}};
 PENSTOCK_COPY_RUNG("pipeline", "cuda::pipeline: the same copies, with words for the steps.",
-                   machine, kernels);
+                   machine, kernels, traced);
 
 }  // namespace

@@ -10,18 +10,22 @@
 #include "copy/support/f.cuh"
 #include "copy/support/grids.cuh"
 #include "copy/support/rung.h"
+#include "support/phases.cuh"
 
 namespace {
 
 using namespace ladder::copy;
+using ladder::Phase;
 namespace cg = cooperative_groups;
 
 constexpr unsigned threads = 256;
 
-template <unsigned depth>
+template <unsigned depth, bool traced = false>
 __global__ void __launch_bounds__(threads)
-    together(const float4* in, float4* out, std::size_t vectors, int rounds) {
+    together(const float4* in, float4* out, std::size_t vectors, int rounds,
+             ps::kit::TraceBuffer<traced> buffer) {
   __shared__ float4 stages[depth][threads];
+  ladder::Phases<traced, depth> phases(buffer);
   const auto block = cg::this_thread_block();
   const std::size_t stride = std::size_t{gridDim.x} * threads;
   std::size_t first = std::size_t{blockIdx.x} * threads;
@@ -31,6 +35,7 @@ __global__ void __launch_bounds__(threads)
   const auto ask = [&](unsigned stage) {
     const std::size_t left = ahead < vectors ? vectors - ahead : 0;
     const unsigned count = left < threads ? static_cast<unsigned>(left) : threads;
+    phases.ask(stage);
     cg::memcpy_async(block, stages[stage], in + (left > 0 ? ahead : 0),
                      cuda::aligned_size_t<16>(count * sizeof(float4)));
     ahead += stride;
@@ -41,8 +46,11 @@ __global__ void __launch_bounds__(threads)
   for (; first < vectors; first += stride) {
     ask(stage == 0 ? depth - 1 : stage - 1);
     cg::wait_prior<depth - 1>(block);
+    phases.landed(stage);
     if (first + threadIdx.x < vectors) {
-      __stcs(out + first + threadIdx.x, f(stages[stage][threadIdx.x], rounds));
+      __stcs(out + first + threadIdx.x,
+             phases.end(Phase::compute, f(stages[stage][threadIdx.x], rounds)));
+      phases.end(Phase::store);
     }
     block.sync();  // all have read: the stage may be asked for again
     stage = stage + 1 == depth ? 0 : stage + 1;
@@ -50,13 +58,20 @@ __global__ void __launch_bounds__(threads)
   cg::wait(block);
 }
 
+constexpr GridOptions grid{.grid = Grid::resident, .threads = threads, .piece = threads};
+
 std::vector<Kernel> kernels() {
-  const GridOptions grid{.grid = Grid::resident, .threads = threads, .piece = threads};
   return {over_vectors("depth 2", together<2>, grid), over_vectors("depth 4", together<4>, grid)};
+}
+
+std::vector<Traced> traced() {
+  return {{.name = "cooperative", .kernel = [](const auto& buffer) {
+             return over_vectors("traced", together<4, true>, grid, {}, {buffer});
+           }}};
 }
 
 const ladder::Instructions machine{.holds = {"LDGSTS", "BAR"}};
 PENSTOCK_COPY_RUNG("cooperative", "cg::memcpy_async: a block copies as one, and waits as one.",
-                   machine, kernels);
+                   machine, kernels, traced);
 
 }  // namespace

@@ -12,10 +12,12 @@
 #include "penstock/kit/fence.cuh"
 #include "penstock/kit/launch.cuh"
 #include "support/kernel_use.cuh"
+#include "support/phases.cuh"
 
 namespace {
 
 using namespace ladder::copy;
+using ladder::Phase;
 using namespace ps::kit;
 
 // Configuration. The depth is an argument, so that one kernel serves all of them.
@@ -28,7 +30,9 @@ struct Shape {
   bool streaming = true;  // the caches are told that each byte is wanted once
 };
 
-__global__ void __launch_bounds__(threads) bulk(Work work, Shape shape) {
+template <bool traced = false>
+__global__ void __launch_bounds__(threads)
+    bulk(Work work, Shape shape, TraceBuffer<traced> buffer) {
   // Shared storage.
   extern __shared__ __align__(128) unsigned char stages[];
   __shared__ Barrier full[most_stages];
@@ -48,10 +52,12 @@ __global__ void __launch_bounds__(threads) bulk(Work work, Shape shape) {
   const auto bytes_at = [&](std::size_t at) {
     return bytes - at < shape.tile_bytes ? static_cast<unsigned>(bytes - at) : shape.tile_bytes;
   };
+  ladder::Phases<traced, most_stages> phases(buffer);
   const CacheHint hint = shape.streaming ? evict_first() : evict_normal();
   std::size_t ahead = first;
   const auto load = [&](unsigned stage) {
     if (ahead >= bytes) return;
+    phases.ask(stage);
     full[stage].arrive_expect(bytes_at(ahead));
     bulk_load(stage_at(stage), reinterpret_cast<const unsigned char*>(work.in) + ahead,
               bytes_at(ahead), full[stage], hint);
@@ -64,12 +70,14 @@ __global__ void __launch_bounds__(threads) bulk(Work work, Shape shape) {
   unsigned stage = 0, parity = 0;
   for (std::size_t at = first; at < bytes; at += stride) {
     full[stage].wait(parity);
+    phases.landed(stage);
     if (work.rounds > 0) {  // else there is nothing to change
       f_of_tile(reinterpret_cast<float4*>(stage_at(stage)), bytes_at(at) / sizeof(float4),
                 work.rounds, threadIdx.x, threads);
       fence_shared_to_async();
     }
     __syncthreads();
+    phases.end(Phase::compute);
     if (leads) {
       bulk_store(reinterpret_cast<unsigned char*>(work.out) + at, stage_at(stage), bytes_at(at),
                  hint);
@@ -81,31 +89,35 @@ __global__ void __launch_bounds__(threads) bulk(Work work, Shape shape) {
         bulk_wait_read<1>();  // the store of the tile before has read its stage
         load(stage == 0 ? shape.depth - 1 : stage - 1);
       }
+      phases.end(Phase::store);
     }
     if (++stage == shape.depth) stage = 0, parity ^= 1;
   }
   if (leads) bulk_wait_read<0>();  // shared memory must not go before it was read
 }
 
-Kernel make(Shape shape, std::vector<Intensity> at, bool tile_a_block = false) {
+template <bool traced = false>
+Kernel make(Shape shape, std::vector<Intensity> at, bool tile_a_block = false,
+            TraceBuffer<traced> buffer = {}) {
+  constexpr auto kernel = bulk<traced>;
   const std::size_t shared = std::size_t{shape.tile_bytes} * shape.depth;
   std::string label = tile_a_block ? ", a tile a block" : ", depth " + std::to_string(shape.depth);
   if (!shape.streaming) label += ", no hints";
-  return {.label = ps::format_bytes(shape.tile_bytes) + label,
-          .launch =
-              [=](const Work& work, cudaStream_t stream) {
-                launch_aligned(work, 4, stream, [&](const Work& aligned) {
-                  const std::size_t tiles =
-                      (aligned.count * sizeof(float) - 1) / shape.tile_bytes + 1;
-                  LaunchOptions options{.block = threads, .shared_bytes = shared};
-                  const std::size_t most = tile_a_block ? tiles : resident_clusters(bulk, options);
-                  options.grid = static_cast<unsigned>(tiles < most ? tiles : most);
-                  launch(bulk, options, stream, aligned, shape);
-                });
-              },
-          .use = [=] { return ladder::kernel_use(bulk, threads, shared); },
-          .hopper = true,
-          .at = std::move(at)};
+  return {
+      .label = ps::format_bytes(shape.tile_bytes) + label,
+      .launch =
+          [=](const Work& work, cudaStream_t stream) {
+            launch_aligned(work, 4, stream, [&](const Work& aligned) {
+              const std::size_t tiles = (aligned.count * sizeof(float) - 1) / shape.tile_bytes + 1;
+              LaunchOptions options{.block = threads, .shared_bytes = shared};
+              const std::size_t most = tile_a_block ? tiles : resident_clusters(kernel, options);
+              options.grid = static_cast<unsigned>(tiles < most ? tiles : most);
+              launch(kernel, options, stream, aligned, shape, buffer);
+            });
+          },
+      .use = [=] { return ladder::kernel_use(kernel, threads, shared); },
+      .hopper = true,
+      .at = std::move(at)};
 }
 
 std::vector<Kernel> kernels() {
@@ -120,9 +132,15 @@ std::vector<Kernel> kernels() {
           make({4 * KiB, 4}, some), make({16 * KiB, 4}, some), make({32 * KiB, 4}, some)};
 }
 
+std::vector<Traced> traced() {
+  return {{.name = "bulk", .kernel = [](const auto& buffer) {
+             return make<true>({8 * 1024, 4}, {}, false, buffer);
+           }}};
+}
+
 const ladder::Instructions machine{.holds = {"UBLKCP.S.G", "UBLKCP.G.S", "SYNCS"},
                                    .lacks = {"LDG", "STG", "LDGSTS"}};
 PENSTOCK_COPY_RUNG("bulk", "One thread moves a tile: the copy engine does the rest.", machine,
-                   kernels);
+                   kernels, traced);
 
 }  // namespace

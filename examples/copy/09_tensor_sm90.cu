@@ -13,10 +13,12 @@
 #include "penstock/kit/tensor_map.h"
 #include "penstock/kit/tma.cuh"
 #include "support/kernel_use.cuh"
+#include "support/phases.cuh"
 
 namespace {
 
 using namespace ladder::copy;
+using ladder::Phase;
 using namespace ps::kit;
 
 // Configuration.
@@ -30,9 +32,10 @@ struct Shape {
   __host__ __device__ unsigned across() const { return columns / box_columns; }
 };
 
+template <bool traced = false>
 __global__ void __launch_bounds__(threads)
     tensor(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap out,
-           unsigned boxes, Shape shape, int rounds) {
+           unsigned boxes, Shape shape, int rounds, TraceBuffer<traced> buffer) {
   // Shared storage.
   extern __shared__ __align__(128) unsigned char stages[];
   __shared__ Barrier full[depth];
@@ -50,9 +53,11 @@ __global__ void __launch_bounds__(threads)
 
   const auto row_of = [&](unsigned box) { return box / shape.across() * shape.box_rows; };
   const auto column_of = [&](unsigned box) { return box % shape.across() * shape.box_columns; };
+  ladder::Phases<traced, depth> phases(buffer);
   unsigned ahead = blockIdx.x;
   const auto load = [&](unsigned stage) {
     if (ahead >= boxes) return;
+    phases.ask(stage);
     full[stage].arrive_expect(shape.box_bytes());  // of the whole box, also at the edges
     tensor_load(stage_at(stage), in, full[stage], evict_first(), row_of(ahead), column_of(ahead));
     ahead += gridDim.x;
@@ -64,12 +69,14 @@ __global__ void __launch_bounds__(threads)
   unsigned stage = 0, parity = 0;
   for (unsigned box = blockIdx.x; box < boxes; box += gridDim.x) {
     full[stage].wait(parity);
+    phases.landed(stage);
     if (rounds > 0) {
       f_of_tile(reinterpret_cast<float4*>(stage_at(stage)), shape.box_bytes() / sizeof(float4),
                 rounds, threadIdx.x, threads);
       fence_shared_to_async();
     }
     __syncthreads();
+    phases.end(Phase::compute);
     if (leads) {
       tensor_store(out, stage_at(stage), evict_first(), row_of(box), column_of(box));
       bulk_commit();
@@ -77,6 +84,7 @@ __global__ void __launch_bounds__(threads)
         bulk_wait_read<1>();
         load(stage == 0 ? depth - 1 : stage - 1);
       }
+      phases.end(Phase::store);
     }
     if (++stage == depth) stage = 0, parity ^= 1;
   }
@@ -92,7 +100,10 @@ TensorMap map_of(const float* data, std::size_t rows, Shape shape) {
                  .l2_promotion = L2Promotion::b256});
 }
 
-Kernel make(const char* label, Shape shape, std::vector<Intensity> at) {
+template <bool traced = false>
+Kernel make(const char* label, Shape shape, std::vector<Intensity> at,
+            TraceBuffer<traced> buffer = {}) {
+  constexpr auto kernel = tensor<traced>;
   const std::size_t shared = std::size_t{shape.box_bytes()} * depth;
   return {.label = label,
           .launch =
@@ -103,13 +114,13 @@ Kernel make(const char* label, Shape shape, std::vector<Intensity> at) {
                   const auto boxes =
                       static_cast<unsigned>(((rows - 1) / shape.box_rows + 1) * shape.across());
                   LaunchOptions options{.block = threads, .shared_bytes = shared};
-                  const unsigned most = resident_clusters(tensor, options);
+                  const unsigned most = resident_clusters(kernel, options);
                   options.grid = boxes < most ? boxes : most;
-                  launch(tensor, options, stream, map_of(aligned.in, rows, shape),
-                         map_of(aligned.out, rows, shape), boxes, shape, aligned.rounds);
+                  launch(kernel, options, stream, map_of(aligned.in, rows, shape),
+                         map_of(aligned.out, rows, shape), boxes, shape, aligned.rounds, buffer);
                 });
               },
-          .use = [=] { return ladder::kernel_use(tensor, threads, shared); },
+          .use = [=] { return ladder::kernel_use(kernel, threads, shared); },
           .hopper = true,
           .at = std::move(at)};
 }
@@ -123,9 +134,15 @@ std::vector<Kernel> kernels() {
           make("8 rows x 256 of 4096", {4096, 8, 256}, {copy_bound, balanced})};
 }
 
+std::vector<Traced> traced() {
+  return {{.name = "tensor", .kernel = [](const auto& buffer) {
+             return make<true>("traced", {256, 8, 256}, {}, buffer);
+           }}};
+}
+
 const ladder::Instructions machine{.holds = {"UTMALDG.2D", "UTMASTG.2D", "SYNCS"},
                                    .lacks = {"LDG", "STG", "LDGSTS", "UBLKCP"}};
 PENSTOCK_COPY_RUNG("tensor", "Boxes of a matrix by their coordinates, loaded and stored.", machine,
-                   kernels);
+                   kernels, traced);
 
 }  // namespace

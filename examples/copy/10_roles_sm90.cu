@@ -10,6 +10,7 @@
 #include "penstock/kit/fence.cuh"
 #include "penstock/kit/launch.cuh"
 #include "penstock/kit/roles.cuh"
+#include "penstock/kit/trace.cuh"
 #include "support/kernel_use.cuh"
 
 namespace {
@@ -22,7 +23,8 @@ constexpr unsigned compute_warps = 8;
 using Team = Roles<1, compute_warps, 1>;
 constexpr unsigned tile_bytes = 16 * 1024;
 
-__global__ void __launch_bounds__(Team::threads) one_buffer(Work work) {
+template <bool traced = false>
+__global__ void __launch_bounds__(Team::threads) one_buffer(Work work, TraceBuffer<traced> buffer) {
   // Shared storage.
   __shared__ __align__(128) float4 tile[tile_bytes / sizeof(float4)];
   __shared__ Barrier loaded, computed, stored;
@@ -46,17 +48,26 @@ __global__ void __launch_bounds__(Team::threads) one_buffer(Work work) {
 
   // Roles.
   const Role role = Team::role();
+  const bool signs = role == Role::compute && Team::index(role) == 0;
+  Trace<traced> trace(buffer);
+  trace.begin(signs);
   if (role == Role::loader) {
     if (!elect()) return;
+    auto spans = trace.role(0, true);
     for (std::size_t at = first; at < bytes; at += stride, parity ^= 1) {
       stored.wait(parity ^ 1);  // the tile before; at the first there is none, and no wait
+      const auto start = spans.now();
       loaded.arrive_expect(bytes_at(at));
       bulk_load(tile, reinterpret_cast<const unsigned char*>(work.in) + at, bytes_at(at), loaded,
                 evict_first());
+      if constexpr (traced) loaded.wait(parity);  // to see it land; there is nothing else to do
+      spans.record(static_cast<unsigned>(at / tile_bytes), start);
     }
   } else if (role == Role::compute) {
+    auto spans = trace.role(1, signs);
     for (std::size_t at = first; at < bytes; at += stride, parity ^= 1) {
       loaded.wait(parity);
+      const auto start = spans.now();
       if (work.rounds > 0) {
         f_of_tile(tile, bytes_at(at) / sizeof(float4), work.rounds, Team::index(role),
                   Team::compute_threads);
@@ -64,21 +75,28 @@ __global__ void __launch_bounds__(Team::threads) one_buffer(Work work) {
       }
       __syncwarp();
       if (lane_index() == 0) computed.arrive();
+      spans.record(static_cast<unsigned>(at / tile_bytes), start);
     }
   } else {
     if (!elect()) return;
+    auto spans = trace.role(2, true);
     for (std::size_t at = first; at < bytes; at += stride, parity ^= 1) {
       computed.wait(parity);
+      const auto start = spans.now();
       bulk_store(reinterpret_cast<unsigned char*>(work.out) + at, tile, bytes_at(at),
                  evict_first());
       bulk_commit();
       bulk_wait_read<0>();
       stored.arrive();
+      spans.record(static_cast<unsigned>(at / tile_bytes), start);
     }
   }
+  trace.end(signs);
 }
 
-Kernel make(Blocks blocks) {
+template <bool traced = false>
+Kernel make(Blocks blocks, TraceBuffer<traced> buffer = {}) {
+  constexpr auto kernel = one_buffer<traced>;
   return {.label = name(blocks),
           .launch =
               [=](const Work& work, cudaStream_t stream) {
@@ -87,20 +105,26 @@ Kernel make(Blocks blocks) {
                   LaunchOptions options{.block = Team::threads};
                   const std::size_t most = blocks == Blocks::one
                                                ? ladder::multiprocessors()
-                                               : resident_clusters(one_buffer, options);
+                                               : resident_clusters(kernel, options);
                   options.grid = static_cast<unsigned>(tiles < most ? tiles : most);
-                  launch(one_buffer, options, stream, aligned);
+                  launch(kernel, options, stream, aligned, buffer);
                 });
               },
-          .use = [] { return ladder::kernel_use(one_buffer, Team::threads); },
+          .use = [] { return ladder::kernel_use(kernel, Team::threads); },
           .hopper = true};
 }
 
 std::vector<Kernel> kernels() { return {make(Blocks::one), make(Blocks::resident)}; }
 
+std::vector<Traced> traced() {
+  return {{.name = "roles", .roles = role_names(), .kernel = [](const auto& buffer) {
+             return make<true>(Blocks::one, buffer);
+           }}};
+}
+
 const ladder::Instructions machine{.holds = {"UBLKCP.S.G", "UBLKCP.G.S", "SYNCS", "ELECT"},
                                    .lacks = {"LDG", "STG"}};
 PENSTOCK_COPY_RUNG("roles", "Warps that load, compute and store, around one buffer: by turns.",
-                   machine, kernels);
+                   machine, kernels, traced);
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "penstock/kit/fence.cuh"
 #include "penstock/kit/launch.cuh"
 #include "penstock/kit/roles.cuh"
+#include "penstock/kit/trace.cuh"
 #include "support/kernel_use.cuh"
 
 namespace {
@@ -19,20 +20,26 @@ using namespace ps::kit;
 
 // Configuration.
 constexpr unsigned compute_warps = 8;
-using Team = Roles<1, compute_warps, 1>;
+template <bool traced>
+using TeamOf = Roles<1, compute_warps, traced ? 2 : 1>;  // traced, one more warp sees loads land
 constexpr unsigned tile_bytes = 16 * 1024;
 
-__global__ void __launch_bounds__(Team::threads) two_buffers(Work work) {
+template <bool traced = false>
+__global__ void __launch_bounds__(TeamOf<traced>::threads)
+    two_buffers(Work work, TraceBuffer<traced> buffer) {
+  using Team = TeamOf<traced>;
+
   // Shared storage.
   __shared__ __align__(128) float4 tiles[2][tile_bytes / sizeof(float4)];
   __shared__ Barrier loaded[2], computed[2], stored[2];
+  __shared__ std::uint64_t issued[2];  // when a load began, for the trace
 
   // Setup.
   if (threadIdx.x == 0) {
     for (unsigned b = 0; b < 2; ++b) {
       loaded[b].init(1);
       computed[b].init(compute_warps);
-      stored[b].init(1);
+      stored[b].init(traced ? 2 : 1);
     }
     fence_barrier_init();
   }
@@ -52,17 +59,23 @@ __global__ void __launch_bounds__(Team::threads) two_buffers(Work work) {
 
   // Roles.
   const Role role = Team::role();
+  const bool signs = role == Role::compute && Team::index(role) == 0;
+  Trace<traced> trace(buffer);
+  trace.begin(signs);
   if (role == Role::loader) {
     if (!elect()) return;
     for (std::size_t at = first; at < bytes; at += stride, next()) {
       stored[b].wait(parity ^ 1);
+      if constexpr (traced) issued[b] = SmSource::now();
       loaded[b].arrive_expect(bytes_at(at));
       bulk_load(tiles[b], reinterpret_cast<const unsigned char*>(work.in) + at, bytes_at(at),
                 loaded[b], evict_first());
     }
   } else if (role == Role::compute) {
+    auto spans = trace.role(1, signs);
     for (std::size_t at = first; at < bytes; at += stride, next()) {
       loaded[b].wait(parity);
+      const auto start = spans.now();
       if (work.rounds > 0) {
         f_of_tile(tiles[b], bytes_at(at) / sizeof(float4), work.rounds, Team::index(role),
                   Team::compute_threads);
@@ -70,43 +83,64 @@ __global__ void __launch_bounds__(Team::threads) two_buffers(Work work) {
       }
       __syncwarp();
       if (lane_index() == 0) computed[b].arrive();
+      spans.record(static_cast<unsigned>(at / tile_bytes), start);
     }
-  } else {
+  } else if (!traced || Team::index(role) < warp_threads) {
     if (!elect()) return;
+    auto spans = trace.role(2, true);
     for (std::size_t at = first; at < bytes; at += stride, next()) {
       computed[b].wait(parity);
+      const auto start = spans.now();
       bulk_store(reinterpret_cast<unsigned char*>(work.out) + at, tiles[b], bytes_at(at),
                  evict_first());
       bulk_commit();
       bulk_wait_read<0>();
       stored[b].arrive();
+      spans.record(static_cast<unsigned>(at / tile_bytes), start);
+    }
+  } else if (traced && elect()) {
+    // The watcher. It arrives with the storer, so that no load passes it by.
+    auto spans = trace.role(0, true);
+    for (std::size_t at = first; at < bytes; at += stride, next()) {
+      loaded[b].wait(parity);
+      if constexpr (traced) spans.record(static_cast<unsigned>(at / tile_bytes), issued[b]);
+      stored[b].arrive();
     }
   }
+  trace.end(signs);
 }
 
-Kernel make(Blocks blocks) {
+template <bool traced = false>
+Kernel make(Blocks blocks, TraceBuffer<traced> buffer = {}) {
+  constexpr auto kernel = two_buffers<traced>;
   return {.label = name(blocks),
           .launch =
               [=](const Work& work, cudaStream_t stream) {
                 launch_aligned(work, 4, stream, [&](const Work& aligned) {
                   const std::size_t all = (aligned.count * sizeof(float) - 1) / tile_bytes + 1;
-                  LaunchOptions options{.block = Team::threads};
+                  LaunchOptions options{.block = TeamOf<traced>::threads};
                   const std::size_t most = blocks == Blocks::one
                                                ? ladder::multiprocessors()
-                                               : resident_clusters(two_buffers, options);
+                                               : resident_clusters(kernel, options);
                   options.grid = static_cast<unsigned>(all < most ? all : most);
-                  launch(two_buffers, options, stream, aligned);
+                  launch(kernel, options, stream, aligned, buffer);
                 });
               },
-          .use = [] { return ladder::kernel_use(two_buffers, Team::threads); },
+          .use = [] { return ladder::kernel_use(kernel, TeamOf<traced>::threads); },
           .hopper = true};
 }
 
 std::vector<Kernel> kernels() { return {make(Blocks::one), make(Blocks::resident)}; }
 
+std::vector<Traced> traced() {
+  return {{.name = "two_buffers", .roles = role_names(), .kernel = [](const auto& buffer) {
+             return make<true>(Blocks::one, buffer);
+           }}};
+}
+
 const ladder::Instructions machine{.holds = {"UBLKCP.S.G", "UBLKCP.G.S", "SYNCS", "ELECT"},
                                    .lacks = {"LDG", "STG"}};
 PENSTOCK_COPY_RUNG("two-buffers", "Two buffers: one is computed on while the other moves.", machine,
-                   kernels);
+                   kernels, traced);
 
 }  // namespace

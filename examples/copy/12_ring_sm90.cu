@@ -2,13 +2,9 @@
 // are counted inside. The kernel is support/roles.cuh. How deep? One stage makes the roles take
 // turns, three let each have its own, and from there on depth only needs to cover what the memory
 // takes to answer: stages times tile should be well above the 48 KiB that keep it busy.
-#include <cstdio>
-
-#include "copy/support/problem.h"
 #include "copy/support/roles.cuh"
 #include "copy/support/rung.h"
 #include "penstock/base/units.h"
-#include "support/kernel_page.h"
 
 namespace {
 
@@ -49,45 +45,16 @@ std::vector<Kernel> kernels() {
       make<RolesConfig<6, 16>>(32 * KiB, {balanced}), make<RolesConfig<6>>(16 * KiB, both, 2)};
 }
 
-// What the roles of every block do, as a page.
-void trace(ladder::Context& context) {
-  using Traced = RolesConfig<Best::depth, Best::compute_warps, Side::both, true>;
-  const Problem& problem = context.shared<Problem>();
-  const ps::kit::TraceShape shape{
-      .blocks = ladder::multiprocessors(), .roles = traced_roles, .capacity = 1024};
-  const auto launch = [&](void* buffer) {
-    const Kernel kernel{.label = "traced ring",
-                        .launch =
-                            [&](const Work& work, cudaStream_t stream) {
-                              launch_aligned(work, 4, stream, [&](const Work& aligned) {
-                                launch_roles<Traced>(Tiles(aligned, best.tile_bytes), best,
-                                                     {nullptr}, aligned.rounds, stream,
-                                                     {buffer, shape});
-                              });
-                            },
-                        .hopper = true};
-    enqueue(kernel, problem.options(Formula::plain, problem.rounds(Intensity::balanced), 0),
-            problem.stream());
-  };
-  const auto path = ladder::write_kernel_page(context.trace(),
-                                              {.name = "copy_ring",
-                                               .roles = {"loader", "compute", "storer"},
-                                               .shape = shape,
-                                               .launch = launch},
-                                              problem.stream());
-  std::fprintf(stderr, "wrote %s\n", path.c_str());
-}
-
-std::vector<ladder::Row> run(ladder::Context& context) {
-  std::vector<ladder::Row> rows = measure(context, kernels());
-  if (!context.trace().empty()) trace(context);
-  return rows;
+std::vector<Traced> traced() {
+  return {{.name = "ring", .roles = role_names(), .kernel = [](const auto& buffer) {
+             using Seen = RolesConfig<Best::depth, Best::compute_warps, Side::both, true>;
+             return roles<Seen>("traced", best, {}, buffer);
+           }}};
 }
 
 const ladder::Instructions machine{.holds = {"UBLKCP.S.G", "UBLKCP.G.S", "SYNCS", "ELECT"},
                                    .lacks = {"LDG"}};
-const detail::Listed listed({.rung = "ring", .kernels = kernels});
-PENSTOCK_KERNEL_RUNG("ring", "The roles on a ring of any depth: all of them busy at once.", machine,
-                     run);
+PENSTOCK_COPY_RUNG("ring", "The roles on a ring of any depth: all of them busy at once.", machine,
+                   kernels, traced);
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 using namespace ladder::copy;
 
 constexpr unsigned KiB = 1024;
-using Config = RolesConfig<5>;
+using Plain = RolesConfig<5>;
 constexpr RolesShape shape{.tile_bytes = 8 * KiB, .blocks_per_multiprocessor = 4};
 
 // Batches of equal size, each in tiles of its own. Here they lie behind each other; a table of
@@ -60,12 +60,16 @@ struct Batches {
 
 enum class Launches { each, each_early, one };
 
-void launch_batches(const Work& work, unsigned batch_bytes, bool early, cudaStream_t stream) {
+template <class Config>
+void launch_batches(const Work& work, unsigned batch_bytes, bool early, cudaStream_t stream,
+                    const ps::kit::TraceBuffer<Config::traced>& buffer) {
   launch_roles<Config>(Batches(work, batch_bytes, shape.tile_bytes), shape, {nullptr}, work.rounds,
-                       stream, {}, early);
+                       stream, buffer, early);
 }
 
-Kernel make(unsigned batch_bytes, Launches launches) {
+template <class Config>
+Kernel make(unsigned batch_bytes, Launches launches,
+            ps::kit::TraceBuffer<Config::traced> buffer = {}) {
   const char* const how = launches == Launches::each         ? "a launch each"
                           : launches == Launches::each_early ? "a launch each, early"
                                                              : "one launch";
@@ -74,17 +78,18 @@ Kernel make(unsigned batch_bytes, Launches launches) {
               [=](const Work& work, cudaStream_t stream) {
                 launch_aligned(work, 4, stream, [&](const Work& aligned) {
                   if (launches == Launches::one) {
-                    launch_batches(aligned, batch_bytes, false, stream);
+                    launch_batches<Config>(aligned, batch_bytes, false, stream, buffer);
                     return;
                   }
                   const std::size_t batch = batch_bytes / sizeof(float);
                   for (std::size_t at = 0; at < aligned.count; at += batch) {
                     const std::size_t left = aligned.count - at;
-                    launch_batches({.in = aligned.in + at,
-                                    .out = aligned.out + at,
-                                    .count = left < batch ? left : batch,
-                                    .rounds = aligned.rounds},
-                                   batch_bytes, launches == Launches::each_early && at > 0, stream);
+                    launch_batches<Config>({.in = aligned.in + at,
+                                            .out = aligned.out + at,
+                                            .count = left < batch ? left : batch,
+                                            .rounds = aligned.rounds},
+                                           batch_bytes, launches == Launches::each_early && at > 0,
+                                           stream, buffer);
                   }
                 });
               },
@@ -101,15 +106,22 @@ std::vector<Kernel> kernels() {
   std::vector<Kernel> all;
   for (const unsigned batch : {256 * KiB, 1024 * KiB, 8192 * KiB}) {
     for (const Launches launches : {Launches::each, Launches::each_early, Launches::one}) {
-      all.push_back(make(batch, launches));
+      all.push_back(make<Plain>(batch, launches));
     }
   }
   return all;
 }
 
+std::vector<Traced> traced() {
+  return {{.name = "persistent", .roles = role_names(), .kernel = [](const auto& buffer) {
+             using Seen = RolesConfig<Plain::depth, Plain::compute_warps, Side::both, true>;
+             return make<Seen>(256 * KiB, Launches::one, buffer);
+           }}};
+}
+
 const ladder::Instructions machine{.holds = {"UBLKCP.S.G", "UBLKCP.G.S", "ACQBULK"},
                                    .lacks = {"LDG", "STG.128"}};
 PENSTOCK_COPY_RUNG("persistent", "Many small batches: blocks that stay save a launch for each.",
-                   machine, kernels);
+                   machine, kernels, traced);
 
 }  // namespace

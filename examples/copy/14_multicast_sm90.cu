@@ -12,6 +12,7 @@
 #include "penstock/kit/launch.cuh"
 #include "penstock/kit/ring.h"
 #include "penstock/kit/roles.cuh"
+#include "penstock/kit/trace.cuh"
 #include "support/kernel_use.cuh"
 
 namespace {
@@ -22,7 +23,9 @@ using namespace ps::kit;
 // Configuration.
 constexpr unsigned cluster = group;  // a block for every row that shares coefficients
 constexpr unsigned compute_warps = 8, depth = 4;
-using Team = Roles<1, compute_warps, 1>;
+template <bool traced>
+using TeamOf = Roles<1, compute_warps, traced ? 2 : 1>;  // traced, one more warp sees loads land
+using Team = TeamOf<false>;
 constexpr unsigned vectors = width / 4, row_bytes = width * sizeof(float);
 constexpr unsigned at_once = vectors / Team::compute_threads;
 static_assert(vectors % Team::compute_threads == 0 && row_bytes % (16 * cluster) == 0);
@@ -32,16 +35,20 @@ struct Stage {
   float4 coefficients[vectors];
 };
 
-template <bool multicast>
-__global__ void __launch_bounds__(Team::threads) coefficient_row(Work work, unsigned groups) {
+template <bool multicast, bool traced = false>
+__global__ void __launch_bounds__(TeamOf<traced>::threads)
+    coefficient_row(Work work, unsigned groups, TraceBuffer<traced> buffer) {
+  using Team = TeamOf<traced>;
+
   // Shared storage.
   extern __shared__ __align__(128) unsigned char memory[];
   auto* const stages = reinterpret_cast<Stage*>(memory);
   __shared__ Ring<Barrier, depth> loaded, computed;
+  __shared__ std::uint64_t issued[depth];  // when a load began, for the trace
 
   // Setup.
   if (threadIdx.x == 0) {
-    loaded.init(1, multicast ? cluster : 1);
+    loaded.init(1, (multicast ? cluster : 1) + (traced ? 1 : 0));
     computed.init(compute_warps, 1);
     fence_barrier_init();
   }
@@ -54,11 +61,15 @@ __global__ void __launch_bounds__(Team::threads) coefficient_row(Work work, unsi
 
   // Roles.
   const Role role = Team::role();
+  const bool signs = role == Role::storer && Team::index(role) == 0;
+  Trace<traced> trace(buffer);
+  trace.begin(signs);
   if (role == Role::loader) {
     if (elect()) {
       Producer<Barrier, depth> loads(loaded);
       for (unsigned g = first; g < groups; g += clusters) {
         const unsigned s = loads.acquire(sizeof(Stage));
+        if constexpr (traced) issued[s] = SmSource::now();
         bulk_load(stages[s].x, work.in + row_of(g), row_bytes, loads.full(s), evict_first());
         const float* const row = work.coefficients + std::size_t{g} * width;
         if constexpr (multicast) {
@@ -76,9 +87,11 @@ __global__ void __launch_bounds__(Team::threads) coefficient_row(Work work, unsi
     Consumer<Barrier, depth> inputs(loaded);
     Producer<Barrier, depth> outputs(computed);
     const unsigned thread = Team::index(role);
+    auto spans = trace.role(1, thread == 0);
     for (unsigned g = first; g < groups; g += clusters) {
       Stage& stage = stages[inputs.wait()];
       outputs.acquire();
+      const auto start = spans.now();
       float4 v[at_once];
 #pragma unroll
       for (unsigned k = 0; k < at_once; ++k) v[k] = stage.x[thread + k * Team::compute_threads];
@@ -93,8 +106,9 @@ __global__ void __launch_bounds__(Team::threads) coefficient_row(Work work, unsi
       fence_shared_to_async();
       __syncwarp();
       if (lane_index() == 0) outputs.commit();
+      spans.record(g, start);
     }
-  } else {
+  } else if (!traced || Team::index(role) < warp_threads) {
     Consumer<Barrier, depth> results(computed);
     const unsigned lane = lane_index();
     // Every lane tells one block, so that none waits for another's arrival to be on its way.
@@ -109,30 +123,44 @@ __global__ void __launch_bounds__(Team::threads) coefficient_row(Work work, unsi
         if (lane == 0) loaded.empty[s].arrive();
       }
     };
+    auto spans = trace.role(2, signs);
     for (unsigned g = first; g < groups; g += clusters) {
       const unsigned s = results.wait();
+      const auto start = spans.now();
       if (lane == 0) {
         bulk_store(work.out + row_of(g), stages[s].x, row_bytes, evict_first());
         bulk_commit();
-        bulk_wait_read<1>();
+        bulk_wait_read<traced ? 0 : 1>();
       }
+      spans.record(g, start);
       if (g != first) give_back();
     }
     if (lane == 0) bulk_wait_read<0>();
     if (first < groups) give_back();
+  } else if (traced && elect()) {
+    // The watcher: takes part in the loader's ring, so that no load passes it by.
+    Consumer<Barrier, depth> landed(loaded);
+    auto spans = trace.role(0, true);
+    for (unsigned g = first; g < groups; g += clusters) {
+      const unsigned s = landed.wait();
+      if constexpr (traced) spans.record(g, issued[s]);
+      landed.release();
+    }
   }
+  trace.end(signs);
 }
 
 constexpr std::size_t shared_bytes = depth * sizeof(Stage);
 
 bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
-template <bool multicast>
-Kernel make(const char* label) {
-  constexpr auto kernel = coefficient_row<multicast>;
+template <bool multicast, bool traced = false>
+Kernel make(const char* label, TraceBuffer<traced> buffer = {}) {
+  constexpr auto kernel = coefficient_row<multicast, traced>;
+  constexpr unsigned threads = TeamOf<traced>::threads;
   return {.label = label,
           .launch =
-              [](const Work& work, cudaStream_t stream) {
+              [=](const Work& work, cudaStream_t stream) {
                 // Whole groups of rows in memory that bulk copies take; the rest by plain loads.
                 const bool aligned =
                     is_aligned(work.in) && is_aligned(work.out) && is_aligned(work.coefficients);
@@ -140,14 +168,14 @@ Kernel make(const char* label) {
                     aligned ? static_cast<unsigned>(work.count / (group * width)) : 0;
                 if (groups > 0) {
                   LaunchOptions options{
-                      .block = Team::threads, .shared_bytes = shared_bytes, .cluster = cluster};
+                      .block = threads, .shared_bytes = shared_bytes, .cluster = cluster};
                   const unsigned most = resident_clusters(kernel, options);
                   options.grid = (groups < most ? groups : most) * cluster;
-                  launch(kernel, options, stream, work, groups);
+                  launch(kernel, options, stream, work, groups, buffer);
                 }
                 launch_plain(Formula::row, work, 0, groups * group * width, stream);
               },
-          .use = [] { return ladder::kernel_use(kernel, Team::threads, shared_bytes); },
+          .use = [] { return ladder::kernel_use(kernel, threads, shared_bytes); },
           .formula = Formula::row,
           .hopper = true};
 }
@@ -156,9 +184,15 @@ std::vector<Kernel> kernels() {
   return {make<false>("each block fetches the row"), make<true>("multicast to the cluster")};
 }
 
+std::vector<Traced> traced() {
+  return {{.name = "multicast", .roles = role_names(), .kernel = [](const auto& buffer) {
+             return make<true, true>("traced", buffer);
+           }}};
+}
+
 const ladder::Instructions machine{.holds = {"UBLKCP.MULTICAST", "UBLKCP.S.G", "UCGABAR_ARV"},
                                    .lacks = {"LDG", "STG"}};
 PENSTOCK_COPY_RUNG("multicast", "A row that every block of a cluster needs is fetched once.",
-                   machine, kernels);
+                   machine, kernels, traced);
 
 }  // namespace

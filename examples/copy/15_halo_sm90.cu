@@ -11,10 +11,12 @@
 #include "penstock/kit/fence.cuh"
 #include "penstock/kit/launch.cuh"
 #include "support/kernel_use.cuh"
+#include "support/phases.cuh"
 
 namespace {
 
 using namespace ladder::copy;
+using ladder::Phase;
 using namespace ps::kit;
 
 // Configuration: a thread takes a column of vectors through the rows of a tile.
@@ -35,9 +37,9 @@ __device__ float4 mean(const float4& above, const float4& x, const float4& below
 }
 
 // `tiles` are done here, of a matrix of `matrix_rows` whole rows.
-template <unsigned cluster>
+template <unsigned cluster, bool traced = false>
 __global__ void __launch_bounds__(threads)
-    stencil(Work work, unsigned tiles, std::size_t matrix_rows) {
+    stencil(Work work, unsigned tiles, std::size_t matrix_rows, TraceBuffer<traced> buffer) {
   // Shared storage.
   extern __shared__ __align__(128) unsigned char memory[];
   auto* const stages = reinterpret_cast<Stage*>(memory);
@@ -60,12 +62,14 @@ __global__ void __launch_bounds__(threads)
   const auto above_is_near = [&](unsigned tile) { return rank > 0 && has_above(tile); };
   const auto below_is_near = [&](unsigned tile) { return rank + 1 < cluster && tile + 1 < tiles; };
 
+  ladder::Phases<traced, depth> phases(buffer);
   unsigned ahead = blockIdx.x;
   const auto load = [&](unsigned s) {
     if (ahead < tiles) {
       const unsigned above = has_above(ahead) && !above_is_near(ahead);
       const unsigned below = has_below(ahead) && !below_is_near(ahead);
       const unsigned bytes = (rows + above + below) * row_bytes;
+      phases.ask(s);
       full[s].arrive_expect(bytes);
       bulk_load(above ? stages[s].above : stages[s].tile[0],
                 work.in + (std::size_t{ahead} * rows - above) * width, bytes, full[s]);
@@ -79,7 +83,10 @@ __global__ void __launch_bounds__(threads)
   // A cluster's blocks turn together, also those that have no tile left.
   unsigned s = 0, parity = 0;
   const auto arrive_when_landed = [&](unsigned tile) {
-    if (tile < tiles) full[s].wait(parity);
+    if (tile < tiles) {
+      full[s].wait(parity);
+      phases.landed(s);
+    }
     __syncwarp();
     if constexpr (cluster > 1) cluster_arrive();
   };
@@ -90,6 +97,7 @@ __global__ void __launch_bounds__(threads)
     } else {
       __syncthreads();
     }
+    phases.end(Phase::meet);
     if (leads) load(s == 0 ? depth - 1 : s - 1);  // the stage of the turn before
 
     float4 y[rows];
@@ -108,6 +116,7 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
       for (unsigned r = 0; r < rows; ++r) y[r] = mean(x[r], x[r + 1], x[r + 2]);
       f(y, work.rounds);
+      phases.end(Phase::compute, y);
     }
     if (++s == depth) s = 0, parity ^= 1;
     arrive_when_landed(tile + gridDim.x);
@@ -115,6 +124,7 @@ __global__ void __launch_bounds__(threads)
       auto* const out = reinterpret_cast<float4*>(work.out + std::size_t{tile} * rows * width);
 #pragma unroll
       for (unsigned r = 0; r < rows; ++r) __stcs(out + r * vectors + threadIdx.x, y[r]);
+      phases.end(Phase::store);
     }
   }
   if constexpr (cluster > 1) cluster_wait();  // the others may still read here
@@ -133,12 +143,12 @@ unsigned tiles_of(const Work& work) {
   return static_cast<unsigned>(ragged && tiles > 0 ? tiles - 1 : tiles);
 }
 
-template <unsigned cluster>
-Kernel make(std::string label) {
-  constexpr auto kernel = stencil<cluster>;
+template <unsigned cluster, bool traced = false>
+Kernel make(std::string label, TraceBuffer<traced> buffer = {}) {
+  constexpr auto kernel = stencil<cluster, traced>;
   return {.label = std::move(label),
           .launch =
-              [](const Work& work, cudaStream_t stream) {
+              [=](const Work& work, cudaStream_t stream) {
                 const unsigned tiles = tiles_of(work);
                 if (tiles > 0) {
                   LaunchOptions options{
@@ -146,7 +156,7 @@ Kernel make(std::string label) {
                   const unsigned most = resident_clusters(kernel, options);
                   const unsigned wanted = (tiles + cluster - 1) / cluster;
                   options.grid = (wanted < most ? wanted : most) * cluster;
-                  launch(kernel, options, stream, work, tiles, work.count / width);
+                  launch(kernel, options, stream, work, tiles, work.count / width, buffer);
                 }
                 launch_plain(Formula::stencil, work, 0, std::size_t{tiles} * rows * width, stream);
               },
@@ -160,9 +170,15 @@ std::vector<Kernel> kernels() {
           make<8>("edges from 8 blocks")};
 }
 
+std::vector<Traced> traced() {
+  return {{.name = "halo",
+           .roles = {"load", "compute", "store", "meet"},
+           .kernel = [](const auto& buffer) { return make<4, true>("traced", buffer); }}};
+}
+
 const ladder::Instructions machine{.holds = {"UBLKCP.S.G", "LD.128", "UCGABAR_ARV", "UCGABAR_WAIT"},
                                    .lacks = {"LDG", "LDGSTS"}};
 PENSTOCK_COPY_RUNG("halo", "A stencil's edges, read out of the neighbours' shared memory.", machine,
-                   kernels);
+                   kernels, traced);
 
 }  // namespace

@@ -1,10 +1,13 @@
 // Each thread keeps 8x8 sums in registers, loads 16 bytes at a time, and fetches the next tiles
 // into registers while it works on the current ones. What plain arithmetic units can do.
 #include "gemm/support/gemm_rung.h"
+#include "support/phases.cuh"
 
 namespace {
 
 using gemm::Problem;
+using ladder::Phase;
+using ps::kit::TraceBuffer;
 
 constexpr unsigned tile = 128;  // of rows of A and of B
 constexpr unsigned depth_k = 16;
@@ -41,24 +44,30 @@ __device__ void take(float (&to)[each], const float (&from)[tile], unsigned thre
   }
 }
 
-__global__ void __launch_bounds__(threads, 2) double_buffered(Problem p) {
+template <bool traced = false>
+__global__ void __launch_bounds__(threads, 2)
+    double_buffered(Problem p, TraceBuffer<traced> buffer) {
   __shared__ __align__(16) Shared shared;
   const unsigned row = blockIdx.y * tile, column = blockIdx.x * tile;
   const Place at;
   const unsigned ty = threadIdx.x / 16, tx = threadIdx.x % 16;
   float a[8], b[8];
   float sum[each][each] = {};
+  ladder::Phases<traced> phases(buffer);
 
+  phases.ask(0);
   gemm::eight_elements(a, p.a, row + at.row, at.k, p.m, p.k);
   gemm::eight_elements(b, p.b, column + at.row, at.k, p.n, p.k);
   put(shared.a[0], at, a);
   put(shared.b[0], at, b);
+  phases.landed(0);
   __syncthreads();
 
   unsigned now = 0;
   for (unsigned k = 0; k < p.k; k += depth_k, now ^= 1) {
     const bool more = k + depth_k < p.k;
     if (more) {  // on their way while the sums are made
+      phases.ask(0);
       gemm::eight_elements(a, p.a, row + at.row, k + depth_k + at.k, p.m, p.k);
       gemm::eight_elements(b, p.b, column + at.row, k + depth_k + at.k, p.n, p.k);
     }
@@ -73,9 +82,12 @@ __global__ void __launch_bounds__(threads, 2) double_buffered(Problem p) {
         for (unsigned c = 0; c < each; ++c) sum[r][c] += x[r] * y[c];
       }
     }
+    phases.end(Phase::compute, sum[0][0]);
+    phases.end_turn();
     if (more) {
       put(shared.a[now ^ 1], at, a);
       put(shared.b[now ^ 1], at, b);
+      phases.landed(0);
     }
     __syncthreads();
   }
@@ -87,11 +99,18 @@ __global__ void __launch_bounds__(threads, 2) double_buffered(Problem p) {
       gemm::put_element(p, row + line(r, ty), column + line(c, tx), sum[r][c]);
     }
   }
+  phases.end(Phase::store);
 }
 
-void run(const Problem& p, cudaStream_t stream) {
+template <bool traced>
+void run_with(const Problem& p, cudaStream_t stream, const TraceBuffer<traced>& buffer) {
   const dim3 grid((p.n + tile - 1) / tile, (p.m + tile - 1) / tile);
-  ps::kit::launch(double_buffered, {.grid = grid, .block = threads}, stream, p);
+  ps::kit::launch(double_buffered<traced>, {.grid = grid, .block = threads}, stream, p, buffer);
+}
+void run(const Problem& p, cudaStream_t stream) { run_with<false>(p, stream, {}); }
+
+gemm::Traced traced() {
+  return {.name = "double_buffered", .run = run_with<true>, .room = {.short_blocks = true}};
 }
 
 }  // namespace
@@ -99,4 +118,4 @@ void run(const Problem& p, cudaStream_t stream) {
 const ladder::Instructions machine{.holds = {"LDG.128", "LDS.128"}};
 PENSTOCK_GEMM_RUNG("double-buffered",
                    "64 sums per thread, 16-byte loads, the next tiles on their way meanwhile.",
-                   machine, double_buffered, threads, 0, run);
+                   machine, double_buffered<>, threads, 0, run, traced);

@@ -8,11 +8,13 @@
 #include "penstock/kit/scheduler.h"
 #include "penstock/kit/tile.h"
 #include "penstock/kit/warp.cuh"
+#include "support/phases.cuh"
 
 namespace {
 
 namespace kit = ps::kit;
 using gemm::Problem;
+using ladder::Phase;
 
 // Configuration
 constexpr unsigned tile_m = 128, tile_n = 256, tile_k = 32;
@@ -99,18 +101,21 @@ class Warp {
   float sum_[4][8][4] = {};
 };
 
-template <bool aligned>
-__global__ void __launch_bounds__(threads, 1) mma_sync(Problem p, kit::GroupedOrder order) {
+template <bool aligned, bool traced = false>
+__global__ void __launch_bounds__(threads, 1)
+    mma_sync(Problem p, kit::GroupedOrder order, kit::TraceBuffer<traced> buffer) {
   extern __shared__ __align__(512) unsigned char memory[];
   auto& shared = *reinterpret_cast<Shared*>(memory);
   const kit::Tile tile = order.tile(blockIdx.x);
   const unsigned row = tile.row * tile_m, column = tile.column * tile_n;
   const unsigned steps = (p.k + tile_k - 1) / tile_k;
+  ladder::Phases<traced, depth> phases(buffer);
 
   // A group of copies is closed at every step, empty ones too, so that the count of groups says
   // which step has arrived.
   const auto load_step = [&](unsigned step) {
     if (step < steps) {
+      phases.ask(step % depth);
       load<TileA, aligned>(shared.a[step % depth], p.a, row, step * tile_k, p.m, p.k);
       load<TileB, aligned>(shared.b[step % depth], p.b, column, step * tile_k, p.n, p.k);
     }
@@ -121,6 +126,7 @@ __global__ void __launch_bounds__(threads, 1) mma_sync(Problem p, kit::GroupedOr
   Warp warp(kit::warp_index());
   kit::cp_async_wait<depth - 2>();
   __syncthreads();
+  if (steps > 0) phases.landed(0);
   if (steps > 0) warp.fetch(0, shared.a[0], shared.b[0], 0);
   for (unsigned step = 0; step < steps; ++step) {
     const unsigned now = step % depth, next = (step + 1) % depth;
@@ -128,12 +134,29 @@ __global__ void __launch_bounds__(threads, 1) mma_sync(Problem p, kit::GroupedOr
     warp.fetch(1, shared.a[now], shared.b[now], 16);
     load_step(step + depth - 1);  // into the stage that the barrier below left behind
     warp.multiply(0);
+    phases.end(Phase::compute);
     kit::cp_async_wait<depth - 2>();  // this thread's part of the next step,
     __syncthreads();                  // and everybody's
+    if (step + 1 < steps) phases.landed(next);
     if (step + 1 < steps) warp.fetch(0, shared.a[next], shared.b[next], 0);
     warp.multiply(1);
+    phases.end(Phase::compute);
+    phases.end_turn();
   }
   warp.store(p, row, column);
+  phases.end(Phase::store);
+}
+
+template <bool aligned, bool traced = false>
+void run_with(const Problem& p, cudaStream_t stream, const kit::TraceBuffer<traced>& buffer = {}) {
+  const kit::GroupedOrder order((p.m + tile_m - 1) / tile_m, (p.n + tile_n - 1) / tile_n, group);
+  const kit::LaunchOptions options = {
+      .grid = order.count(), .block = threads, .shared_bytes = sizeof(Shared)};
+  kit::launch(mma_sync<aligned, traced>, options, stream, p, order, buffer);
+}
+
+gemm::Traced traced() {
+  return {.name = "mma_sync", .run = run_with<true, true>, .room = {.short_blocks = true}};
 }
 
 }  // namespace
@@ -141,15 +164,12 @@ __global__ void __launch_bounds__(threads, 1) mma_sync(Problem p, kit::GroupedOr
 namespace gemm {
 
 void mma_sync(const Problem& p, cudaStream_t stream) {
-  const kit::GroupedOrder order((p.m + tile_m - 1) / tile_m, (p.n + tile_n - 1) / tile_n, group);
-  const kit::LaunchOptions options = {
-      .grid = order.count(), .block = threads, .shared_bytes = sizeof(Shared)};
   const bool aligned = p.k % 8 == 0 && is_aligned(p.a, 16) && is_aligned(p.b, 16);
-  kit::launch(aligned ? ::mma_sync<true> : ::mma_sync<false>, options, stream, p, order);
+  aligned ? run_with<true>(p, stream) : run_with<false>(p, stream);
 }
 
 }  // namespace gemm
 
 const ladder::Instructions machine{.holds = {"HMMA.16816", "LDGSTS.128", "LDSM"}};
 PENSTOCK_GEMM_RUNG("mma-sync", "Tensor cores by mma.sync, fed by cp.async: the portable end.",
-                   machine, mma_sync<true>, threads, sizeof(Shared), gemm::mma_sync);
+                   machine, mma_sync<true>, threads, sizeof(Shared), gemm::mma_sync, traced);

@@ -6,11 +6,13 @@
 #include "gemm/support/views.h"
 #include "penstock/kit/fence.cuh"
 #include "penstock/kit/gemm/launch.cuh"
+#include "support/phases.cuh"
 
 namespace {
 
 namespace kit = ps::kit;
 using gemm::Problem;
+using ladder::Phase;
 
 // Configuration
 constexpr unsigned tile_m = 128, tile_n = 128, tile_k = 64;
@@ -23,9 +25,10 @@ struct Shared {
   kit::Barrier full;
 };
 
+template <bool traced = false>
 __global__ void __launch_bounds__(kit::warpgroup_threads)
     wgmma(const __grid_constant__ kit::TensorMap a, const __grid_constant__ kit::TensorMap b,
-          Problem p) {
+          Problem p, kit::TraceBuffer<traced> buffer) {
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& shared = *reinterpret_cast<Shared*>(memory);
   if (threadIdx.x == 0) {
@@ -39,6 +42,7 @@ __global__ void __launch_bounds__(kit::warpgroup_threads)
   const auto tile_b = kit::Operand<TileB>::at(kit::shared_address(shared.b));
   float upper[tile_n / 2], lower[tile_n / 2];  // 64 rows each
   const unsigned steps = (p.k + tile_k - 1) / tile_k;
+  ladder::Phases<traced> phases(buffer);
   for (unsigned step = 0; step < steps; ++step) {
     if (threadIdx.x == 0) {
       shared.full.arrive_expect(TileA::bytes + TileB::bytes);
@@ -46,6 +50,7 @@ __global__ void __launch_bounds__(kit::warpgroup_threads)
       kit::tensor_load(shared.b, b, shared.full, kit::evict_normal(), column, step * tile_k);
     }
     shared.full.wait(step % 2);
+    phases.end(Phase::load);
     kit::wgmma_fence();
 #pragma unroll
     for (unsigned k = 0; k < TileA::slices; ++k) {
@@ -57,21 +62,33 @@ __global__ void __launch_bounds__(kit::warpgroup_threads)
     kit::wgmma_wait<0>(upper);
     kit::wgmma_wait<0>(lower);
     __syncthreads();  // everyone has read the tiles
+    phases.end(Phase::compute);
+    phases.end_turn();
   }
   gemm::store_plainly(p, upper, row, column);
   gemm::store_plainly(p, lower, row + 64, column);
+  phases.end(Phase::store);
 }
 
+template <bool traced>
+void run_with(const Problem& p, cudaStream_t stream, const kit::TraceBuffer<traced>& buffer) {
+  const dim3 grid((p.n + tile_n - 1) / tile_n, (p.m + tile_m - 1) / tile_m);
+  kit::launch(wgmma<traced>,
+              {.grid = grid, .block = kit::warpgroup_threads, .shared_bytes = sizeof(Shared)},
+              stream, kit::gemm_map(gemm::view_a(p), tile_m),
+              kit::gemm_map(gemm::view_b(p), tile_n), p, buffer);
+}
 void run(const Problem& p, cudaStream_t stream) {
   if (!gemm::has_tensor_maps(p)) return gemm::mma_sync(p, stream);
-  const dim3 grid((p.n + tile_n - 1) / tile_n, (p.m + tile_m - 1) / tile_m);
-  kit::launch(
-      wgmma, {.grid = grid, .block = kit::warpgroup_threads, .shared_bytes = sizeof(Shared)},
-      stream, kit::gemm_map(gemm::view_a(p), tile_m), kit::gemm_map(gemm::view_b(p), tile_n), p);
+  run_with<false>(p, stream, {});
+}
+
+gemm::Traced traced() {
+  return {.name = "wgmma", .run = run_with<true>, .room = {.blocks = 16, .short_blocks = true}};
 }
 
 }  // namespace
 
 const ladder::Instructions machine{.holds = {"HGMMA.64x128x16", "UTMALDG.2D"}};
 PENSTOCK_GEMM_RUNG("wgmma", "A warpgroup multiplies straight from shared memory, load by load.",
-                   machine, wgmma, kit::warpgroup_threads, sizeof(Shared), run);
+                   machine, wgmma<>, kit::warpgroup_threads, sizeof(Shared), run, traced);

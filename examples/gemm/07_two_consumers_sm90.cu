@@ -12,19 +12,32 @@ namespace kit = ps::kit;
 using gemm::Problem;
 
 using Config = kit::GemmConfig<__nv_bfloat16, 128, 256, 4>;
-using Epilogue = gemm::PlainStore<Config>;
+
+template <class Any>  // Config, or the same traced
+void run_with(const Problem& p, cudaStream_t stream,
+              const kit::TraceBuffer<Any::traced>& buffer = {}) {
+  using Epilogue = gemm::PlainStore<Any>;
+  // One tile a block, row by row.
+  const auto order = kit::gemm_order<Any>(p.m, p.n, 1);
+  kit::launch_gemm<Any, Epilogue>(gemm::view_a(p), gemm::view_b(p), p, order, order.blocks(),
+                                  stream, buffer);
+}
 
 void run(const Problem& p, cudaStream_t stream) {
   if (!gemm::has_tensor_maps(p)) return gemm::mma_sync(p, stream);
-  // One tile a block, row by row.
-  const auto order = kit::gemm_order<Config>(p.m, p.n, 1);
-  kit::launch_gemm<Config, Epilogue>(gemm::view_a(p), gemm::view_b(p), p, order, order.blocks(),
-                                     stream);
+  run_with<Config>(p, stream);
+}
+
+gemm::Traced traced() {
+  return {.name = "two_consumers",
+          .roles = gemm::engine_roles(),
+          .run = run_with<kit::TracedGemm<Config>>,
+          .room = {.short_blocks = true}};
 }
 
 }  // namespace
 
 const ladder::Instructions machine{.holds = {"HGMMA.64x256x16", "USETMAXREG"}};
 PENSTOCK_GEMM_RUNG("two-consumers", "Two consumers share a tile of 128x256, and the registers.",
-                   machine, (kit::gemm_kernel<Config, Epilogue, kit::GroupedOrder>),
-                   Config::threads, sizeof(kit::GemmShared<Config>), run);
+                   machine, (kit::gemm_kernel<Config, gemm::PlainStore<Config>, kit::GroupedOrder>),
+                   Config::threads, sizeof(kit::GemmShared<Config>), run, traced);

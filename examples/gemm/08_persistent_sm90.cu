@@ -12,19 +12,31 @@ namespace kit = ps::kit;
 using gemm::Problem;
 
 using Config = kit::GemmConfig<__nv_bfloat16, 128, 256, 4>;
-using Epilogue = gemm::PlainStore<Config>;
 constexpr unsigned group = 8;
+
+template <class Any>  // Config, or the same traced
+void run_with(const Problem& p, cudaStream_t stream,
+              const kit::TraceBuffer<Any::traced>& buffer = {}) {
+  using Epilogue = gemm::PlainStore<Any>;
+  const auto order = kit::gemm_order<Any>(p.m, p.n, group);
+  kit::launch_gemm<Any, Epilogue>(gemm::view_a(p), gemm::view_b(p), p, order,
+                                  kit::gemm_blocks<Any, Epilogue>(order), stream, buffer);
+}
 
 void run(const Problem& p, cudaStream_t stream) {
   if (!gemm::has_tensor_maps(p)) return gemm::mma_sync(p, stream);
-  const auto order = kit::gemm_order<Config>(p.m, p.n, group);
-  kit::launch_gemm<Config, Epilogue>(gemm::view_a(p), gemm::view_b(p), p, order,
-                                     kit::gemm_blocks<Config, Epilogue>(order), stream);
+  run_with<Config>(p, stream);
+}
+
+gemm::Traced traced() {
+  return {.name = "persistent",
+          .roles = gemm::engine_roles(),
+          .run = run_with<kit::TracedGemm<Config>>};
 }
 
 }  // namespace
 
 const ladder::Instructions machine{.holds = {"HGMMA.64x256x16", "UTMALDG.2D"}};
 PENSTOCK_GEMM_RUNG("persistent", "A block per multiprocessor, tiles in an order for the L2 cache.",
-                   machine, (kit::gemm_kernel<Config, Epilogue, kit::GroupedOrder>),
-                   Config::threads, sizeof(kit::GemmShared<Config>), run);
+                   machine, (kit::gemm_kernel<Config, gemm::PlainStore<Config>, kit::GroupedOrder>),
+                   Config::threads, sizeof(kit::GemmShared<Config>), run, traced);

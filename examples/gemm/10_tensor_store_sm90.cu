@@ -10,21 +10,33 @@ namespace kit = ps::kit;
 using gemm::Problem;
 
 using Config = kit::GemmConfig<__nv_bfloat16, 128, 256, 4, 2>;
-using Epilogue = kit::GemmStore<Config>;
 constexpr unsigned group = 8;
+
+template <class Any>  // Config, or the same traced
+void run_with(const Problem& p, cudaStream_t stream,
+              const kit::TraceBuffer<Any::traced>& buffer = {}) {
+  using Epilogue = kit::GemmStore<Any>;
+  const auto order = kit::gemm_order<Any>(p.m, p.n, group);
+  kit::launch_gemm<Any, Epilogue>(gemm::view_a(p), gemm::view_b(p),
+                                  kit::gemm_map(gemm::view_c(p), Epilogue::box_rows), order,
+                                  kit::gemm_blocks<Any, Epilogue>(order), stream, buffer);
+}
 
 void run(const Problem& p, cudaStream_t stream) {
   const bool has_map_of_c = p.n % 8 == 0 && gemm::is_aligned(p.c, 16);
   if (!gemm::has_tensor_maps(p) || !has_map_of_c) return gemm::mma_sync(p, stream);
-  const auto order = kit::gemm_order<Config>(p.m, p.n, group);
-  kit::launch_gemm<Config, Epilogue>(gemm::view_a(p), gemm::view_b(p),
-                                     kit::gemm_map(gemm::view_c(p), Epilogue::box_rows), order,
-                                     kit::gemm_blocks<Config, Epilogue>(order), stream);
+  run_with<Config>(p, stream);
+}
+
+gemm::Traced traced() {
+  return {.name = "tensor_store",
+          .roles = gemm::engine_roles(),
+          .run = run_with<kit::TracedGemm<Config>>};
 }
 
 }  // namespace
 
 const ladder::Instructions machine{.holds = {"UTMALDG.2D.MULTICAST", "UTMASTG.2D", "STSM"}};
 PENSTOCK_GEMM_RUNG("tensor-store", "Products leave through a tensor map, as the operands came.",
-                   machine, (kit::gemm_kernel<Config, Epilogue, kit::GroupedOrder>),
-                   Config::threads, sizeof(kit::GemmShared<Config>), run);
+                   machine, (kit::gemm_kernel<Config, kit::GemmStore<Config>, kit::GroupedOrder>),
+                   Config::threads, sizeof(kit::GemmShared<Config>), run, traced);

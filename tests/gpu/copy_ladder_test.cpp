@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <random>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -223,6 +224,36 @@ TEST_F(CopyLadderGpu, TheReferenceIsRight) {
   }
 }
 
+TEST_F(CopyLadderGpu, TracedKernelsAreRightAndShowEveryRole) {
+  const Size size{.count = std::size_t{4} << 20, .rounds = 9};
+  make_arrays(size.count);
+  std::set<std::string> names;
+  for (const ladder::copy::RungKernels& rung : ladder::copy::all_kernels()) {
+    ASSERT_FALSE(rung.traced().empty()) << rung.rung;
+    for (const ladder::copy::Traced& traced : rung.traced()) {
+      SCOPED_TRACE(testing::Message() << rung.rung << ", trace " << traced.name);
+      EXPECT_TRUE(names.insert(traced.name).second) << "a name of its own";
+      if (!why_not(traced.kernel({}), gpu).empty()) continue;
+      const auto launch = [&](const ps::kit::TraceBuffer<true>& buffer) {
+        check(std::string(rung.rung), traced.kernel(buffer), size);
+      };
+      const ps::KernelTrace trace = ladder::run_traced(
+          {.name = traced.name, .roles = traced.roles, .room = traced.room, .launch = launch},
+          *stream);
+      if (HasFatalFailure()) return;
+      const ps::KernelRoles told = trace.roles({.most_blocks = traced.room.blocks});
+      EXPECT_EQ(told.lost, 0u);
+      std::vector<int> spans(traced.roles.size());
+      for (const ps::RoleSpan& span : told.spans) {
+        ++spans.at(span.role);
+        EXPECT_LE(span.begin_ns, span.end_ns);
+      }
+      EXPECT_EQ(std::ranges::count(spans, 0), 0) << "a role without spans";
+      EXPECT_EQ(spans.front(), spans.at(2)) << "what was loaded was stored";
+    }
+  }
+}
+
 TEST_F(CopyLadderGpu, IsClimbedAndShowsItsRoles) {
   const ps::test::TemporaryDirectory folder;
   ladder::Context context({.device = gpu, .quick = true, .trace = folder.path().string()});
@@ -236,9 +267,13 @@ TEST_F(CopyLadderGpu, IsClimbedAndShowsItsRoles) {
       EXPECT_TRUE(row.seconds == 0 || row.efficiency.value_or(0) > 0);
     }
   }
-  if (gpu.capabilities().compute_major != 9) return;
-  EXPECT_TRUE(std::filesystem::exists(folder.path() / "copy_ring.html"));
-  EXPECT_TRUE(std::filesystem::exists(folder.path() / "copy_ring.json"));
+  for (const ladder::copy::RungKernels& rung : ladder::copy::all_kernels()) {
+    for (const ladder::copy::Traced& traced : rung.traced()) {
+      if (!why_not(traced.kernel({}), gpu).empty()) continue;
+      EXPECT_TRUE(std::filesystem::exists(folder.path() / ("copy_" + traced.name + ".html")));
+      EXPECT_TRUE(std::filesystem::exists(folder.path() / ("copy_" + traced.name + ".json")));
+    }
+  }
 }
 
 // What enqueue() says to the options, by the argument that it names.

@@ -1,10 +1,16 @@
 // Every rung of the GEMM ladder multiplies what it is given, whatever the size.
+#include <algorithm>
+#include <filesystem>
 #include <random>
+#include <string>
+#include <vector>
 
 #include "gemm/support/matrices.h"
 #include "gemm/support/rungs.h"
 #include "gpu/gpu_test.h"
 #include "penstock/host/cuda.h"
+#include "support/ladder.h"
+#include "support/temporary_directory.h"
 
 namespace {
 
@@ -56,6 +62,51 @@ TEST_F(GemmLadder, NothingToAddIsZero) { expect_right({70, 90, 0}); }
 TEST_F(GemmLadder, ManyTiles) {
   expect_right({128 * 33, 256 * 5, 192});
   expect_right({128 * 3, 256 * 67, 64});
+}
+
+TEST_F(GemmLadder, TracedKernelsAreRightAndShowEveryRole) {
+  const ps::Stream stream(gpu);
+  const gemm::Matrices matrices(stream, {1024, 1024, 1024}, 1);
+  for (const gemm::Product& product : gemm::products()) {
+    if (product.hopper && gpu.capabilities().compute_major != 9) continue;
+    SCOPED_TRACE(product.name);
+    const gemm::Traced traced = product.traced();
+    const auto launch = [&](const ps::kit::TraceBuffer<true>& buffer) {
+      matrices.poison(0);
+      traced.run(matrices.problem(0), ps::cuda_stream(stream), buffer);
+    };
+    const ps::KernelTrace trace = ladder::run_traced(
+        {.name = traced.name, .roles = traced.roles, .room = traced.room, .launch = launch},
+        stream);
+    EXPECT_NO_THROW(matrices.check(0));
+    const ps::KernelRoles told = trace.roles({.most_blocks = traced.room.blocks});
+    EXPECT_EQ(told.lost, 0u);
+    std::vector<int> spans(traced.roles.size());
+    for (const ps::RoleSpan& span : told.spans) {
+      ++spans.at(span.role);
+      EXPECT_LE(span.begin_ns, span.end_ns);
+    }
+    EXPECT_EQ(std::ranges::count(spans, 0), 0) << "a role without spans";
+  }
+}
+
+TEST_F(GemmLadder, IsClimbedAndShowsItsRoles) {
+  const ps::test::TemporaryDirectory folder;
+  ladder::Context context({.device = gpu, .quick = true, .trace = folder.path().string()});
+  std::vector<ladder::Rung> rungs = ladder::rungs();
+  std::erase_if(rungs, [&](const ladder::Rung& rung) {
+    return rung.ladder != "gemm" ||
+           (rung.file.find("_sm90") != rung.file.npos && gpu.capabilities().compute_major != 9);
+  });
+  for (const auto& [rung, rows] : climb(context, rungs, [](const auto&, double) {})) {
+    EXPECT_FALSE(rows.empty()) << rung.name;
+  }
+  for (const gemm::Product& product : gemm::products()) {
+    if (product.hopper && gpu.capabilities().compute_major != 9) continue;
+    const std::string name = "gemm_" + product.traced().name;
+    EXPECT_TRUE(std::filesystem::exists(folder.path() / (name + ".html"))) << name;
+    EXPECT_TRUE(std::filesystem::exists(folder.path() / (name + ".json"))) << name;
+  }
 }
 
 TEST_F(GemmLadder, LongSums) { expect_right({200, 136, 8192}); }

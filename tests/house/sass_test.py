@@ -22,6 +22,16 @@ def test_every_instruction_is_read_whatever_its_predicate():
         "LDC", "LDG.E.EF.128", "LDS", "BRA", "UIADD3", "UBLKCP.G.S", "UCGABAR_ARV"}
 
 
+def test_traced_kernels_are_left_out():
+    traced = """
+\t\tFunction : traced
+        /*0000*/                   CS2R R2, SR_CLOCKLO ;                  /* 0x00000a00ff017b82 */
+        /*0010*/                   STG.E.EF.128 desc[UR4][R2.64], R8 ;    /* 0x0000000000007919 */
+"""
+    assert sass.instructions(DISASSEMBLY + traced) == sass.instructions(DISASSEMBLY)
+    assert sass.instructions(traced + DISASSEMBLY) == sass.instructions(DISASSEMBLY)
+
+
 @pytest.mark.parametrize("instruction, pattern, expected", [
     ("LDG.E.EF.128", "LDG", True),
     ("LDG.E.EF.128", "LDG.128", True),

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import picture_test
 import pytest
 import tutorial
 
@@ -196,6 +197,58 @@ def test_a_rung_that_is_gone_is_an_error(results):
             place(f"{kind} ladder.json: two")
 
 
+@pytest.fixture
+def trace(write, monkeypatch):
+    """A trace where the tutorial looks for it; returns the folder that everything is in."""
+    path = write("docs/traces/copy_ring.json", json.dumps(picture_test.document()))
+    root = path.parents[2]
+    monkeypatch.setattr(tutorial, "ROOT", root)
+    return root
+
+
+def test_a_picture_is_linked_and_says_what_the_trace_says(trace):
+    pictures = {}
+    text = tutorial.filled("<!-- picture docs/traces/copy_ring.json -->\nold\n<!-- end -->\n",
+                           trace / "docs/copy", pictures)
+    lines = text.splitlines()
+    assert lines[1] == "![What the kernel did when](../pictures/copy_ring.svg)"
+    assert "Busy: loader " in lines[3] and lines[4] == "<!-- end -->"
+    path, drawn = pictures.popitem()
+    assert path == trace / "docs/pictures/copy_ring.svg" and drawn.startswith("<svg")
+    assert tutorial.filled(text, trace / "docs/copy") == text
+
+
+def test_pictures_are_written_and_checked(trace, monkeypatch, capsys):
+    chapter = trace / "docs/copy/one.md"
+    chapter.parent.mkdir()
+    chapter.write_text("<!-- picture docs/traces/copy_ring.json -->\n<!-- end -->\n")
+
+    def run_here(*arguments):
+        monkeypatch.setattr(sys, "argv", ["tutorial.py", *arguments, str(trace / "docs")])
+        tutorial.main()
+
+    run_here()
+    run_here("--check")
+    drawn = trace / "docs/pictures/copy_ring.svg"
+    drawn.write_text("by hand")
+    with pytest.raises(SystemExit, match="copy_ring.svg"):
+        run_here("--check")
+    assert drawn.read_text() == "by hand"
+    run_here()
+    assert drawn.read_text().startswith("<svg")
+
+
+def test_a_trace_that_is_none_is_an_error(trace):
+    (trace / "docs/traces/copy_ring.json").write_text('{"kind": "ladder"}')
+    with pytest.raises(ValueError, match="not a kernel's trace"):
+        place("picture docs/traces/copy_ring.json")
+
+
+def test_what_was_not_traced_says_so(write, monkeypatch):
+    monkeypatch.setattr(tutorial, "ROOT", write("x").parent)
+    assert place("picture docs/traces/none.json") == ["*Not traced yet.*"]
+
+
 def test_what_was_not_measured_says_so(write, monkeypatch):
     monkeypatch.setattr(tutorial, "ROOT", write("x").parent)
     assert place("rows none.json: a") == place("best none.json: a") == ["*Not measured yet.*"]
@@ -221,6 +274,28 @@ def test_a_chapter_has_its_parts(chapter):
     assert "**The idea.**" in text and "*A drawing" in text and "<details><summary>Answer" in text
     assert f"{ladder}/{rung}.cu" in text or "gemm/$rung.cu" in text  # what to disassemble
     assert text.count("<details>") == text.count("</details>")
+
+
+def traces_of(source):
+    """The names of the traces that a rung writes."""
+    return set(re.findall(r'\.name = "(\w+)"|trace_of<[^>]*>\("(\w+)"\)', source.read_text()))
+
+
+def test_every_traced_kernel_has_its_picture_and_every_picture_its_kernel():
+    for chapter in CHAPTERS:
+        ladder = chapter.parent.name
+        named = {a or b for a, b in traces_of(ROOT / f"examples/{ladder}/{chapter.stem}.cu")}
+        places = re.findall(r"<!-- picture docs/tutorial/traces/(\S+)\.json -->",
+                            chapter.read_text())
+        assert set(places) == {f"{ladder}_{name}" for name in named}, chapter.name
+
+
+def test_pictures_and_traces_are_small_and_none_is_left_over():
+    traces = {path.stem: path for path in (TUTORIAL / "traces").glob("*")}
+    pictures = {path.stem: path for path in (TUTORIAL / "pictures").glob("*")}
+    assert traces.keys() == pictures.keys()
+    for path in [*traces.values(), *pictures.values()]:
+        assert path.stat().st_size < 30 * 1024, path.name
 
 
 @pytest.mark.parametrize("ladder", LADDERS)

@@ -182,6 +182,20 @@ TEST(Trace, PairsLieAtTheTimersTicks) {
   }
 }
 
+TEST(Trace, BlocksThatAreShortAreNotHeldUp) {
+  FakeTrace trace({.blocks = 1, .roles = 1, .capacity = 1, .waits_for_ticks = false});
+  double begun = 0;
+  trace.run({.sm = {}, .timer = {.tick_ns = 1000}, .ns = 12'345},
+            [&](FakeTrace::Block&, FakeSource::Thread& t) { begun = t.ns; });
+  EXPECT_LT(begun, 12'345 + 500);
+  const KernelTraceBlock& head = *trace.buffer().block(0);
+  for (const ClockPair* pairs : {head.at_begin, head.at_end}) {
+    EXPECT_EQ(pairs[0].ns, test::FakeTimer::epoch + 12'000);
+    EXPECT_EQ(pairs[1].ns, test::FakeTimer::epoch + 12'000);
+    EXPECT_EQ(pairs[2].ns, 0U);
+  }
+}
+
 TEST(Trace, ATimerThatStandsStillIsGivenUp) {
   FakeTrace trace({1, 1, 1});
   double before = 0, after = 0;

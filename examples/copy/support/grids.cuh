@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -30,35 +31,49 @@ unsigned blocks_for(void (*kernel)(Parameter...), const GridOptions& options, st
   return static_cast<unsigned>(wanted < most ? wanted : most);
 }
 
-// Any size, any alignment.
-inline Kernel over_elements(std::string label, void (*kernel)(Work), GridOptions options) {
+// Any size, any alignment. `more` is what the kernel takes behind the work: a buffer for its trace.
+template <class... More>
+Kernel over_elements(std::string label, void (*kernel)(Work, More...), GridOptions options,
+                     std::tuple<More...> more = {}) {
   return {.label = std::move(label),
           .launch =
               [=](const Work& work, cudaStream_t stream) {
-                ps::kit::launch(
-                    kernel,
-                    {.grid = blocks_for(kernel, options, work.count), .block = options.threads},
-                    stream, work);
+                const ps::kit::LaunchOptions launched{
+                    .grid = blocks_for(kernel, options, work.count), .block = options.threads};
+                std::apply(
+                    [&](const More&... last) {
+                      ps::kit::launch(kernel, launched, stream, work, last...);
+                    },
+                    more);
               },
           .use = [=] { return kernel_use(kernel, options.threads); }};
 }
 
 // What is not whole vectors goes the slower way.
-using VectorKernel = void (*)(const float4* in, float4* out, std::size_t vectors, int rounds);
+template <class... More>
+using VectorKernel = void (*)(const float4* in, float4* out, std::size_t vectors, int rounds,
+                              More...);
 
-inline Kernel over_vectors(std::string label, VectorKernel kernel, GridOptions options,
-                           std::vector<Intensity> at = {std::begin(all_intensities),
-                                                        std::end(all_intensities)}) {
+template <class... More>
+Kernel over_vectors(std::string label, VectorKernel<More...> kernel, GridOptions options,
+                    std::vector<Intensity> at = {std::begin(all_intensities),
+                                                 std::end(all_intensities)},
+                    std::tuple<More...> more = {}) {
   return {.label = std::move(label),
           .launch =
               [=](const Work& work, cudaStream_t stream) {
                 launch_aligned(work, 4, stream, [&](const Work& aligned) {
                   const std::size_t vectors = aligned.count / 4;
-                  ps::kit::launch(
-                      kernel,
-                      {.grid = blocks_for(kernel, options, vectors), .block = options.threads},
-                      stream, reinterpret_cast<const float4*>(aligned.in),
-                      reinterpret_cast<float4*>(aligned.out), vectors, aligned.rounds);
+                  const ps::kit::LaunchOptions launched{
+                      .grid = blocks_for(kernel, options, vectors), .block = options.threads};
+                  std::apply(
+                      [&](const More&... last) {
+                        ps::kit::launch(kernel, launched, stream,
+                                        reinterpret_cast<const float4*>(aligned.in),
+                                        reinterpret_cast<float4*>(aligned.out), vectors,
+                                        aligned.rounds, last...);
+                      },
+                      more);
                 });
               },
           .use = [=] { return kernel_use(kernel, options.threads); },

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "copy/support/work.h"
@@ -21,8 +22,8 @@ class Problem {
   std::size_t count() const { return count_; }
   int turns() const { return turns_; }
 
-  // The arrays of a turn.
-  Options options(Formula formula, int rounds, std::size_t turn) const;
+  // The arrays of a turn, or their first `most` elements.
+  Options options(Formula formula, int rounds, std::size_t turn, std::size_t most = SIZE_MAX) const;
 
   // Runs the kernel on a poisoned output and compares every element with plain loads' result, which
   // the constructor compared with the host's. Throws std::runtime_error.

@@ -88,13 +88,14 @@ float* Problem::output(std::size_t turn) const {
   return out_.view().as<float>() + turn % copies_ * count_;
 }
 
-Options Problem::options(Formula formula, int rounds, std::size_t turn) const {
+Options Problem::options(Formula formula, int rounds, std::size_t turn, std::size_t most) const {
   const ps::Device device = stream_.device();
-  Options options{.in = view(device, input(turn), count_),
-                  .out = view(device, output(turn), count_),
+  const std::size_t count = std::min(count_, most);
+  Options options{.in = view(device, input(turn), count),
+                  .out = view(device, output(turn), count),
                   .rounds = rounds};
   if (formula == Formula::row) {
-    options.coefficients = view(device, coefficients_.view().as<float>(), coefficients_for(count_));
+    options.coefficients = view(device, coefficients_.view().as<float>(), coefficients_for(count));
   }
   return options;
 }

@@ -50,9 +50,6 @@ struct RolesConfig {
   static constexpr unsigned stores_in_flight = depth >= 4 && !traced ? 1 : 0;
 };
 
-// Roles in a trace, by number.
-enum TracedRole : unsigned { traced_loader, traced_compute, traced_storer, traced_roles };
-
 // A piece of memory that is one tile.
 struct Piece {
   const unsigned char* in;
@@ -166,7 +163,7 @@ __global__ void __launch_bounds__(Config::Team::threads, 1)
   } else if (role == Role::compute) {
     Consumer<Barrier, Config::depth> inputs(loaded);
     Producer<Barrier, Config::depth> outputs(computed);
-    auto spans = trace.role(traced_compute, Team::index(role) == 0);
+    auto spans = trace.role(1, Team::index(role) == 0);
     for (bool more = true; more;) {
       const unsigned stage = inputs.wait(), tile = numbers[stage];
       outputs.acquire();  // the same stage, and free: it was given back before it was loaded again
@@ -189,7 +186,7 @@ __global__ void __launch_bounds__(Config::Team::threads, 1)
       results.release();
       loaded.empty[stage].arrive();
     };
-    auto spans = trace.role(traced_storer, true);
+    auto spans = trace.role(2, true);
     for (unsigned held = 0;;) {
       const unsigned stage = results.wait(), tile = numbers[stage];
       if (tile >= tiles.count) break;
@@ -211,7 +208,7 @@ __global__ void __launch_bounds__(Config::Team::threads, 1)
   } else if (Config::traced && Team::index(role) == warp_threads) {
     // The watcher: takes part in the loader's ring, so that no phase passes it by.
     Consumer<Barrier, Config::depth> landed(loaded);
-    auto spans = trace.role(traced_loader, true);
+    auto spans = trace.role(0, true);
     for (;;) {
       const unsigned stage = landed.wait(), tile = numbers[stage];
       if (tile >= tiles.count) break;
@@ -262,7 +259,8 @@ void launch_roles(const Pieces& pieces, const RolesShape& shape, Order order, in
 }
 
 template <class Config>
-Kernel roles(std::string label, RolesShape shape, std::vector<Intensity> at) {
+Kernel roles(std::string label, RolesShape shape, std::vector<Intensity> at,
+             ps::kit::TraceBuffer<Config::traced> buffer = {}) {
   // Made by the first launch, on the device that is current then.
   const auto counter = std::make_shared<std::unique_ptr<TileCounter>>();
   return {.label = std::move(label),
@@ -272,7 +270,7 @@ Kernel roles(std::string label, RolesShape shape, std::vector<Intensity> at) {
                 const Order order = shape.by_counter ? (*counter)->order() : Order{nullptr};
                 launch_aligned(work, 4, stream, [&](const Work& aligned) {
                   launch_roles<Config>(Tiles(aligned, shape.tile_bytes), shape, order,
-                                       aligned.rounds, stream);
+                                       aligned.rounds, stream, buffer);
                 });
               },
           .use =

@@ -1,8 +1,8 @@
 // What a rung of the GEMM ladder includes. A rung is a function that enqueues the product, and the
-// kernel that its row describes:
+// kernel that its row describes; and the same with the kernel's trace switched on:
 //
 //   PENSTOCK_GEMM_RUNG("name", "One sentence.", (ladder::Instructions{.holds = {"HGMMA"}}),
-//                      kernel, threads, dynamic_shared_bytes, run);
+//                      kernel, threads, dynamic_shared_bytes, run, traced);
 #pragma once
 
 #include <cuda_runtime.h>
@@ -32,9 +32,10 @@ inline bool has_tensor_maps(const Problem& p) {
 
 }  // namespace gemm
 
-#define PENSTOCK_GEMM_RUNG(title, text, instructions, kernel, threads, shared_bytes, run)  \
-  static const gemm::detail::Registration product(__FILE__, title, run);                   \
-  static std::vector<ladder::Row> measure_rung(ladder::Context& context) {                 \
-    return gemm::measure(context, run, ladder::kernel_use(kernel, threads, shared_bytes)); \
-  }                                                                                        \
+#define PENSTOCK_GEMM_RUNG(title, text, instructions, kernel, threads, shared_bytes, run, traced) \
+  static const gemm::detail::Registration product(__FILE__, title, run, traced);                  \
+  static std::vector<ladder::Row> measure_rung(ladder::Context& context) {                        \
+    return gemm::measure(context, run, ladder::kernel_use(kernel, threads, shared_bytes),         \
+                         traced());                                                               \
+  }                                                                                               \
   PENSTOCK_KERNEL_RUNG(title, text, instructions, measure_rung)

@@ -13,6 +13,9 @@
 namespace gemm {
 namespace {
 
+// Quick or not: less would not fill the GPU.
+constexpr Size traced_size{4096, 4096, 4096};
+
 std::vector<Product>& registered() {
   static std::vector<Product> all;
   return all;
@@ -62,11 +65,13 @@ double median_seconds(const ps::Stream& stream, const ladder::Context& context,
 
 const std::vector<Product>& products() { return registered(); }
 
-detail::Registration::Registration(std::string_view path, std::string_view name, Run run) {
-  registered().push_back({name, run, path.find("_sm90") != std::string_view::npos});
+detail::Registration::Registration(std::string_view path, std::string_view name, Run run,
+                                   Traced (*traced)()) {
+  registered().push_back({name, run, path.find("_sm90") != std::string_view::npos, traced});
 }
 
-std::vector<ladder::Row> measure(ladder::Context& context, Run run, const ladder::KernelUse& use) {
+std::vector<ladder::Row> measure(ladder::Context& context, Run run, const ladder::KernelUse& use,
+                                 const Traced& traced) {
   auto& all = context.shared<Ladder>();
   const cudaStream_t stream = ps::cuda_stream(all.stream());
   std::vector<ladder::Row> rows;
@@ -85,6 +90,18 @@ std::vector<ladder::Row> measure(ladder::Context& context, Run run, const ladder
                                         size.flops() / seconds * 1e-12, error.checked)};
     if (all.ceiling() > 0) row.efficiency = size.flops() / seconds / all.ceiling();
     rows.push_back(std::move(row));
+  }
+  if (!context.trace().empty()) {
+    const Matrices matrices(all.stream(), traced_size, 1);
+    const auto launch = [&](const ps::kit::TraceBuffer<true>& buffer) {
+      traced.run(matrices.problem(0), stream, buffer);
+    };
+    ladder::write_kernel_page(context.trace(),
+                              {.name = "gemm_" + traced.name,
+                               .roles = traced.roles,
+                               .room = traced.room,
+                               .launch = launch},
+                              all.stream());
   }
   return rows;
 }

@@ -41,6 +41,10 @@ struct TraceShape {
   unsigned blocks = 0;
   unsigned roles = 0;
   unsigned capacity = 0;
+  // Whether blocks look for ticks of the shared timer as they begin and end, which takes several of
+  // them. Without, they are not held up, and every pair of clocks is off by up to a tick: for
+  // blocks that live for microseconds only.
+  bool waits_for_ticks = true;
 };
 
 // Bytes that such a buffer needs. Throws InvalidArgument on a shape without blocks, roles or room.
@@ -203,6 +207,10 @@ class BlockTrace {
   // the clock is read between the last look that saw the old time and the first that saw the new.
   // A timer that stands still is given up.
   PENSTOCK_HD void sample(ClockPair (&pairs)[kernel_trace_pairs]) const {
+    if (!buffer_.shape().waits_for_ticks) {
+      for (unsigned i = 0; i < 2; ++i) pairs[i] = ClockPair{source_.now(), source_.nanoseconds()};
+      return;
+    }
     std::uint64_t last = source_.nanoseconds();
     for (ClockPair& pair : pairs) {
       const std::uint64_t since = source_.now();

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "penstock/kit/barrier.cuh"
+#include "penstock/kit/gemm/trace.cuh"
 #include "penstock/kit/ring.h"
 #include "penstock/kit/tile.h"
 #include "penstock/kit/warp.cuh"
@@ -20,6 +21,7 @@ struct GemmConfig {
   static constexpr unsigned tile_k = 64;         // one swizzle span of 16-bit elements
   static constexpr unsigned depth = depth_;      // stages of A and B on their way
   static constexpr unsigned cluster = cluster_;  // blocks, one above the other, that share B
+  static constexpr bool traced = false;          // TracedGemm<...> is
   static constexpr unsigned consumers = tile_m / 64;
   static constexpr unsigned threads = (1 + consumers) * warpgroup_threads;
 
@@ -51,7 +53,7 @@ struct GemmConfig {
 
 // In dynamic shared memory, from a multiple of 1024 bytes on.
 template <class Config>
-struct GemmShared {
+struct GemmShared : GemmIssued<Config::traced, Config::depth> {
   alignas(1024) unsigned char a[Config::depth][Config::TileA::bytes];
   alignas(1024) unsigned char b[Config::depth][Config::TileB::bytes];
   alignas(1024) unsigned char c[Config::consumers][2][Config::PieceC::bytes];

@@ -17,7 +17,7 @@ template <class Config, class Epilogue, class Order>
 __global__ void __launch_bounds__(Config::threads, 1)
     gemm_kernel(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
                 const __grid_constant__ typename Epilogue::Arguments out, const Order order,
-                unsigned steps) {
+                unsigned steps, const TraceBuffer<Config::traced> buffer) {
   // Shared storage
   static_assert(sizeof(GemmShared<Config>) <= 227 * 1024, "a block has 227 KiB of shared memory");
   extern __shared__ __align__(1024) unsigned char memory[];
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(Config::threads, 1)
     Epilogue::prefetch_arguments(out);
   }
   if (threadIdx.x == 0) {
-    shared.ring.init(1, Config::consumers * Config::cluster);
+    shared.ring.init(1, Config::consumers * Config::cluster + (Config::traced ? 1 : 0));
     fence_barrier_init();
   }
   if constexpr (Config::cluster == 1) {
@@ -44,6 +44,7 @@ __global__ void __launch_bounds__(Config::threads, 1)
   // Roles
   PersistentTiles<Order> tiles(order, blockIdx.x, gridDim.x);
   Tile tile;
+  Trace<Config::traced> trace(buffer);
   if (group == 0) {
     give_registers<Config::loader_registers>();
     if (warp_index() == 0 && elect()) {
@@ -54,15 +55,32 @@ __global__ void __launch_bounds__(Config::threads, 1)
       // A block must not end while others of its cluster arrive at its barriers.
       if constexpr (Config::cluster > 1) loader.drain();
     }
+    if constexpr (Config::traced) {  // sees the loads land, while the loader goes on
+      if (warp_index() == 1 && elect()) {
+        trace.begin(true);
+        Consumer<Barrier, Config::depth> landed(shared.ring);
+        auto loads = trace.role(0, true);
+        for (unsigned first = 0; tiles.take(tile); first += steps) {
+          watch_loads(landed, loads, shared.issued, first, steps);
+        }
+        trace.end(true);
+      }
+    }
   } else {
     take_registers<Config::consumer_registers>();
     const unsigned number = group - 1;
     GemmConsumer<Config> consumer(shared, number);
     Epilogue epilogue(shared, out, number);
+    const bool writes = threadIdx.x % warpgroup_threads == 0;
+    auto products = trace.role(gemm_products_role(number), writes);
+    auto stores = trace.role(gemm_stores_role(number), writes);
+    GemmSteps<Config::traced> seen(products);
     while (tiles.take(tile)) {
       float d[Config::tile_n / 2];
-      consumer.multiply(d, steps);
+      consumer.multiply(d, steps, seen);
+      const auto start = stores.now();
       epilogue.store(d, tile.row * Config::tile_m + 64 * number, tile.column * Config::tile_n);
+      stores.record(seen.last(), start);
     }
     epilogue.finish();
   }

@@ -52,10 +52,11 @@ unsigned gemm_blocks(const GroupedOrder& order) {
 // multiple of the cluster: order.blocks() for a tile each, or gemm_blocks().
 template <class Config, class Epilogue>
 void launch_gemm(const TensorView& a, const TensorView& b, const typename Epilogue::Arguments& out,
-                 const GroupedOrder& order, unsigned blocks, cudaStream_t stream) {
+                 const GroupedOrder& order, unsigned blocks, cudaStream_t stream,
+                 const TraceBuffer<Config::traced>& buffer = {}) {
   const auto steps = static_cast<unsigned>((a.extent(1) + Config::tile_k - 1) / Config::tile_k);
   launch(gemm_kernel<Config, Epilogue, GroupedOrder>, gemm_options<Config>(blocks), stream,
-         gemm_map(a, Config::tile_m), gemm_map(b, Config::shared_rows), out, order, steps);
+         gemm_map(a, Config::tile_m), gemm_map(b, Config::shared_rows), out, order, steps, buffer);
 }
 
 }  // namespace ps::kit

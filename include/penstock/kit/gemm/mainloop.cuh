@@ -20,6 +20,7 @@ class GemmLoader {
   __device__ void load(unsigned row, unsigned column, unsigned steps) {
     for (unsigned step = 0; step < steps; ++step) {
       const unsigned stage = producer_.acquire(Config::stage_bytes);
+      if constexpr (Config::traced) shared_.issued[stage] = SmSource::now();
       auto& full = producer_.full(stage);
       const unsigned k = step * Config::tile_k;
       tensor_load(shared_.a[stage], a_, full, evict_normal(), row, k);
@@ -63,8 +64,13 @@ class GemmConsumer {
 
   // d = the product over `steps` stages; 0 steps leave d as it was.
   __device__ void multiply(Accumulators& d, unsigned steps) {
+    GemmSteps<false> untraced;
+    multiply(d, steps, untraced);
+  }
+  template <bool traced>
+  __device__ void multiply(Accumulators& d, unsigned steps, GemmSteps<traced>& trace) {
     for (unsigned step = 0; step < steps; ++step) {
-      const unsigned stage = consumer_.wait();
+      const unsigned stage = trace.wait(consumer_);
       const Operand<TileA> a{a_.bits + stage * (TileA::bytes >> 4)};
       const Operand<TileB> b{b_.bits + stage * (TileB::bytes >> 4)};
       wgmma_fence();
@@ -76,11 +82,13 @@ class GemmConsumer {
       // The tensor cores work on this stage while the one before goes back.
       if (step > 0) {
         wgmma_wait<1>();
+        trace.all_but(1);
         release();
       }
     }
     if (steps > 0) {
       wgmma_wait<0>(d);
+      trace.all_but(0);
       release();
     }
   }
