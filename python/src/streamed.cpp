@@ -85,7 +85,7 @@ Operand borrow(nb::handle object, std::string argument, Access access, const Dev
 
 Operand input_from(nb::handle object, const std::string& argument, const Device& device) {
   if (!nb::isinstance<FileArray>(object)) return borrow(object, argument, Access::read, device);
-  const FileArray& file = nb::cast<const FileArray&>(object);
+  const auto& file = nb::cast<const FileArray&>(object);
   const DType dtype = file.dtype.value();
   // Not between the braces: GCC 12 destroys members that it has not made yet when that throws.
   const std::uint64_t elements = elements_in(file, dtype, argument);
@@ -96,7 +96,7 @@ Operand input_from(nb::handle object, const std::string& argument, const Device&
 
 Operand output_from(nb::handle object, const Operand& like, const Device& device) {
   if (!nb::isinstance<FileArray>(object)) return borrow(object, "out", Access::write, device);
-  const FileArray& file = nb::cast<const FileArray&>(object);
+  const auto& file = nb::cast<const FileArray&>(object);
   return {.name = "out",
           .streamed = {.dtype = file.dtype.value_or(like.streamed.dtype),
                        .file = file.path,

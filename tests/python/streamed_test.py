@@ -169,6 +169,26 @@ def test_a_mapped_file_is_memory(streamed, tmp_path):
     assert (tmp_path / "out").read_bytes() == content(random(MANY))[:40]
 
 
+class Foreign:
+    """An array of a library that only speaks DLPack."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, **keywords):
+        return self.array.__dlpack__(**keywords)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_arrays_of_other_libraries(streamed, dtype):
+    x, out = random(MANY, dtype), random(MANY, dtype, seed=2)
+    streamed.gelu(Foreign(x), out=Foreign(out))
+    assert content(out) == content(transform.gelu(x))
+
+
 @pytest.mark.parametrize("as_path", [str, lambda path: str(path).encode(), lambda path: path])
 def test_paths_of_every_kind(streamed, tmp_path, as_path):
     path = tmp_path / "größer"
