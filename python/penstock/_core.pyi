@@ -418,6 +418,31 @@ class Pipeline:
 
     def _run(self, arg0: int, arg1: object | None, arg2: Timeline | None, arg3: object | None, /) -> RunReport: ...
 
+class FileArray:
+    """What penstock.transform.FileArray is written on."""
+
+    def __init__(self, path: str | bytes | os.PathLike[str], dtype: str | None, offset: int, count: int | None) -> None: ...
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def dtype(self) -> str | None:
+        """The element type: 'f32', 'f16' or 'bf16'."""
+
+    @property
+    def offset(self) -> int:
+        """Bytes before the first element."""
+
+    @property
+    def count(self) -> int | None:
+        """Elements; None: all to the end of the file."""
+
+    def __repr__(self) -> str: ...
+
+def elementwise_streamed(function: str, inputs: Sequence[Any], out: Any, a: float, b: float, device: str | Device | None, device_bytes: int, pinned_bytes: int, progress: Callable[[int, int], object] | None, recorder: Timeline | None, after: Any, flush: bool) -> RunReport:
+    """What penstock.transform.Streamed is made of."""
+
 def inspect() -> tuple[str, list[dict[str, str]]]: ...
 
 def limits(device: str | Device | None, quick: bool, fresh: bool, disk: bool, directory: str, progress: Callable[[str, float], object] | None) -> tuple[str, bool, list[str]]: ...

@@ -15,6 +15,7 @@ _NAMES = {
     "bool": "bool", "bool_": "bool",
 }
 SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "u8": 1, "bool": 1}
+FLOATS = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}  # and NumPy's and torch's names
 
 
 def dtype_name(dtype: Any) -> str:
@@ -28,3 +29,11 @@ def dtype_name(dtype: Any) -> str:
     if text not in _NAMES:
         raise InvalidArgument("dtype", ", ".join(SIZES), repr(dtype))
     return _NAMES[text]
+
+
+def float_name(dtype: Any) -> str:
+    """The same for what elementwise functions work on."""
+    name = dtype_name(dtype)
+    if name not in FLOATS:
+        raise InvalidArgument("dtype", "f32, f16 or bf16", repr(dtype))
+    return name

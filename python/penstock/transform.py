@@ -12,16 +12,20 @@ arrays must stay alive until it is done; on the CPU it is done when the call ret
 array([-3.,  0.,  6.], dtype=float32)
 
 `kernel` is for comparing a GPU's kernels: ``"portable"``, ``"sm90"``, or the ``"best"`` of them.
+
+:class:`Streamed` has the same functions for arrays that the device has no memory for, in the host's
+memory or in files.
 """
 
 from typing import Any
 
 from . import _core
-from ._dtypes import dtype_name
+from ._dtypes import FLOATS, float_name
 from ._errors import InvalidArgument
 from ._memory import empty
+from ._streamed import FileArray, Streamed, gelu_form
 
-__all__ = ["add", "axpby", "cast", "gelu", "mul", "scale", "swiglu"]
+__all__ = ["FileArray", "Streamed", "add", "axpby", "cast", "gelu", "mul", "scale", "swiglu"]
 
 
 def cast(x: Any, dtype: Any = None, out: Any = None, *, stream: Any = None,
@@ -109,10 +113,7 @@ def gelu(x: Any, out: Any = None, *, approximate: str = "none", stream: Any = No
     >>> penstock.transform.gelu(x, approximate="tanh").round(4)
     array([-0.1588,  0.    ,  0.8412], dtype=float32)
     """
-    forms = {"none": "gelu", "tanh": "gelu_tanh"}
-    if approximate not in forms:
-        raise InvalidArgument("approximate", "'none' or 'tanh'", repr(approximate))
-    return _run(forms[approximate], [x], out, stream, kernel)
+    return _run(gelu_form(approximate), [x], out, stream, kernel)
 
 
 def _run(function: str, inputs: list[Any], out: Any, stream: Any, kernel: str, *,
@@ -132,7 +133,7 @@ def _like(x: Any, dtype: Any) -> Any:
     if type(x).__module__.partition(".")[0] == "torch":
         import torch
 
-        element = x.dtype if dtype is None else getattr(torch, _LONG[_checked(dtype)])
+        element = x.dtype if dtype is None else getattr(torch, FLOATS[float_name(dtype)])
         return torch.empty(x.shape, dtype=element, device=x.device)
     import numpy
 
@@ -141,17 +142,7 @@ def _like(x: Any, dtype: Any) -> Any:
                               "torch or Penstock", "None")
     if dtype is None:
         return numpy.empty(x.shape, x.dtype)
-    name = _checked(dtype)
+    name = float_name(dtype)
     if name == "bf16":
         raise InvalidArgument("out", "an array for the result: NumPy has no bf16", "None")
-    return numpy.empty(x.shape, _LONG[name])
-
-
-_LONG = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
-
-
-def _checked(dtype: Any) -> str:
-    name = dtype_name(dtype)
-    if name not in _LONG:
-        raise InvalidArgument("dtype", "f32, f16 or bf16", repr(dtype))
-    return name
+    return numpy.empty(x.shape, FLOATS[name])

@@ -12,6 +12,7 @@ void bind_transform(nb::module_& m);
 void bind_storage(nb::module_& m);
 void bind_timeline(nb::module_& m);
 void bind_pipeline(nb::module_& m);
+void bind_streamed(nb::module_& m);
 void bind_measure(nb::module_& m);
 
 }  // namespace ps::python

@@ -231,8 +231,9 @@ void Borrowed::from_dlpack(nb::handle object, const BorrowOptions& options) {
                           nb::repr(capsule).c_str());
   }
   // DLPack calls it the CPU's; torch itself knows better.
-  if (options.stream != nullptr && view_.place().memory == Memory::host &&
-      nb::hasattr(object, "is_pinned") && nb::cast<bool>(object.attr("is_pinned")())) {
+  if ((options.stream != nullptr || options.ask_page_locked) &&
+      view_.place().memory == Memory::host && nb::hasattr(object, "is_pinned") &&
+      nb::cast<bool>(object.attr("is_pinned")())) {
     view_ = TensorView(view_.data(), view_.dtype(), view_.shape(), view_.strides(),
                        {Memory::pinned, cpu_index});
   }

@@ -25,6 +25,7 @@ struct BorrowOptions {
   Access access = Access::read;
   Elements elements = Elements::typed;
   const Stream* stream = nullptr;  // where a GPU's memory will be used; its owner is told
+  bool ask_page_locked = false;    // where no stream says that it matters
 };
 
 // The number of the GPU whose memory an array has; none for the CPU's, and for what is no array.

@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "errors.h"
 #include "interpreter.h"
 
 namespace ps::python {
@@ -83,6 +84,20 @@ void interruptible(const nb::object& progress, const LongWork& work) {
   }
   without_lock([&] { thread.join(); });
   if (shared.failure) std::rethrow_exception(shared.failure);
+}
+
+std::function<void(const Progress&)> listening(const nb::object& progress) {
+  return [&progress](const Progress& now) {
+    throw_if_interrupted();
+    if (progress.is_none()) return;
+    const Inside inside;
+    try {
+      progress(now.done, now.items);
+    } catch (nb::python_error& error) {
+      error.restore();
+      throw PythonFailure::take();
+    }
+  };
 }
 
 }  // namespace ps::python

@@ -20,6 +20,7 @@ NB_MODULE(_core, m) {
   bind_storage(m);
   bind_timeline(m);
   bind_pipeline(m);
+  bind_streamed(m);
   bind_measure(m);
   m.def("version", [] { return ps::build_info().version; });
   m.def(

@@ -7,6 +7,7 @@
 
 #include "errors.h"
 #include "interpreter.h"
+#include "interruptible.h"
 #include "penstock/base/error.h"
 
 namespace ps::python {
@@ -177,22 +178,11 @@ RunReport PipelineOfPython::run(const PythonRunOptions& options) {
   refuse_while_running();
   std::stop_source stop;
   const StoppedAtExit stopped_at_exit([stop]() mutable { stop.request_stop(); });
-  RunOptions run{.items = options.items,
-                 .stop = stop.get_token(),
-                 .recorder = options.recorder,
-                 .after = options.after};
-  // Set whether or not somebody wants to see it: Ctrl-C is heard here, ten times a second.
-  run.progress = [&](const Progress& now) {
-    throw_if_interrupted();
-    if (options.progress.is_none()) return;
-    const Inside inside;
-    try {
-      options.progress(now.done, now.items);
-    } catch (nb::python_error& error) {
-      error.restore();
-      throw PythonFailure::take();
-    }
-  };
+  const RunOptions run{.items = options.items,
+                       .stop = stop.get_token(),
+                       .progress = listening(options.progress),
+                       .recorder = options.recorder,
+                       .after = options.after};
   const nb::object alive = nb::find(this);
   running_ = true;
   struct Ended {

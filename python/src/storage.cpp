@@ -36,6 +36,8 @@ std::uint64_t checked(std::int64_t offset) {
   return static_cast<std::uint64_t>(offset);
 }
 
+}  // namespace
+
 std::string path_from(nb::handle object) {
   PyObject* bytes = nullptr;
   if (PyUnicode_FSConverter(object.ptr(), static_cast<void*>(&bytes)) == 0)
@@ -43,8 +45,6 @@ std::string path_from(nb::handle object) {
   const nb::object held = nb::steal(bytes);
   return {PyBytes_AsString(bytes), static_cast<std::size_t>(PyBytes_Size(bytes))};
 }
-
-}  // namespace
 
 OpenedFile::OpenedFile(std::string path, FileOptions options)
     : path_(std::move(path)), mode_(options.mode) {

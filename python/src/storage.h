@@ -12,6 +12,9 @@ namespace ps::python {
 
 namespace nb = nanobind;
 
+// From what Python callers pass for a path: text, bytes, or an object that has one.
+std::string path_from(nb::handle object);
+
 // A file that can be closed, and that knows its path for errors.
 class OpenedFile {
  public:

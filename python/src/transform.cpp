@@ -2,7 +2,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,80 +10,13 @@
 #include "bindings.h"
 #include "borrowed.h"
 #include "call_stream.h"
+#include "elementwise.h"
 #include "interpreter.h"
 #include "penstock/base/error.h"
 #include "penstock/ops/transform.h"
 
 namespace ps::python {
 namespace {
-
-struct Call {
-  std::vector<TensorView> in;
-  TensorView out;
-  float a = 1, b = 1;
-  TransformKernel kernel = TransformKernel::best;
-};
-
-// A function by its name in Python, and what its inputs are called there; none: any number.
-struct Named {
-  std::string_view name;
-  std::vector<const char*> inputs;
-  std::function<void(const Call&, const Stream&)> run;
-};
-
-const std::vector<Named>& functions() {
-  static const std::vector<Named> all = {
-      {"cast",
-       {"x"},
-       [](const Call& c, const Stream& s) {
-         cast({.in = c.in[0], .out = c.out, .kernel = c.kernel}, s);
-       }},
-      {"scale",
-       {"x"},
-       [](const Call& c, const Stream& s) {
-         scale({.in = c.in[0], .out = c.out, .factor = c.a, .kernel = c.kernel}, s);
-       }},
-      {"axpby",
-       {"x", "y"},
-       [](const Call& c, const Stream& s) {
-         axpby({.x = c.in[0], .y = c.in[1], .out = c.out, .a = c.a, .b = c.b, .kernel = c.kernel},
-               s);
-       }},
-      {"add",
-       {},
-       [](const Call& c, const Stream& s) {
-         add({.in = c.in, .out = c.out, .kernel = c.kernel}, s);
-       }},
-      {"mul",
-       {"x", "y"},
-       [](const Call& c, const Stream& s) {
-         mul({.x = c.in[0], .y = c.in[1], .out = c.out, .kernel = c.kernel}, s);
-       }},
-      {"swiglu",
-       {"gate", "up"},
-       [](const Call& c, const Stream& s) {
-         swiglu({.gate = c.in[0], .up = c.in[1], .out = c.out, .kernel = c.kernel}, s);
-       }},
-      {"gelu",
-       {"x"},
-       [](const Call& c, const Stream& s) {
-         gelu({.in = c.in[0], .out = c.out, .kernel = c.kernel}, s);
-       }},
-      {"gelu_tanh",
-       {"x"},
-       [](const Call& c, const Stream& s) {
-         gelu({.in = c.in[0], .out = c.out, .form = Gelu::tanh, .kernel = c.kernel}, s);
-       }},
-  };
-  return all;
-}
-
-const Named& function_named(std::string_view name) {
-  for (const Named& each : functions()) {
-    if (each.name == name) return each;
-  }
-  throw InvalidArgument("function", "the name of an elementwise function", name);
-}
 
 TransformKernel kernel_named(std::string_view name) {
   if (name == "best") return TransformKernel::best;
@@ -99,7 +31,8 @@ std::string name_in_python(const std::string& argument) {
   return argument.starts_with("in[") ? "inputs" + argument.substr(2) : argument;
 }
 
-void run(const Named& function, const Call& call, const std::optional<Stream>& stream) {
+void run(const Elementwise& function, const ElementwiseCall& call,
+         const std::optional<Stream>& stream) {
   try {
     if (stream) return function.run(call, *stream);
     const Stream own(Device::cpu());
@@ -112,22 +45,17 @@ void run(const Named& function, const Call& call, const std::optional<Stream>& s
 
 void elementwise(const std::string& name, const std::vector<nb::object>& inputs, nb::handle out,
                  float a, float b, nb::handle stream, const std::string& kernel) {
-  const Named& function = function_named(name);
-  Call call{.in = {}, .out = {}, .a = a, .b = b, .kernel = kernel_named(kernel)};
-  if (!function.inputs.empty() && inputs.size() != function.inputs.size()) {
-    throw InvalidArgument("inputs", std::to_string(function.inputs.size()) + " arrays",
-                          std::to_string(inputs.size()));
-  }
+  const Elementwise& function = elementwise_named(name);
+  function.check_inputs(inputs.size());
+  ElementwiseCall call{.in = {}, .out = {}, .a = a, .b = b, .kernel = kernel_named(kernel)};
   std::vector<nb::handle> arrays(inputs.begin(), inputs.end());
   arrays.push_back(out);
   const std::optional<Stream> on = stream_for(stream, arrays);
   std::vector<Borrowed> held;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const std::string argument = "inputs[" + std::to_string(i) + "]";
-    held.emplace_back(
-        inputs[i],
-        BorrowOptions{.argument = function.inputs.empty() ? argument.c_str() : function.inputs[i],
-                      .stream = pointer_to(on)});
+    const std::string argument = function.input(i);
+    held.emplace_back(inputs[i],
+                      BorrowOptions{.argument = argument.c_str(), .stream = pointer_to(on)});
     call.in.push_back(held.back().view());
   }
   const Borrowed result(out,

@@ -113,6 +113,52 @@ def test_numpy_has_no_arrays_on_the_device(tmp_path):
         penstock.read_file(tmp_path / "file", device="cuda")
 
 
+class TestStreamed:
+    COUNT = 3_000_017
+
+    @pytest.mark.parametrize("to", ["pinned", "pageable", "file"])
+    @pytest.mark.parametrize("source", ["pinned", "pageable", "file"])
+    def test_from_everywhere_to_everywhere(self, tmp_path, source, to):
+        values = np.random.default_rng(1).random(self.COUNT, np.float32)
+        y = np.random.default_rng(2).random(self.COUNT, np.float32)
+        x = pinned(values) if source == "pinned" else values
+        if source == "file":
+            penstock.write_file(tmp_path / "in", values)
+            x = penstock.transform.FileArray(tmp_path / "in", "f32")
+        out = np.full_like(values, np.nan)
+        if to != "pageable":
+            out = pinned(out) if to == "pinned" else tmp_path / "out"
+        timeline = penstock.Timeline()
+        streamed = penstock.transform.Streamed("cuda", device_bytes=8 << 20, recorder=timeline)
+        report = streamed.axpby(x, y, 0.25, -3, out=out)
+        assert report.items > 8 and report.stages["compute"] == report.items
+        engines = {"upload", "compute", "download", "host"}  # y is always pageable
+        if "file" in (source, to):
+            engines.add("disk")
+        assert {e.engine for e in timeline.entries()} == engines
+        got = penstock.read_file(out, dtype="f32") if to == "file" else np.asarray(out)
+        assert (got == penstock.transform.axpby(values, y, 0.25, -3)).all()
+
+    def test_page_locked_memory_goes_through_no_slots(self):
+        x = pinned(np.arange(self.COUNT, dtype=np.float32))
+        report = penstock.transform.Streamed("cuda").scale(x, 2, out=x)
+        assert set(report.stages) == {"upload", "compute", "download"}
+        assert (x.numpy() == 2 * np.arange(self.COUNT, dtype=np.float32)).all()
+
+    def test_what_is_on_the_gpu_is_refused(self):
+        x = penstock.empty(4, memory="device", device="cuda")
+        with pytest.raises(ValueError, match="^x: expected memory of the host.*given .*cuda:0"):
+            penstock.transform.Streamed("cuda").scale(x, 2, out=np.ones(4, np.float32))
+
+    def test_torchs_page_locked_memory_is_page_locked(self):
+        torch = pytest.importorskip("torch", reason="torch is not installed here")
+        x = torch.arange(float(SIZE)).pin_memory()
+        out = torch.zeros(SIZE).pin_memory()
+        report = penstock.transform.Streamed("cuda").scale(x, 2, out=out)
+        assert set(report.stages) == {"upload", "compute", "download"}
+        assert torch.equal(out, 2 * x)
+
+
 class TestTorch:
     @pytest.fixture(autouse=True)
     def torch(self):

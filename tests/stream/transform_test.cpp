@@ -314,6 +314,19 @@ TEST(StreamedMemory, StaysWithinWhatIsAllowed) {
   EXPECT_EQ(transform.pieces(), 25U);
 }
 
+TEST(StreamedCapture, ARunBehindACapturedStreamIsRefused) {
+  FakeMachine machine;
+  Streamed streamed(machine.gpu(), &machine.driver(), Where::pinned, Where::pinned, Where::pinned,
+                    10'000);
+  const auto native = machine.driver().foreign_stream();
+  const Stream stream = borrow_native(machine.gpu(), native);
+  machine.driver().set_capturing(native, true);
+  EXPECT_THROW(streamed.run({.after = stream}), Unsupported);
+  machine.driver().set_capturing(native, false);
+  streamed.run({.after = stream});
+  streamed.expect_right();
+}
+
 class StreamedErrors : public testing::Test {
  protected:
   // The argument that the error names, or "".
