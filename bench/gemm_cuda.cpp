@@ -65,14 +65,12 @@ class Bench {
     const std::vector<double> seconds = ladder::by_turns(
         stream_,
         // Each piece takes other matrices than the one before: none finds its own in the cache.
-        {[&](std::size_t turn) { ours(matrices.problem(4 * turn), native_); },
-         [&](std::size_t turn) {
-           peer_.run(as_product(matrices.problem(4 * turn + 1)), 0, native_);
+        {[&](std::size_t number) { ours(matrices.problem(number), native_); },
+         [&](std::size_t number) { peer_.run(as_product(matrices.problem(number)), 0, native_); },
+         [&](std::size_t number) {
+           peer_.run(as_product(matrices.problem(number)), best, native_);
          },
-         [&](std::size_t turn) {
-           peer_.run(as_product(matrices.problem(4 * turn + 2)), best, native_);
-         },
-         [&](std::size_t turn) { portable(matrices.problem(4 * turn + 3), native_); },
+         [&](std::size_t number) { portable(matrices.problem(number), native_); },
          [&](std::size_t) { gemm::enqueue_tensor_work(ceiling[0].rounds, native_); },
          [&](std::size_t) { gemm::enqueue_tensor_work(ceiling[1].rounds, native_); }},
         {.turns = settings_.quick ? 3 : settings_.turns, .warm_up = 3});
@@ -124,9 +122,8 @@ class Bench {
         continue;
       }
       right.push_back(i);
-      work.emplace_back([&matrices, i, this](std::size_t turn) {
-        const auto set = turn * bench::CublasLt::most_algorithms + static_cast<std::size_t>(i);
-        peer_.run(as_product(matrices.problem(set)), i, native_);
+      work.emplace_back([&matrices, i, this](std::size_t number) {
+        peer_.run(as_product(matrices.problem(number)), i, native_);
       });
     }
     const std::vector<double> seconds = ladder::by_turns(stream_, work, {.turns = 5});

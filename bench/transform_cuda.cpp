@@ -161,9 +161,9 @@ class Bench {
     const auto measure = [&](int times, int turns) {
       std::vector<ladder::Enqueue> work;
       for (std::size_t i = 0; i <= all.size(); ++i) {
-        work.emplace_back([&, i, times](std::size_t turn) {
+        work.emplace_back([&, i, times](std::size_t number) {
           for (int k = 0; k < times; ++k) {
-            const std::size_t which = turn + i + static_cast<std::size_t>(k);
+            const std::size_t which = number + static_cast<std::size_t>(k);
             if (i < all.size()) {
               all[i].enqueue(sets.set(which), stream_);
             } else {

@@ -11,29 +11,22 @@
 #include "ops/transform/functions.h"
 #include "penstock/host/buffer.h"
 #include "penstock/host/cuda.h"
+#include "penstock/ops/transform/bulk.cuh"
 #include "penstock/ops/transform/plain.cuh"
-#include "penstock/ops/transform/ring.cuh"
 #include "support/transform_case.h"
 
 namespace bench {
 namespace {
 
 using ps::elementwise::Axpby;
+using ps::elementwise::BulkTuning;
 using ps::elementwise::Pack;
 using ps::elementwise::PlainTuning;
 using ps::elementwise::Precision;
-using ps::elementwise::RingTuning;
 
 void check(cudaError_t status, const std::string& what) {
   if (status == cudaSuccess) return;
   throw std::runtime_error(what + ": " + cudaGetErrorString(status));
-}
-
-int multiprocessors() {
-  int device = 0, count = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "multiprocessors");
-  return count;
 }
 
 template <class T>
@@ -49,22 +42,16 @@ using ps::elementwise::Store;
 
 template <unsigned threads_, unsigned bytes_, Load load_ = Load::plain, Store store_ = Store::plain>
 struct PlainOf : PlainTuning {
-  static constexpr unsigned threads = threads_, bytes = bytes_;
+  static constexpr unsigned threads = threads_, bytes = bytes_, light_bytes = bytes_;
   static constexpr unsigned resident = 1024 / threads, light_resident = 2048 / threads;
   static constexpr Load load = load_;
   static constexpr Store store = store_;
 };
-struct RingManyBlocks : RingTuning {
-  static constexpr unsigned stage_bytes = 8 * 1024, depth = 4, blocks = 3;
-};
-struct RingTwoBlocks : RingTuning {
-  static constexpr unsigned depth = 4, blocks = 2;
-};
-struct RingShallow : RingTuning {
-  static constexpr unsigned depth = 3;
-};
-struct RingSends : RingTuning {
-  static constexpr unsigned depth = 5, stored_depth = 3;
+template <unsigned threads_, unsigned tile_bytes_, Store store_ = Store::plain>
+struct BulkOf : BulkTuning {
+  static constexpr unsigned threads = threads_, tile_bytes = tile_bytes_;
+  static constexpr unsigned resident = 2048 / threads;
+  static constexpr Store store = store_;
 };
 
 // ---- CUB ---------------------------------------------------------------------------------------
@@ -143,7 +130,7 @@ struct Builder {
   NamedEnqueue plain(const char* name) const {
     return {name, [f = function](const TransformSet& set, const ps::Stream& stream) {
               typed(set, [&](Out* out, const In*... in) {
-                check(ps::elementwise::launch_plain<Tuning>(f, set.elements, multiprocessors(),
+                check(ps::elementwise::launch_plain<Tuning>(f, set.elements,
                                                             ps::cuda_stream(stream), out, in...),
                       "plain kernel");
               });
@@ -151,12 +138,12 @@ struct Builder {
   }
 
   template <class Tuning>
-  NamedEnqueue ring(const char* name) const {
+  NamedEnqueue bulk(const char* name) const {
     return {name, [f = function](const TransformSet& set, const ps::Stream& stream) {
               typed(set, [&](Out* out, const In*... in) {
-                const auto launched = ps::elementwise::launch_ring<Tuning>(
-                    f, set.elements, multiprocessors(), ps::cuda_stream(stream), out, in...);
-                check(launched.value(), "ring kernel");
+                const auto launched = ps::elementwise::launch_bulk<Tuning>(
+                    f, set.elements, ps::cuda_stream(stream), out, in...);
+                check(launched.value(), "bulk kernel");
               });
             }};
   }
@@ -223,26 +210,22 @@ struct Builder {
       ours(views, view(set.out, out, set.elements, stream), kernel, stream);
     };
     result.cub = {cub_by_elements(), cub_by_vectors()};
-    constexpr auto streamed = Load::streaming;
-    constexpr auto kept = Store::plain, passed = Store::streaming;
+    constexpr auto passed = Store::streaming;
     result.variants = {plain<PlainTuning>("plain"),
-                       plain<PlainOf<128, 1>>("plain, 128 threads, 1 load"),
-                       plain<PlainOf<256, 1>>("plain, 256 threads, 1 load"),
-                       plain<PlainOf<512, 1>>("plain, 512 threads, 1 load"),
                        plain<PlainOf<128, 32>>("plain, 128 threads, 32 B"),
-                       plain<PlainOf<256, 32>>("plain, 256 threads, 32 B"),
                        plain<PlainOf<128, 64>>("plain, 128 threads, 64 B"),
+                       plain<PlainOf<256, 1>>("plain, 256 threads, 1 load"),
                        plain<PlainOf<256, 64>>("plain, 256 threads, 64 B"),
-                       plain<PlainOf<128, 1, streamed, passed>>("streamed, 128 threads, 1 load"),
-                       plain<PlainOf<256, 1, streamed, passed>>("streamed, 256 threads, 1 load"),
-                       plain<PlainOf<256, 64, streamed, passed>>("streamed, 256 threads, 64 B"),
-                       plain<PlainOf<256, 1, Load::plain, passed>>("stores passed, 256, 1 load"),
-                       plain<PlainOf<256, 1, streamed, kept>>("loads streamed, 256, 1 load"),
-                       ring<RingTuning>("ring 16K x6"),
-                       ring<RingManyBlocks>("ring 8K x4, 3 blocks"),
-                       ring<RingTwoBlocks>("ring 16K x4, 2 blocks"),
-                       ring<RingShallow>("ring 16K x3"),
-                       ring<RingSends>("ring 16K x5, sends")};
+                       plain<PlainOf<128, 32, Load::plain, passed>>("stores passed, 128, 32 B"),
+                       plain<PlainOf<128, 64, Load::plain, passed>>("stores passed, 128, 64 B"),
+                       plain<PlainOf<256, 64, Load::streaming, passed>>("streamed, 256, 64 B"),
+                       bulk<BulkOf<256, 4096>>("bulk, 256 threads, 4 KiB"),
+                       bulk<BulkOf<256, 8192>>("bulk, 256 threads, 8 KiB"),
+                       bulk<BulkOf<256, 16384>>("bulk, 256 threads, 16 KiB"),
+                       bulk<BulkOf<128, 4096>>("bulk, 128 threads, 4 KiB"),
+                       bulk<BulkOf<128, 8192>>("bulk, 128 threads, 8 KiB"),
+                       bulk<BulkOf<512, 16384>>("bulk, 512 threads, 16 KiB"),
+                       bulk<BulkOf<256, 8192, passed>>("bulk, stores passed, 8 KiB")};
     result.error = [self = *this](const TransformSet& set, const ps::Stream& stream) {
       return self.error(set, stream);
     };

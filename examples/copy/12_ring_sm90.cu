@@ -40,6 +40,8 @@ std::vector<Kernel> kernels() {
       // Tile. Small ones in step: a number takes longer to come than they do.
       make<RolesConfig<6>>(4 * KiB, both, 1, false), make<RolesConfig<6>>(8 * KiB, both, 1, false),
       make<RolesConfig<8>>(24 * KiB, both), make<RolesConfig<4>>(48 * KiB, both),
+      // Just what keeps the memory busy, and no more: reads and writes then stay close together.
+      make<RolesConfig<2>>(24 * KiB, {copy_bound}),
       // Who computes.
       make<RolesConfig<6, 4>>(32 * KiB, {balanced}), make<RolesConfig<8, 12>>(24 * KiB, {balanced}),
       make<RolesConfig<6, 16>>(32 * KiB, {balanced}), make<RolesConfig<6>>(16 * KiB, both, 2)};

@@ -30,25 +30,46 @@ struct Shared {
   alignas(512) unsigned char b[depth][TileB::bytes];
 };
 
-// Loading: 16 bytes of a row at a time, zeros beyond the matrix. Rows that are not aligned to 16
-// bytes go through registers.
+// What a thread loads of A or B: 16 bytes of every `step`-th row, zeros beyond the matrix. Rows
+// that are not aligned to 16 bytes go through registers.
 template <class Tile, bool aligned>
-__device__ void load(unsigned char* to, const __nv_bfloat16* from, unsigned row, unsigned k,
-                     unsigned rows, unsigned columns) {
+class Loads {
+ public:
+  __device__ Loads(const __nv_bfloat16* matrix, unsigned row, unsigned rows, unsigned columns)
+      : matrix_(matrix),
+        first_(row + threadIdx.x / 4),
+        column_(threadIdx.x % 4 * 8),
+        rows_(rows),
+        columns_(columns),
+        from_(matrix + std::size_t{min(first_, rows - 1)} * columns + column_),
+        offset_(Tile::offset(threadIdx.x / 4, column_)) {}
+
+  // Steps beyond the last are zeros, too: a condition around all of it would keep the compiler from
+  // mixing the copies with the products.
+  __device__ void operator()(unsigned char* to, unsigned k) const {
 #pragma unroll
-  for (unsigned turn = 0; turn < Tile::rows * 4 / threads; ++turn) {
-    const unsigned i = turn * threads + threadIdx.x;
-    const unsigned r = i / 4, c = i % 4 * 8;
-    unsigned char* there = to + Tile::offset(r, c);
-    if constexpr (aligned) {
-      const bool inside = row + r < rows && k + c < columns;
-      const __nv_bfloat16* here = from + std::size_t{row + r} * columns + k + c;
-      kit::cp_async<16>(there, inside ? here : from, inside ? 16 : 0);
-    } else {
-      *reinterpret_cast<uint4*>(there) = gemm::eight_raw(from, row + r, k + c, rows, columns);
+    for (unsigned turn = 0; turn < Tile::rows / step; ++turn) {
+      const unsigned row = first_ + turn * step;
+      unsigned char* const there = to + offset_ + turn * step * tile_k * 2;  // the same swizzle
+      if constexpr (aligned) {
+        const bool inside = row < rows_ && k + column_ < columns_;
+        kit::cp_async<16>(there, from_ + std::size_t{turn * step} * columns_ + k, inside ? 16 : 0);
+      } else {
+        *reinterpret_cast<uint4*>(there) =
+            gemm::eight_raw(matrix_, row, k + column_, rows_, columns_);
+      }
     }
   }
-}
+
+ private:
+  static constexpr unsigned step = threads / 4;
+  static_assert(step % 8 == 0, "rows that far apart are swizzled alike");
+
+  const __nv_bfloat16* matrix_;
+  unsigned first_, column_, rows_, columns_;
+  const __nv_bfloat16* from_;
+  unsigned offset_;
+};
 
 // A warp's 64x64 part of the product.
 class Warp {
@@ -111,14 +132,14 @@ __global__ void __launch_bounds__(threads, 1)
   const unsigned steps = (p.k + tile_k - 1) / tile_k;
   ladder::Phases<traced, depth> phases(buffer);
 
-  // A group of copies is closed at every step, empty ones too, so that the count of groups says
-  // which step has arrived.
+  const Loads<TileA, aligned> load_a(p.a, row, p.m, p.k);
+  const Loads<TileB, aligned> load_b(p.b, column, p.n, p.k);
+
+  // A group of copies is closed at every step, so that the count of groups says which has arrived.
   const auto load_step = [&](unsigned step) {
-    if (step < steps) {
-      phases.ask(step % depth);
-      load<TileA, aligned>(shared.a[step % depth], p.a, row, step * tile_k, p.m, p.k);
-      load<TileB, aligned>(shared.b[step % depth], p.b, column, step * tile_k, p.n, p.k);
-    }
+    if (step < steps) phases.ask(step % depth);
+    load_a(shared.a[step % depth], step * tile_k);
+    load_b(shared.b[step % depth], step * tile_k);
     kit::cp_async_commit();
   };
   for (unsigned step = 0; step + 1 < depth; ++step) load_step(step);
@@ -127,18 +148,18 @@ __global__ void __launch_bounds__(threads, 1)
   kit::cp_async_wait<depth - 2>();
   __syncthreads();
   if (steps > 0) phases.landed(0);
-  if (steps > 0) warp.fetch(0, shared.a[0], shared.b[0], 0);
+  warp.fetch(0, shared.a[0], shared.b[0], 0);
   for (unsigned step = 0; step < steps; ++step) {
     const unsigned now = step % depth, next = (step + 1) % depth;
     // Registers for the second half come while the first half is multiplied.
     warp.fetch(1, shared.a[now], shared.b[now], 16);
-    load_step(step + depth - 1);  // into the stage that the barrier below left behind
     warp.multiply(0);
     phases.end(Phase::compute);
+    load_step(step + depth - 1);      // into the stage that the last barrier left behind
     kit::cp_async_wait<depth - 2>();  // this thread's part of the next step,
     __syncthreads();                  // and everybody's
     if (step + 1 < steps) phases.landed(next);
-    if (step + 1 < steps) warp.fetch(0, shared.a[next], shared.b[next], 0);
+    warp.fetch(0, shared.a[next], shared.b[next], 0);
     warp.multiply(1);
     phases.end(Phase::compute);
     phases.end_turn();

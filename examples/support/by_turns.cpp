@@ -1,5 +1,8 @@
 #include "support/by_turns.h"
 
+#include <algorithm>
+#include <numeric>
+#include <random>
 #include <utility>
 
 #include "penstock/measure/cancelled.h"
@@ -20,22 +23,23 @@ std::vector<double> by_turns(const ps::Stream& stream, const std::vector<Enqueue
   while (marks.size() <= work.size())
     marks.emplace_back(stream.device(), ps::EventOptions{.timing = true});
   std::vector<std::vector<double>> seconds(work.size());
+  std::vector<std::size_t> order(work.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::mt19937 random(20260915);
+  std::size_t number = 0;
   for (int turn = 0; turn < options.warm_up + options.turns; ++turn) {
     if (options.stop.stop_requested()) throw ps::Cancelled();
     spin({.seconds = held_seconds}, stream);
     stream.record(marks[0]);
-    // Another piece begins each turn: the first one finds a GPU that has rested.
-    const auto piece = [&](std::size_t i) {
-      return (i + static_cast<std::size_t>(turn)) % work.size();
-    };
+    std::ranges::shuffle(order, random);
     for (std::size_t i = 0; i < work.size(); ++i) {
-      work[piece(i)](static_cast<std::size_t>(turn));
+      work[order[i]](number++);
       stream.record(marks[i + 1]);
     }
     stream.synchronize();
     if (turn < options.warm_up) continue;
     for (std::size_t i = 0; i < work.size(); ++i) {
-      seconds[piece(i)].push_back(ps::Event::seconds_between(marks[i], marks[i + 1]));
+      seconds[order[i]].push_back(ps::Event::seconds_between(marks[i], marks[i + 1]));
     }
   }
   std::vector<double> medians;

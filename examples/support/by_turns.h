@@ -1,5 +1,6 @@
-// Times pieces of work on one stream by turns, A B C A B C ..., so that what else happens to the
-// machine meets all of them alike.
+// Times pieces of work on one stream by turns, each turn in another order, so that what else
+// happens to the machine meets all of them alike, and what one piece leaves in the caches every
+// other one.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +12,9 @@
 
 namespace ladder {
 
-// Enqueues its work once. `turn` counts up, for work that takes other buffers each time.
-using Enqueue = std::function<void(std::size_t turn)>;
+// Enqueues its work once. `number` counts up from piece to piece, for work that takes other buffers
+// than the piece before it.
+using Enqueue = std::function<void(std::size_t number)>;
 
 struct TurnsOptions {
   int turns = 9;

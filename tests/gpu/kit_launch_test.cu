@@ -46,10 +46,10 @@ TEST_F(KitLaunchGpu, SaysWhyItIsRefused) {
     }
     EXPECT_TRUE(ps::test::no_error_left());
   };
-  refused({.block = 2048}, "cudaLaunchKernelEx");
-  refused({.block = 32, .shared_bytes = 1 << 20}, "cudaFuncSetAttribute");
+  refused({.block = 2048}, "2048 threads");
+  refused({.block = 32, .shared_bytes = 1 << 20}, "1048576 bytes of shared memory");
   // Larger than any GPU can hold at once.
-  refused({.grid = 1 << 20, .block = 1024, .all_blocks_at_once = true}, "cudaLaunchKernelEx");
+  refused({.grid = 1 << 20, .block = 1024, .all_blocks_at_once = true}, "1048576 blocks");
 }
 
 // Every block writes a word; behind the barrier every thread reads another block's.

@@ -269,6 +269,11 @@ class KitTensorGpu : public ps::test::KitSm90Test {
     return same(got, want);
   }
 
+  // Stores may not begin before the tensor.
+  static void begin_inside(BoxCopy& copy) {
+    for (int& at : copy.corner.at) at = std::max(at, 0);
+  }
+
   void check_load(BoxCopy copy) {
     const Bytes data = noise<unsigned char>(copy.tensor_bytes());
     const DeviceArray<unsigned char> tensor(data);
@@ -284,6 +289,7 @@ class KitTensorGpu : public ps::test::KitSm90Test {
 
   // `behind`: bytes behind the end of the innermost dimension that a store may change as well.
   void check_store(BoxCopy copy, std::size_t behind = 0) {
+    begin_inside(copy);
     const Bytes box = noise<unsigned char>(copy.bytes());
     const DeviceArray<unsigned char> in(box), tensor(copy.tensor_bytes());
     const TensorMap map = map_of(copy, tensor.data());
@@ -515,6 +521,7 @@ class KitTensorReduceGpu : public KitTensorGpu {
   void check_reduce(DType type) {
     for (int i = 0; i < 6; ++i) {
       BoxCopy copy = any(rank, type, true);
+      begin_inside(copy);
       std::vector<T> box(copy.bytes() / sizeof(T)), data(copy.tensor_bytes() / sizeof(T));
       for (T& value : box) value = T(static_cast<float>(from(-99, 99)));
       for (T& value : data) value = T(static_cast<float>(from(-99, 99)));

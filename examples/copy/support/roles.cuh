@@ -171,8 +171,8 @@ __global__ void __launch_bounds__(Config::Team::threads, 1)
       more = tile < tiles.count;
       if (side != Side::copy && more && rounds > 0) {
         f_of_tile<Config::at_once>(reinterpret_cast<float4*>(stage_at(stage)),
-                  tiles.bytes_of(tile) / static_cast<unsigned>(sizeof(float4)), rounds,
-                  Team::index(role), Team::compute_threads);
+                                   tiles.bytes_of(tile) / static_cast<unsigned>(sizeof(float4)),
+                                   rounds, Team::index(role), Team::compute_threads);
         fence_shared_to_async();
       }
       __syncwarp();

@@ -17,17 +17,20 @@ Sides sides(unsigned tile_bytes, unsigned blocks = 1, bool by_counter = true) {
   if (!by_counter) name += ", in step";
   return {.name = name,
           .both = roles<RolesConfig<depth, warps, Side::both, false, at_once>>(name, shape, {}),
-          .copy = roles<RolesConfig<depth, warps, Side::copy, false, at_once>>(name + ", copy alone", shape, {}),
-          .compute =
-              roles<RolesConfig<depth, warps, Side::compute, false, at_once>>(name + ", compute alone", shape, {})};
+          .copy = roles<RolesConfig<depth, warps, Side::copy, false, at_once>>(
+              name + ", copy alone", shape, {}),
+          .compute = roles<RolesConfig<depth, warps, Side::compute, false, at_once>>(
+              name + ", compute alone", shape, {})};
 }
 
 }  // namespace
 
 std::vector<Sides> role_sides() {
   constexpr unsigned KiB = 1024;
-  return {sides<6, 8>(32 * KiB), sides<6, 8, 8>(32 * KiB), sides<3, 8>(32 * KiB, 2), sides<3, 8, 8>(32 * KiB, 2), sides<2, 8>(48 * KiB, 2), sides<2, 8, 6>(48 * KiB, 2),
-  sides<2, 8>(32 * KiB, 2), sides<2, 8, 8>(32 * KiB, 2), sides<2, 8>(32 * KiB, 3), sides<2, 8, 8>(32 * KiB, 3), sides<4, 8, 6>(48 * KiB), sides<3, 8, 8>(64 * KiB), sides<3, 16, 8>(64 * KiB), sides<2, 16, 6>(96 * KiB), sides<2, 4, 8>(32 * KiB, 3), sides<3, 4, 8>(16 * KiB, 4), sides<2, 4, 8>(16 * KiB, 6), sides<2, 12, 4>(48 * KiB, 2)};
+  return {sides<6, 8>(32 * KiB),    sides<6, 8>(32 * KiB, 1, false), sides<8, 12>(24 * KiB),
+          sides<6, 16>(32 * KiB),   sides<4, 8, 6>(48 * KiB),        sides<12, 8>(16 * KiB),
+          sides<6, 8>(16 * KiB, 2), sides<3, 8>(32 * KiB, 2),        sides<3, 8, 8>(32 * KiB, 2),
+          sides<4, 4>(16 * KiB, 3)};
 }
 
 }  // namespace ladder::copy

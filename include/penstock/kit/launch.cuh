@@ -104,12 +104,10 @@ inline void allow(const void* kernel, const LaunchOptions& options) {
 
 // The launch, for a message that it was refused.
 inline std::string describe(const LaunchOptions& options) {
-  const auto product = [](const dim3& d) {
-    return std::to_string(std::uint64_t{d.x} * d.y * d.z);
-  };
+  const auto product = [](const dim3& d) { return std::to_string(std::uint64_t{d.x} * d.y * d.z); };
   return "launching " + product(options.grid) + " blocks of " + product(options.block) +
-         " threads, " + std::to_string(options.shared_bytes) + " bytes of shared memory, clusters of " +
-         std::to_string(options.cluster);
+         " threads, " + std::to_string(options.shared_bytes) +
+         " bytes of shared memory, clusters of " + std::to_string(options.cluster);
 }
 
 }  // namespace detail

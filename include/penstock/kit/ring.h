@@ -123,7 +123,9 @@ class Consumer {
     return next_.advance();
   }
 
-  // The oldest stage that was waited for may be filled again.
+  // The oldest stage that was waited for may be filled again. What this thread read of it must be
+  // in registers by then, used or copied: a load that was only issued can still be waiting behind
+  // stores when the next copy lands, and then reads that.
   PENSTOCK_HD void release() { empty(oldest_.advance()).arrive(); }
 
   // Moves on like release() without arriving: another thread of the group does, or this one did

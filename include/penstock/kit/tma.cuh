@@ -1,9 +1,10 @@
 // Tensor copies: one thread moves a box of a tensor of 1 to 5 dimensions, which a TensorMap
 // describes. Coordinates count elements, outermost dimension first, as in the view that the map was
-// made from. Any may be negative or beyond the tensor, but the innermost one lies at a multiple of
-// 16 bytes: elsewhere the GPU reports an illegal instruction. Parts of the box beyond the tensor
-// are filled on loads and left out on stores, though a store writes whole 16 bytes of a row. Loads
-// always complete the bytes of the whole box. Compute capability 9.0.
+// made from. The innermost one lies at a multiple of 16 bytes; those of loads may be negative,
+// those of stores and reductions may not; all may lie beyond the tensor. Anything else the GPU
+// reports as an illegal instruction. Parts of the box beyond the tensor are filled on loads and
+// left out on stores, though a store writes whole 16 bytes of a row. Loads always complete the
+// bytes of the whole box. Compute capability 9.0.
 #pragma once
 
 #include <cstdint>

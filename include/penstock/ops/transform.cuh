@@ -32,8 +32,8 @@
 #include "penstock/host/parallel.h"
 #include "penstock/kit/launch.cuh"
 #include "penstock/ops/transform.h"
+#include "penstock/ops/transform/bulk.cuh"
 #include "penstock/ops/transform/plain.cuh"
-#include "penstock/ops/transform/ring.cuh"
 
 namespace ps {
 
@@ -158,20 +158,14 @@ struct Call<Out(In...)> {
                      const Stream& stream, const In*... in) {
     Out* out = static_cast<Out*>(options.out.data());
     const auto elements = static_cast<std::size_t>(options.out.elements());
-    const int index = stream.device().index();
-    const OnDevice current(index);
-    int multiprocessors = 0;
-    kit::detail::check(
-        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, index),
-        "cudaDeviceGetAttribute");
-
-    using Choice = Best<inputs, 16 / vector_width<Out, In...>()>;
-    using Ring = typename Choice::Ring;
+    const OnDevice current(stream.device().index());
+    using Choice = Best<inputs, 16 / vector_width<Out, In...>(), Light<Function>>;
+    using Bulk = typename Choice::Bulk;
     const bool wanted = options.kernel == TransformKernel::sm90;
-    if (wanted || (options.kernel == TransformKernel::best && Choice::ring)) {
-      if (has_ring<Ring, Function, Out, In...>()) {
+    if (wanted || (options.kernel == TransformKernel::best && Choice::bulk)) {
+      if (has_bulk<Bulk, Function, Out, In...>()) {
         const auto launched =
-            launch_ring<Ring>(function, elements, multiprocessors, cuda_stream(stream), out, in...);
+            launch_bulk<Bulk>(function, elements, cuda_stream(stream), out, in...);
         if (launched) return kit::detail::check(*launched, "launching transform");
       } else if (wanted) {
         throw Unsupported("transform with kernel sm90 on " + stream.device().name() +
@@ -179,9 +173,9 @@ struct Call<Out(In...)> {
                           "use kernel portable or best");
       }
     }
-    kit::detail::check(launch_plain<typename Choice::Plain>(function, elements, multiprocessors,
-                                                            cuda_stream(stream), out, in...),
-                       "launching transform");
+    kit::detail::check(
+        launch_plain<typename Choice::Plain>(function, elements, cuda_stream(stream), out, in...),
+        "launching transform");
   }
 };
 

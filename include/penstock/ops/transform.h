@@ -31,7 +31,7 @@ namespace ps {
 enum class TransformKernel : std::uint8_t {
   best,      // as measured, for this GPU, function and type
   portable,  // plain vector loads; compute capability 8.0
-  sm90,      // bulk copies through a ring in shared memory; compute capability 9.0 alone, and
+  sm90,      // tiles by bulk copies into shared memory; compute capability 9.0 alone, and
              // operands that 16-byte boundaries suit, or it is `portable` after all
 };
 

@@ -10,7 +10,7 @@
 
 namespace ps::detail {
 
-using CpuTypes = elementwise::ElementTypes<float, F16, BF16>;
+using CpuTypes = elementwise::ElementTypes<float, F16, BF16, true>;
 
 // Whether results pass by the caches: right for what is larger than they are.
 enum class Caching : std::uint8_t { keep, pass };

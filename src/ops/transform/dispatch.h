@@ -9,9 +9,11 @@
 
 namespace ps::elementwise {
 
-// The types that elements have in a kernel.
-template <class F32, class F16, class BF16>
+// The types that elements have in a kernel, and whether casts to the same type, which change no
+// bit, are the kernel's work too.
+template <class F32, class F16, class BF16, bool copies_>
 struct ElementTypes {
+  static constexpr bool copies = copies_;
   // Calls use(T{}) with the one of `type`.
   template <class Use>
   static auto with(DType type, const Use& use) {
@@ -31,15 +33,13 @@ auto dispatch(const ps::detail::TransformWork& work, const Run& run) {
   const auto cast = [&](auto from) {
     return Types::with(work.out_type, [&](auto to) {
       using To = decltype(to);
-      if constexpr (std::is_same_v<decltype(from), To>) {
-        // No alias for the type: kernels instantiated by way of one are not found at run time.
-        if constexpr (sizeof(To) == 4) {
-          return run(Copy{}, static_cast<std::uint32_t*>(work.out), in(0, std::uint32_t{}));
-        } else {
-          return run(Copy{}, static_cast<std::uint16_t*>(work.out), in(0, std::uint16_t{}));
-        }
-      } else {
+      if constexpr (!std::is_same_v<decltype(from), To>) {
         return run(Identity{}, static_cast<To*>(work.out), in(0, from));
+      } else if constexpr (Types::copies) {
+        using Bits = std::conditional_t<sizeof(To) == 4, std::uint32_t, std::uint16_t>;
+        return run(Copy{}, static_cast<Bits*>(work.out), in(0, Bits{}));
+      } else {
+        return decltype(run(Scale{}, static_cast<To*>(work.out), in(0, from))){};  // never asked
       }
     });
   };

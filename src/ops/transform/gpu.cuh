@@ -10,10 +10,11 @@
 
 namespace ps::elementwise {
 
-using GpuTypes = ElementTypes<float, __half, __nv_bfloat16>;
+// Copies are the driver's.
+using GpuTypes = ElementTypes<float, __half, __nv_bfloat16, false>;
 
 // The table's entry for these operands.
-template <class Out, class... In>
-using BestFor = Best<sizeof...(In), 16 / vector_width<Out, In...>()>;
+template <class Function, class Out, class... In>
+using BestFor = Best<sizeof...(In), 16 / vector_width<Out, In...>(), Light<Function>>;
 
 }  // namespace ps::elementwise

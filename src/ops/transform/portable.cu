@@ -11,14 +11,13 @@ namespace ps::detail {
 
 void transform_portable(const TransformWork& work, const Stream& stream) {
   auto& backend = static_cast<cuda::Backend&>(stream.device().backend());
-  const int multiprocessors = backend.properties().multiprocessors;
   const cuda::Guard current(backend);
   const cudaError_t launched =
       elementwise::dispatch<elementwise::GpuTypes, elementwise::Precision::half>(
           work, [&]<class F, class Out, class... In>(const F& function, Out* out, const In*... in) {
-            using Tuning = typename elementwise::BestFor<Out, In...>::Plain;
-            return elementwise::launch_plain<Tuning>(function, work.elements, multiprocessors,
-                                                     cuda_stream(stream), out, in...);
+            using Tuning = typename elementwise::BestFor<F, Out, In...>::Plain;
+            return elementwise::launch_plain<Tuning>(function, work.elements, cuda_stream(stream),
+                                                     out, in...);
           });
   backend.check(launched, "launching transform");
 }

@@ -1,6 +1,6 @@
-// The elementwise kernel of every GPU from 8.0 on. A block takes one tile, or stays and takes every
-// gridDim-th; a thread loads all its vectors of the tile before it computes the first, so that many
-// loads are on their way, and neighbours in a warp take neighbouring vectors.
+// The elementwise kernel of every GPU from 8.0 on. A block takes one tile; a thread loads all its
+// vectors of the tile before it computes the first, and neighbours in a warp take neighbouring
+// vectors.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,14 +16,14 @@ namespace ps::elementwise {
 namespace detail {
 
 // Vectors of each input that a thread loads at once.
-template <class Tuning, unsigned width, class... In>
+template <class Tuning, unsigned width, class Function, class... In>
 inline constexpr unsigned plain_steps =
-    std::clamp(Tuning::bytes / (width * (static_cast<unsigned>(sizeof(In)) + ...)), 1U, 8U);
+    std::clamp((Light<Function> ? Tuning::light_bytes : Tuning::bytes) /
+                   (width * (static_cast<unsigned>(sizeof(In)) + ...)),
+               1U, 8U);
 
 // Blocks that a multiprocessor must have room for. It bounds the registers: too few of them, and
 // the compiler lets the last loads wait until the first results are stored.
-template <class Function>
-concept Light = Function::light;
 template <class Tuning, unsigned width, class Function>
 inline constexpr unsigned plain_resident =
     Light<Function> && width > 1 ? Tuning::light_resident : Tuning::resident;
@@ -72,23 +72,18 @@ template <class Tuning, unsigned width, class Function, class Out, class... In>
 __global__ void __launch_bounds__(Tuning::threads,
                                   (detail::plain_resident<Tuning, width, Function>))
     plain_kernel(Cut cut, Function function, Out* out, const In*... in) {
-  constexpr unsigned steps = detail::plain_steps<Tuning, width, In...>;
+  constexpr unsigned steps = detail::plain_steps<Tuning, width, Function, In...>;
   constexpr unsigned tile = Tuning::threads * steps;
   const std::size_t vectors = cut.body / width;
-
-  std::size_t first = std::size_t{blockIdx.x} * tile;
-  while (first < vectors) {
-    const std::size_t mine = first + threadIdx.x, begin = cut.head + mine * width;
-    if (vectors - first >= tile) {
-      detail::plain_tile<Tuning, width, steps, true, Function, Out, In...>(
-          function, 0, out + begin, detail::Held<In, width, steps>{}..., (in + begin)...);
-    } else if (mine < vectors) {
-      detail::plain_tile<Tuning, width, steps, false, Function, Out, In...>(
-          function, vectors - mine, out + begin, detail::Held<In, width, steps>{}...,
-          (in + begin)...);
-    }
-    if constexpr (Tuning::blocks == 0) break;
-    first += std::size_t{gridDim.x} * tile;
+  const std::size_t first = std::size_t{blockIdx.x} * tile, mine = first + threadIdx.x;
+  const std::size_t begin = cut.head + mine * width;
+  if (first + tile <= vectors) {
+    detail::plain_tile<Tuning, width, steps, true, Function, Out, In...>(
+        function, 0, out + begin, detail::Held<In, width, steps>{}..., (in + begin)...);
+  } else if (mine < vectors) {
+    detail::plain_tile<Tuning, width, steps, false, Function, Out, In...>(
+        function, vectors - mine, out + begin, detail::Held<In, width, steps>{}...,
+        (in + begin)...);
   }
 
   if (blockIdx.x == gridDim.x - 1 && threadIdx.x < cut.ragged) {
@@ -99,14 +94,12 @@ __global__ void __launch_bounds__(Tuning::threads,
 namespace detail {
 
 template <class Tuning, unsigned width, class Function, class Out, class... In>
-cudaError_t launch_plain_as(const Function& function, const Cut& cut, int multiprocessors,
-                            cudaStream_t stream, Out* out, const In*... in) {
-  constexpr std::size_t tile = Tuning::threads * plain_steps<Tuning, width, In...>;
-  const std::size_t vectors = cut.body / width, tiles = (vectors + tile - 1) / tile;
-  const std::size_t most =
-      Tuning::blocks == 0 ? 0x7FFFFFFF : Tuning::blocks * static_cast<std::size_t>(multiprocessors);
+cudaError_t launch_plain_as(const Function& function, const Cut& cut, cudaStream_t stream, Out* out,
+                            const In*... in) {
+  constexpr std::size_t tile = Tuning::threads * plain_steps<Tuning, width, Function, In...>;
+  const std::size_t tiles = (cut.body / width + tile - 1) / tile;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(std::clamp<std::size_t>(tiles, 1, most)));
+  config.gridDim = dim3(static_cast<unsigned>(std::max<std::size_t>(tiles, 1)));
   config.blockDim = dim3(Tuning::threads);
   config.stream = stream;
   return cudaLaunchKernelEx(&config, plain_kernel<Tuning, width, Function, Out, In...>, cut,
@@ -118,8 +111,8 @@ cudaError_t launch_plain_as(const Function& function, const Cut& cut, int multip
 // Enqueues out[i] = function(in[i]...) for all i. Operands that no common head brings to their
 // boundaries go element by element.
 template <class Tuning, class Function, class Out, class... In>
-cudaError_t launch_plain(const Function& function, std::size_t elements, int multiprocessors,
-                         cudaStream_t stream, Out* out, const In*... in) {
+cudaError_t launch_plain(const Function& function, std::size_t elements, cudaStream_t stream,
+                         Out* out, const In*... in) {
   constexpr unsigned width = vector_width<Out, In...>();
   const auto operand = [](const auto* data) {
     constexpr auto element = static_cast<unsigned>(sizeof(*data));
@@ -127,11 +120,9 @@ cudaError_t launch_plain(const Function& function, std::size_t elements, int mul
   };
   const auto cut = cut_at_boundaries({operand(out), operand(in)...}, elements, width);
   if (cut) {
-    return detail::launch_plain_as<Tuning, width>(function, *cut, multiprocessors, stream, out,
-                                                  in...);
+    return detail::launch_plain_as<Tuning, width>(function, *cut, stream, out, in...);
   }
-  return detail::launch_plain_as<Tuning, 1>(function, Cut{elements, 0, 0}, multiprocessors, stream,
-                                            out, in...);
+  return detail::launch_plain_as<Tuning, 1>(function, Cut{elements, 0, 0}, stream, out, in...);
 }
 
 }  // namespace ps::elementwise

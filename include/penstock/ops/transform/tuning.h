@@ -11,38 +11,46 @@ enum class Load : unsigned char {
 };
 enum class Store : unsigned char { plain, streaming };
 
-// The plain kernel: every thread loads several vectors of every input, then computes.
+// The plain kernel: every thread loads a few vectors of every input, then computes. Small blocks,
+// few loads each and no hints: what the memory is asked for stays close together, and what is
+// written meets the L2 cache first.
 struct PlainTuning {
+  static constexpr unsigned threads = 128;
+  // Loads of a thread on their way at once, in bytes of all inputs; the second for functions of a
+  // few instructions, which say `static constexpr bool light = true;`. Others need more work at
+  // hand to hide what they compute.
+  static constexpr unsigned bytes = 64, light_bytes = 32;
+  // Blocks that fit on a multiprocessor at least.
+  static constexpr unsigned resident = 8, light_resident = 16;
+  static constexpr Load load = Load::plain;
+  static constexpr Store store = Store::plain;
+};
+
+// Tiles by bulk copies. The stores' hint keeps results that nobody reads again from the L2 cache's
+// other work.
+struct BulkTuning {
   static constexpr unsigned threads = 256;
-  // Loads of a thread on their way at once, in bytes of all inputs: of 1024 threads 64 KiB, where a
-  // Hopper needs 48.
-  static constexpr unsigned bytes = 64;
-  // Blocks that fit on a multiprocessor at least; the second for functions of a few instructions,
-  // which say `static constexpr bool light = true;`.
-  static constexpr unsigned resident = 4, light_resident = 8;
-  static constexpr unsigned blocks = 0;  // that stay, per multiprocessor; 0: a block takes one tile
-  static constexpr Load load = Load::streaming;
+  static constexpr unsigned tile_bytes = 8 * 1024;  // of all inputs together
+  static constexpr unsigned resident = 8;           // blocks that fit on a multiprocessor at least
   static constexpr Store store = Store::streaming;
 };
-
-// The ring: a loader warp brings stages by bulk copies, others compute.
-struct RingTuning {
-  static constexpr unsigned threads = 256;            // that compute
-  static constexpr unsigned stage_bytes = 16 * 1024;  // of all inputs together
-  static constexpr unsigned depth = 6;
-  static constexpr unsigned blocks = 1;        // per multiprocessor
-  static constexpr unsigned stored_depth = 0;  // stages of results that a storer warp sends by bulk
-                                               // copies; 0: threads store them themselves
-  static constexpr Store store = Store::streaming;
+struct KeptBulkTuning : BulkTuning {
+  static constexpr Store store = Store::plain;
 };
 
-// The table of what is best on Hopper, by number of inputs and bytes of the largest element. Until
-// it is measured, plain loads everywhere: 4.09 TB/s against 3.9 in the copies known so far.
-template <unsigned inputs, unsigned largest>
+// The table of what is best on Hopper, by number of inputs, bytes of the largest element and
+// whether the function is one of a few instructions. Measured: docs/notes/transform.md.
+template <unsigned inputs, unsigned largest, bool light>
 struct Best {
   using Plain = PlainTuning;
-  using Ring = RingTuning;
-  static constexpr bool ring = false;
+  using Bulk = BulkTuning;
+  static constexpr bool bulk = inputs > 1;
+};
+template <>
+struct Best<1, 4, true> {
+  using Plain = PlainTuning;
+  using Bulk = KeptBulkTuning;
+  static constexpr bool bulk = true;
 };
 
 }  // namespace ps::elementwise
