@@ -3,21 +3,25 @@
 // and the one before is stored. The data begins and ends in the host's memory, and the arithmetic
 // is balanced against the upload, so that the link both ways is the limit. The outer level is worth
 // nearly all of it here; the inner one decides how much of the GPU the kernel needs to keep up.
+#include <algorithm>
 #include <functional>
 
 #include "copy/support/roles.cuh"
 #include "copy/support/rung.h"
 #include "penstock/host/pipeline.h"
 #include "penstock/ops/iterate.h"
+#include "penstock/trace/timeline.h"
 #include "support/context.h"
+#include "support/kernel_page.h"
 
 namespace {
 
 using namespace ladder::copy;
 
-Kernel kernel_inside() {
-  return roles<RolesConfig<6>>("roles inside", {.tile_bytes = 32 * 1024, .by_counter = true}, {});
-}
+constexpr RolesShape shape{.tile_bytes = 32 * 1024, .by_counter = true};
+constexpr unsigned depth = 6;
+
+Kernel kernel_inside() { return roles<RolesConfig<depth>>("roles inside", shape, {}); }
 
 // Computes on one chunk, from one place of the device's memory to another.
 using Compute =
@@ -38,8 +42,8 @@ ladder::Row one_stream(ladder::Context& context, std::string label, const Comput
   });
 }
 
-ladder::Row three_streams(ladder::Context& context, std::string label, const Compute& compute) {
-  ps::Pipeline pipeline({.device = context.device(), .depth = 4});
+// Fills an empty pipeline. `compute` is called for one chunk after the other.
+void add_stages(ps::Pipeline& pipeline, ladder::Context& context, const Compute& compute) {
   const auto in = pipeline.ring("in", {.memory = ps::Memory::device, .bytes = context.chunk()});
   const auto out = pipeline.ring("out", {.memory = ps::Memory::device, .bytes = context.chunk()});
   const auto upload = pipeline.stage(
@@ -58,9 +62,46 @@ ladder::Row three_streams(ladder::Context& context, std::string label, const Com
                    const ps::MemoryView to = context.output(item.index());
                    ps::copy(to, item.slot(out).sub(0, to.bytes), item.stream());
                  });
+}
+
+ladder::Row three_streams(ladder::Context& context, std::string label, const Compute& compute) {
+  ps::Pipeline pipeline({.device = context.device(), .depth = 4});
+  add_stages(pipeline, context, compute);
   return context.measure(std::move(label), ps::Ways::three, [&](ladder::Trace& trace) {
     pipeline.run({.items = context.chunks(), .recorder = trace.recorder()});
   });
+}
+
+// A page of one run more, in which the kernel of the chunk in the middle is traced.
+void write_page(ladder::Context& context) {
+  const ps::Stream stream(context.device());
+  const ladder::TraceMemory memory(stream, role_names(), {.blocks = 1});
+  stream.synchronize();
+  const Kernel plain = kernel_inside();
+  const Kernel traced =
+      roles<RolesConfig<depth, RolesConfig<depth>::compute_warps, Side::both, true>>(
+          "traced", shape, {}, memory.buffer());
+  const std::size_t middle = context.chunks() / 2;
+  std::size_t chunk = 0;
+  const Compute compute = [&](ps::MemoryView out, ps::MemoryView in, const ps::Stream& on) {
+    enqueue(chunk++ == middle ? traced : plain,
+            {.in = ps::floats(in), .out = ps::floats(out), .rounds = context.rounds()}, on);
+  };
+  ps::Pipeline pipeline({.device = context.device(), .depth = 4});
+  add_stages(pipeline, context, compute);
+  ps::Timeline timeline;
+  pipeline.run({.items = context.chunks(), .recorder = &timeline});
+
+  ps::PageRun run{.name = "copy_two_level", .entries = timeline.entries()};
+  const auto bar = std::ranges::find_if(run.entries, [&](const ps::TimelineEntry& entry) {
+    return entry.engine == ps::Engine::compute && entry.item == middle;
+  });
+  run.kernels.push_back(
+      {.name = "roles inside",
+       .stage = bar->stage,
+       .item = middle,
+       .roles = memory.read(stream).roles({.inside = ps::Span{bar->begin_ns, bar->end_ns}})});
+  ladder::write_trace(context.trace(), "Streams outside, roles inside", run, run, context.device());
 }
 
 std::vector<ladder::Row> run(ladder::Context& context) {
@@ -83,6 +124,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   for (ladder::Row& row : rows) {
     if (row.hidden) row.note += "hidden " + std::to_string(*row.hidden).substr(0, 5);
   }
+  if (!context.trace().empty()) write_page(context);
   return rows;
 }
 

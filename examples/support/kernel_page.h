@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "penstock/host/buffer.h"
 #include "penstock/host/stream.h"
 #include "penstock/kit/trace.h"
 #include "penstock/trace/kernel_trace.h"
+#include "penstock/trace/page.h"
 
 namespace ladder {
 
@@ -27,6 +29,21 @@ struct TracedKernel {
   std::function<void(const ps::kit::TraceBuffer<true>& buffer)> launch = {};
 };
 
+// Memory that a kernel writes its trace into.
+class TraceMemory {
+ public:
+  // Empty for what `stream` does from now on.
+  TraceMemory(const ps::Stream& stream, std::vector<std::string> roles, const TraceRoom& room);
+  ps::kit::TraceBuffer<true> buffer() const;
+  // What a kernel wrote that was enqueued on `stream` or has ended. Synchronises.
+  ps::KernelTrace read(const ps::Stream& stream) const;
+
+ private:
+  std::vector<std::string> roles_;
+  ps::kit::TraceShape shape_;
+  ps::DeviceBuffer there_;
+};
+
 // Runs the kernel and reads what it wrote. Synchronises. Throws what the trace's reader throws.
 ps::KernelTrace run_traced(const TracedKernel& kernel, const ps::Stream& stream);
 
@@ -34,5 +51,9 @@ ps::KernelTrace run_traced(const TracedKernel& kernel, const ps::Stream& stream)
 // Throws SystemError, too.
 void write_kernel_page(const std::filesystem::path& folder, const TracedKernel& kernel,
                        const ps::Stream& stream);
+
+// Writes FOLDER/NAME.html, which shows `run`, and .json, which holds `kept`.
+void write_trace(const std::filesystem::path& folder, const std::string& title,
+                 const ps::PageRun& run, const ps::PageRun& kept, const ps::Device& device);
 
 }  // namespace ladder

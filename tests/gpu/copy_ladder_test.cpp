@@ -17,8 +17,11 @@
 #include "copy/support/sides.h"
 #include "gpu/gpu_test.h"
 #include "penstock/base/error.h"
+#include "penstock/base/text_file.h"
+#include "penstock/base/units.h"
 #include "penstock/host/buffer.h"
 #include "penstock/host/stream.h"
+#include "penstock/measure/page.h"
 #include "support/ladder.h"
 #include "support/temporary_directory.h"
 
@@ -274,6 +277,18 @@ TEST_F(CopyLadderGpu, IsClimbedAndShowsItsRoles) {
       EXPECT_TRUE(std::filesystem::exists(folder.path() / ("copy_" + traced.name + ".json")));
     }
   }
+  // Both levels in one document: a bar for every chunk and engine, and one chunk's kernel in roles.
+  if (gpu.capabilities().compute_major != 9) return;
+  const std::string both = ps::read_text(folder.path() / "copy_two_level.json", 64 * ps::MiB);
+  const std::vector<ps::PageRun> runs = ps::timelines_in(both, "copy_two_level.json");
+  ASSERT_EQ(runs.size(), 1u);
+  ASSERT_EQ(runs[0].kernels.size(), 1u);
+  std::set<ps::Engine> engines;
+  for (const ps::TimelineEntry& entry : runs[0].entries) engines.insert(entry.engine);
+  EXPECT_EQ(engines, (std::set{ps::Engine::upload, ps::Engine::download, ps::Engine::compute}));
+  std::set<unsigned> roles;
+  for (const ps::RoleSpan& span : runs[0].kernels[0].roles.spans) roles.insert(span.role);
+  EXPECT_EQ(roles.size(), 3u);
 }
 
 // What enqueue() says to the options, by the argument that it names.

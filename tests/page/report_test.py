@@ -42,7 +42,7 @@ def check(screen, page, report):
     assert screen.js("return document.documentElement.scrollWidth <= innerWidth")
 
 
-@pytest.mark.parametrize("name", ["gpu", "cpu"])
+@pytest.mark.parametrize("name", ["gpu", "cpu", "two_level"])
 def test_page_in_docs(screen, name):
     page = PAGES / f"{name}.html"
     assert page.stat().st_size < 3_000_000
@@ -52,7 +52,7 @@ def test_page_in_docs(screen, name):
     assert (PAGES / f"{name}.png").stat().st_size < 1_000_000
 
 
-@pytest.mark.parametrize("name", ["gpu", "cpu"])
+@pytest.mark.parametrize("name", ["gpu", "cpu", "two_level"])
 def test_page_in_docs_is_what_the_program_writes_now(tmp_path, name):
     penstock("report", PAGES / f"{name}.json", "--output", "page.html",
              "--title", data_of(PAGES / f"{name}.html")["title"], folder=tmp_path)
