@@ -9,6 +9,7 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "penstock/base/checked.h"
 #include "penstock/base/error.h"
@@ -55,47 +56,72 @@ class Crew {
   // The job may be helped with from now on, by at most `helpers`.
   void offer(const std::shared_ptr<Job>& job, std::size_t helpers) {
     const std::lock_guard lock(mutex_);
-    while (started_ < helpers) {
-      try {
-        std::thread([this] { loop(); }).detach();
-      } catch (const std::system_error&) {
-        break;  // the calling thread does it with those there are
-      }
-      ++started_;
+    try {
+      start(helpers);
+    } catch (const std::system_error&) {
+      // The calling thread does it with those there are.
     }
-    for (std::size_t i = 0; i < std::min(helpers, started_); ++i) offered_.push_back(job);
+    for (std::size_t i = 0; i < std::min(helpers, started_); ++i) offered_.push_back({.job = job});
     offered_changed_.notify_all();
   }
 
   void withdraw(const std::shared_ptr<Job>& job) {
     const std::lock_guard lock(mutex_);
-    std::erase(offered_, job);
+    std::erase_if(offered_, [&](const Offer& offer) { return offer.job == job; });
+  }
+
+  void post(std::function<void()> work) {
+    const std::lock_guard lock(mutex_);
+    try {
+      start(parallel_threads());
+    } catch (const std::system_error&) {
+      if (started_ == 0) throw;
+    }
+    offered_.push_back({.work = std::move(work)});
+    offered_changed_.notify_one();
   }
 
  private:
+  // A loop to help with, or a piece of work.
+  struct Offer {
+    std::shared_ptr<Job> job{};
+    std::function<void()> work{};
+  };
+
+  void start(std::size_t threads) {
+    for (; started_ < threads; ++started_) std::thread([this] { loop(); }).detach();
+  }
+
   void loop() {
     std::unique_lock lock(mutex_);
     for (;;) {
       offered_changed_.wait(lock, [&] { return !offered_.empty(); });
-      const std::shared_ptr<Job> job = std::move(offered_.front());
+      Offer offer = std::move(offered_.front());
       offered_.pop_front();
-      {
-        const std::lock_guard entering(job->mutex);
-        ++job->inside;
+      if (offer.job) {
+        const std::lock_guard entering(offer.job->mutex);
+        ++offer.job->inside;
       }
       lock.unlock();
-      job->take_part();
-      {
-        const std::lock_guard leaving(job->mutex);
-        if (--job->inside == 0) job->left.notify_all();
+      if (offer.job) {
+        help(*offer.job);
+      } else {
+        offer.work();
       }
+      offer = {};  // what it holds goes outside of the lock
       lock.lock();
     }
   }
 
+  static void help(Job& job) {
+    job.take_part();
+    const std::lock_guard leaving(job.mutex);
+    if (--job.inside == 0) job.left.notify_all();
+  }
+
   std::mutex mutex_;
   std::condition_variable offered_changed_;
-  std::deque<std::shared_ptr<Job>> offered_;
+  std::deque<Offer> offered_;
   std::size_t started_ = 0;
 };
 
@@ -125,5 +151,7 @@ void parallel_ranges(std::size_t count, std::size_t grain,
   job->left.wait(lock, [&] { return job->inside == 0; });
   if (job->failure) std::rethrow_exception(job->failure);
 }
+
+void parallel_post(std::function<void()> work) { Crew::get().post(std::move(work)); }
 
 }  // namespace ps

@@ -37,9 +37,17 @@ struct Operand {
   std::size_t element() const { return size_of(given.dtype); }
 };
 
-void copy_on_all_cores(std::byte* to, const std::byte* from, std::size_t bytes) {
-  parallel_ranges(bytes, 256 * KiB, [=](std::size_t begin, std::size_t end) {
-    std::memcpy(to + begin, from + begin, end - begin);
+// A copy by one core: a piece each keeps them all busy, and none waits for another.
+struct HostCopy {
+  std::byte* to;
+  const std::byte* from;
+  std::size_t bytes;
+};
+
+void copy_on_a_core(std::vector<HostCopy> copies, const Completion& done) {
+  parallel_post([copies = std::move(copies), done] {
+    for (const HostCopy& each : copies) std::memcpy(each.to, each.from, each.bytes);
+    done();
   });
 }
 
@@ -193,7 +201,7 @@ void StreamedTransform::State::check() {
   }
   if (!options.function) detail::throw_invalid("function", "what to do with a piece", "none");
   if (options.depth == 0) detail::throw_invalid("depth", "at least 1", "0");
-  if (options.file_depth == 0) detail::throw_invalid("file_depth", "at least 1", "0");
+  if (options.host_depth == 0) detail::throw_invalid("host_depth", "at least 1", "0");
   for (Operand& operand : in) classify(operand);
   classify(out);
   if (out.given.offset != 0) {
@@ -215,14 +223,11 @@ std::size_t StreamedTransform::State::bytes_of(Source source) const {
 void StreamedTransform::State::choose_piece() {
   std::size_t all_in = 0;
   for (const Operand& operand : in) all_in += operand.element();
-  const std::size_t read = bytes_of(Source::file) * options.file_depth,
-                    filled = bytes_of(Source::pageable) * options.depth,
-                    emptied = out.source == Source::reachable ? 0
-                              : out.source == Source::file    ? out.element() * options.file_depth
-                                                              : out.element() * options.depth;
+  const std::size_t through_slots = bytes_of(Source::file) + bytes_of(Source::pageable) +
+                                    (out.source == Source::reachable ? 0 : out.element());
   // Bytes that an element of a piece costs, on the device and in slots.
   const std::size_t on_device = on_cpu ? 0 : options.depth * (all_in + out.element());
-  const std::size_t in_slots = read + filled + emptied;
+  const std::size_t in_slots = options.host_depth * through_slots;
 
   const auto most = [](std::size_t bytes, std::size_t each) {
     return each == 0 ? ~std::size_t{0} : bytes / each / granule * granule;
@@ -292,7 +297,7 @@ void StreamedTransform::State::build() {
   std::optional<RingId> read, filled;
   std::vector<StageId> before;
   if (const std::size_t bytes = bytes_of(Source::file); bytes > 0) {
-    read = pipeline->ring("from files", {.bytes = bytes * piece, .depth = options.file_depth});
+    read = pipeline->ring("from files", {.bytes = bytes * piece, .depth = options.host_depth});
     before.push_back(pipeline->async_stage(
         "read", {.uses = {*read}, .engine = Engine::disk},
         [this, slots = *read](Item& item, const Completion& done) {
@@ -311,16 +316,17 @@ void StreamedTransform::State::build() {
         }));
   }
   if (const std::size_t bytes = bytes_of(Source::pageable); bytes > 0) {
-    filled = pipeline->ring("from memory", {.bytes = bytes * piece});
-    before.push_back(
-        pipeline->host_stage("fill", {.uses = {*filled}}, [this, slots = *filled](Item& item) {
+    filled = pipeline->ring("from memory", {.bytes = bytes * piece, .depth = options.host_depth});
+    before.push_back(pipeline->async_stage(
+        "fill", {.uses = {*filled}}, [this, slots = *filled](Item& item, const Completion& done) {
+          std::vector<HostCopy> copies;
           for (const Operand& operand : in) {
             if (operand.source != Source::pageable) continue;
             const MemoryView from = in_memory(operand, item.index());
-            copy_on_all_cores(
-                in_slot(operand, item.slot(slots), operand.in_slot, item.index()).data, from.data,
-                from.bytes);
+            const MemoryView to = in_slot(operand, item.slot(slots), operand.in_slot, item.index());
+            copies.push_back({to.data, from.data, from.bytes});
           }
+          copy_on_a_core(std::move(copies), done);
         }));
   }
   add_work(before, read, filled);
@@ -348,8 +354,8 @@ void StreamedTransform::State::add_work(const std::vector<StageId>& before,
 
   std::optional<RingId> emptied;
   if (out.source != Source::reachable) {
-    const std::size_t depth = out.source == Source::file ? options.file_depth : options.depth;
-    emptied = pipeline->ring("to the host", {.bytes = out.element() * piece, .depth = depth});
+    emptied = pipeline->ring("to the host",
+                             {.bytes = out.element() * piece, .depth = options.host_depth});
   }
   const auto out_on_host = [this, emptied](const Item& item) {
     return emptied ? in_slot(out, item.slot(*emptied), 0, item.index())
@@ -408,11 +414,12 @@ void StreamedTransform::State::add_work(const std::vector<StageId>& before,
                                             done);
                           });
   } else if (out.source == Source::pageable) {
-    pipeline->host_stage(
-        "empty", {.after = {last}, .uses = {*emptied}}, [this, out_on_host](Item& item) {
-          const MemoryView from = out_on_host(item);
-          copy_on_all_cores(in_memory(out, item.index()).data, from.data, from.bytes);
-        });
+    pipeline->async_stage("empty", {.after = {last}, .uses = {*emptied}},
+                          [this, out_on_host](Item& item, const Completion& done) {
+                            const MemoryView from = out_on_host(item);
+                            copy_on_a_core(
+                                {{in_memory(out, item.index()).data, from.data, from.bytes}}, done);
+                          });
   }
 }
 

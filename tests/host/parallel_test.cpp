@@ -69,4 +69,37 @@ TEST(Parallel, RefusesAGrainOfNothing) {
   EXPECT_GE(ps::parallel_threads(), 1U);
 }
 
+TEST(Parallel, PostedWorkIsDoneOnceByOtherThreads) {
+  constexpr int posts = 500;
+  std::atomic<int> done{0}, here{0};
+  const std::thread::id me = std::this_thread::get_id();
+  for (int i = 0; i < posts; ++i) {
+    ps::parallel_post([&] {
+      if (std::this_thread::get_id() == me) ++here;
+      ++done;
+      done.notify_all();
+    });
+  }
+  for (int seen = done; seen < posts; seen = done) done.wait(seen);
+  EXPECT_EQ(done, posts);
+  EXPECT_EQ(here, 0);
+}
+
+// Loops and pieces share the threads: neither keeps the other from its end.
+TEST(Parallel, PostedWorkMayRunLoops) {
+  std::atomic<int> done{0};
+  std::atomic<std::size_t> sum{0};
+  for (int i = 0; i < 40; ++i) {
+    ps::parallel_post([&] {
+      ps::parallel_ranges(1000, 10,
+                          [&](std::size_t begin, std::size_t end) { sum += end - begin; });
+      ++done;
+      done.notify_all();
+    });
+  }
+  ps::parallel_ranges(100'000, 10, [&](std::size_t begin, std::size_t end) { sum += end - begin; });
+  for (int seen = done; seen < 40; seen = done) done.wait(seen);
+  EXPECT_EQ(sum, 140'000u);
+}
+
 }  // namespace

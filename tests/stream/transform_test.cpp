@@ -364,7 +364,7 @@ TEST_F(StreamedErrors, NameTheOption) {
   EXPECT_EQ(refused([](Options& o) { o.in.resize(5, o.in[0]); }), "in");
   EXPECT_EQ(refused([](Options& o) { o.function = nullptr; }), "function");
   EXPECT_EQ(refused([](Options& o) { o.depth = 0; }), "depth");
-  EXPECT_EQ(refused([](Options& o) { o.file_depth = 0; }), "file_depth");
+  EXPECT_EQ(refused([](Options& o) { o.host_depth = 0; }), "host_depth");
   EXPECT_EQ(refused([](Options& o) { o.piece = 100; }), "piece");
   EXPECT_EQ(refused([](Options& o) { o.elements = 11; }), "in[0].memory");
   EXPECT_EQ(refused([](Options& o) { o.elements = ~0ULL; }), "elements");

@@ -1,4 +1,4 @@
-// One loop on all cores.
+// Work on all cores: one loop, or many pieces that need not wait for each other.
 #pragma once
 
 #include <cstddef>
@@ -17,5 +17,10 @@ std::size_t parallel_threads();
 // share the threads, and `work` may itself call it.
 void parallel_ranges(std::size_t count, std::size_t grain,
                      const std::function<void(std::size_t begin, std::size_t end)>& work);
+
+// Has one of those threads call `work` some time soon, and returns; pieces begin in the order in
+// which they came. `work` must not throw. Throws what starting a thread does where there is none
+// yet.
+void parallel_post(std::function<void()> work);
 
 }  // namespace ps

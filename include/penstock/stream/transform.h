@@ -11,9 +11,9 @@
 //   halve.run({});
 //
 // Page-locked memory is copied from and to directly. Ordinary memory and files go through
-// page-locked slots, which all cores copy into and out of, or the disk fills and empties with many
-// transfers on their way. On the CPU device nothing is copied that need not be: the function works
-// on host memory itself, and on the slots of files.
+// page-locked slots, which the cores copy into and out of, a piece each, or the disk fills and
+// empties with many transfers on their way. On the CPU device nothing is copied that need not be:
+// the function works on host memory itself, and on the slots of files.
 #pragma once
 
 #include <cstddef>
@@ -61,7 +61,8 @@ struct StreamedTransformOptions {
   std::size_t pinned_bytes = 512 * MiB;  // of page-locked slots, at most
   std::size_t piece = 0;                 // elements of one; 0: chosen
   std::size_t depth = 4;                 // pieces in each direction that are under way
-  std::size_t file_depth = 16;  // the same between the disk and the host: it works in bursts
+  // The same in slots on the host: the disk works in bursts, and a core copies a piece.
+  std::size_t host_depth = 16;
 };
 
 struct StreamedRun {
