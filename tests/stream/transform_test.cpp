@@ -307,11 +307,11 @@ TEST(StreamedMemory, StaysWithinWhatIsAllowed) {
   streamed.options.device_bytes = 1 * MiB;
   streamed.options.pinned_bytes = 3 * MiB;
   const StreamedTransform transform(streamed.options);
-  // 4 * (4 + 8 + 8) bytes an element on the device; 16 * 4 + 4 * 8 + 16 * 8 in slots.
-  EXPECT_EQ(transform.piece(), 12288U);
-  EXPECT_EQ(transform.device_bytes(), 12288U * 80);
-  EXPECT_EQ(transform.pinned_bytes(), 12288U * 224);
-  EXPECT_EQ(transform.pieces(), 25U);
+  // 4 * (4 + 8 + 8) bytes an element on the device; 16 * (4 + 8 + 8) in slots.
+  EXPECT_EQ(transform.piece(), 8192U);
+  EXPECT_EQ(transform.device_bytes(), 8192U * 80);
+  EXPECT_EQ(transform.pinned_bytes(), 8192U * 320);
+  EXPECT_EQ(transform.pieces(), 37U);
 }
 
 TEST(StreamedCapture, ARunBehindACapturedStreamIsRefused) {
