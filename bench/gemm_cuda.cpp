@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gemm/support/matrices.h"
@@ -47,8 +48,8 @@ bench::Product as_product(const gemm::Problem& p) { return {p.a, p.b, p.c, p.m, 
 
 class Bench {
  public:
-  Bench(const ps::Device& device, const Settings& settings)
-      : settings_(settings), stream_(device), native_(ps::cuda_stream(stream_)) {}
+  Bench(const ps::Device& device, Settings settings)
+      : settings_(std::move(settings)), stream_(device), native_(ps::cuda_stream(stream_)) {}
 
   const bench::CublasLt& peer() const { return peer_; }
 

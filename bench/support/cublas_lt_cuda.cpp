@@ -45,6 +45,7 @@ void* open() {
 
 }  // namespace
 
+// A name that is declared has no parentheses. NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define PENSTOCK_FUNCTION(name) decltype(&::name) name = functions.find<decltype(::name)>(#name)
 
 struct CublasLt::Parts {

@@ -25,6 +25,7 @@ std::vector<double> by_turns(const ps::Stream& stream, const std::vector<Enqueue
   std::vector<std::vector<double>> seconds(work.size());
   std::vector<std::size_t> order(work.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
+  // The same orders in every run. NOLINTNEXTLINE(bugprone-random-generator-seed)
   std::mt19937 random(20260915);
   std::size_t number = 0;
   for (int turn = 0; turn < options.warm_up + options.turns; ++turn) {

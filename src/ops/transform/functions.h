@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <numbers>
 
 #include "penstock/kit/config.h"
 
@@ -37,7 +38,7 @@ PENSTOCK_HD inline float at_least(float x, float least) {
 // The smaller of |x| and `most`, which it is for NaN.
 PENSTOCK_HD inline float size_at_most(float x, float most) { return fminf(fabsf(x), most); }
 
-constexpr float log2_e = 1.44269504F;
+constexpr auto log2_e = std::numbers::log2e_v<float>;
 
 // e^x to the last digits; 0 and infinity where f32 ends.
 PENSTOCK_HD inline float exponential(float x) { return expf(x); }
