@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs the GPU tests under compute-sanitizer: memory errors, and races between streams over memory
-# that a pool gave; then the kit's for races in shared memory and wrong barriers. Left out: tests that
-# lose the device on purpose, the stream detector and the device trace (the sanitizer takes the one
-# place there is for them), and what needs a stream's destruction not to wait, which the sanitizer
-# makes wait.
+# gpu_check.sh [memory|races|barriers|mistakes ...]: runs the GPU tests under compute-sanitizer, all
+# parts or those named: memory errors, and races between streams over memory that a pool gave; then
+# the kit's for races in shared memory and wrong barriers. Left out: tests that lose the device on
+# purpose, the stream detector and the device trace (the sanitizer takes the one place there is for
+# them), and what needs a stream's destruction not to wait, which the sanitizer makes wait.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -33,29 +33,46 @@ left_out='DeviceLossGpu*:StreamDetectorGpu*:DeviceTraceGpu*'
 left_out+=':CallGpu.SurvivesTheLastHandleAndDropsWhatItCaptured:StreamGpu.WorkOutlivesTheLastHandle'
 left_out+=':LessonGpu*'  # programs of their own, below
 left_out+=':GemmLadder.Traced*'  # short kernels, whose clocks stand still beside the sanitizer's work
-# Errors of the API are what some tests provoke.
-check memcheck --track-stream-ordered-races all --report-api-errors no \
-  $bin/test_gpu "--gtest_filter=-$left_out"
 
-# Before 2026.3, racecheck takes what a bulk copy brings for a write of the thread that asked for it,
-# ordered by no barrier: rings of those are left out.
-check racecheck $bin/gpu_racy right
-finds racecheck $bin/gpu_racy race
-kit='KitBarrierGpu.*:KitRingGpu.*:KitCpAsyncGpu.*:KitMatrixGpu.*:KitMma*:KitWarpGpu.*'
+memory() {
+  # Errors of the API are what some tests provoke.
+  check memcheck --track-stream-ordered-races all --report-api-errors no \
+    $bin/test_gpu "--gtest_filter=-$left_out"
+}
+
+kit='KitBarrierGpu.*:KitRing*:KitCpAsyncGpu.*:KitMatrixGpu.*:KitMma*:KitWarpGpu.*'
 kit+=':KitClusterGpu.*:KitSchedulerGpu.*:KitTensorGpu.LoadsSwizzled:KitTensorGpu.StoresSwizzled'
 kit+=':KitWgmmaLoadedGpu/*'
-bulk='KitBarrierGpu.WaitsForAllBytes:KitRingGpu.ByBulkCopies:KitWarpGpu.RolesWithTwoRings'
-check racecheck $bin/test_gpu "--gtest_filter=$kit-$bulk"
 
-check synccheck $bin/gpu_racy right
-finds synccheck $bin/gpu_racy divergence
-finds synccheck $bin/gpu_racy uninitialised
-check synccheck $bin/test_gpu "--gtest_filter=$kit:KitBulkGpu.*:KitClusterRingGpu.*"
+races() {
+  check racecheck $bin/gpu_racy right
+  finds racecheck $bin/gpu_racy race
+  # What it does not follow (2025.3) is left out: bulk copies, which it takes for writes of the thread
+  # that asked for them; one thread that arrives for its warp; named barriers that some only arrive
+  # at; barriers of a cluster.
+  local unseen='KitBarrierGpu.WaitsForAllBytes:KitRingGpu.ByBulkCopies:KitWarpGpu.RolesWithTwoRings'
+  unseen+=':KitRingByThreadsGpu.OneOfAWarpArrives:KitWarpGpu.NamedBarriers'
+  unseen+=':KitClusterGpu.StoresCompleteOnABarrier'
+  check racecheck $bin/test_gpu "--gtest_filter=$kit-$unseen"
+}
 
-# The tutorial's mistakes, without the delays that make them show by themselves.
-for name in missing-barrier overwritten-too-early pipeline-per-thread; do
-  finds racecheck $bin/mistakes "$name" wrong --hurry
-done
-check racecheck $bin/mistakes missing-barrier right --hurry
-check racecheck $bin/mistakes overwritten-too-early right --hurry
-finds memcheck $bin/mistakes misaligned-bulk wrong
+barriers() {
+  check synccheck $bin/gpu_racy right
+  finds synccheck $bin/gpu_racy divergence
+  finds synccheck $bin/gpu_racy uninitialised
+  check synccheck $bin/test_gpu "--gtest_filter=$kit:KitBulkGpu.*:KitClusterRingGpu.*"
+}
+
+# The tutorial's, without the delays that make them show by themselves.
+mistakes() {
+  for name in missing-barrier overwritten-too-early pipeline-per-thread; do
+    finds racecheck $bin/mistakes "$name" wrong --hurry
+  done
+  check racecheck $bin/mistakes missing-barrier right --hurry
+  check racecheck $bin/mistakes overwritten-too-early right --hurry
+  finds memcheck $bin/mistakes misaligned-bulk wrong
+}
+
+parts=("$@")
+(($#)) || parts=(memory races barriers mistakes)
+for part in "${parts[@]}"; do "$part"; done

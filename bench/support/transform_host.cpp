@@ -3,10 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#if defined(__x86_64__)
-#include <emmintrin.h>
-#endif
-
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -17,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "host/copy_past_caches.h"
 #include "penstock/base/units.h"
 #include "penstock/host/buffer.h"
 #include "penstock/host/parallel.h"
@@ -48,28 +45,15 @@ void copy_on_all_cores(ps::MemoryView to, ps::MemoryView from) {
   });
 }
 
-#if defined(__x86_64__)
 // Past the caches: where memcpy uses ordinary stores, at any length, this moves a third more, and
-// is what memory itself can do. Both are aligned to a page.
+// is what memory itself can do.
 void stream_on_all_cores(ps::MemoryView to, ps::MemoryView from) {
-  const std::size_t lines = from.bytes / 64;
-  ps::parallel_ranges(lines, lines / ps::parallel_threads() + 1,
+  ps::parallel_ranges(from.bytes, from.bytes / ps::parallel_threads() / 64 * 64 + 64,
                       [&](std::size_t begin, std::size_t end) {
-                        const auto* in = from.as<const __m128i>();
-                        auto* out = to.as<__m128i>();
-                        for (std::size_t i = 4 * begin; i < 4 * end; i += 4) {
-                          const __m128i a = in[i], b = in[i + 1], c = in[i + 2], d = in[i + 3];
-                          _mm_stream_si128(out + i, a);
-                          _mm_stream_si128(out + i + 1, b);
-                          _mm_stream_si128(out + i + 2, c);
-                          _mm_stream_si128(out + i + 3, d);
-                        }
-                        _mm_sfence();
+                        ps::detail::copy_past_caches(to.data + begin, from.data + begin,
+                                                     end - begin);
                       });
 }
-#else
-void stream_on_all_cores(ps::MemoryView to, ps::MemoryView from) { copy_on_all_cores(to, from); }
-#endif
 
 // Different numbers near 1, as f32 and as bf16; zeros would move faster.
 void fill_floats(ps::MemoryView memory) {

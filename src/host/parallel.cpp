@@ -61,32 +61,29 @@ class Crew {
     } catch (const std::system_error&) {
       // The calling thread does it with those there are.
     }
-    for (std::size_t i = 0; i < std::min(helpers, started_); ++i) offered_.push_back({.job = job});
+    for (std::size_t i = 0; i < std::min(helpers, started_); ++i) offered_.push_back(job);
     offered_changed_.notify_all();
   }
 
   void withdraw(const std::shared_ptr<Job>& job) {
     const std::lock_guard lock(mutex_);
-    std::erase_if(offered_, [&](const Offer& offer) { return offer.job == job; });
+    std::erase(offered_, job);
   }
 
   void post(std::function<void()> work) {
     const std::lock_guard lock(mutex_);
     try {
-      start(parallel_threads());
+      start(most_posted());
     } catch (const std::system_error&) {
       if (started_ == 0) throw;
     }
-    offered_.push_back({.work = std::move(work)});
+    posted_.push_back(std::move(work));
     offered_changed_.notify_one();
   }
 
  private:
-  // A loop to help with, or a piece of work.
-  struct Offer {
-    std::shared_ptr<Job> job{};
-    std::function<void()> work{};
-  };
+  // Two cores are left to those who post: who feeds a device must not wait for a core.
+  static std::size_t most_posted() { return std::max<std::size_t>(parallel_threads(), 3) - 2; }
 
   void start(std::size_t threads) {
     for (; started_ < threads; ++started_) std::thread([this] { loop(); }).detach();
@@ -95,21 +92,28 @@ class Crew {
   void loop() {
     std::unique_lock lock(mutex_);
     for (;;) {
-      offered_changed_.wait(lock, [&] { return !offered_.empty(); });
-      Offer offer = std::move(offered_.front());
-      offered_.pop_front();
-      if (offer.job) {
-        const std::lock_guard entering(offer.job->mutex);
-        ++offer.job->inside;
-      }
-      lock.unlock();
-      if (offer.job) {
-        help(*offer.job);
+      const auto may_work = [&] { return !posted_.empty() && working_ < most_posted(); };
+      offered_changed_.wait(lock, [&] { return !offered_.empty() || may_work(); });
+      if (!offered_.empty()) {
+        const std::shared_ptr<Job> job = std::move(offered_.front());
+        offered_.pop_front();
+        {
+          const std::lock_guard entering(job->mutex);
+          ++job->inside;
+        }
+        lock.unlock();
+        help(*job);
+        lock.lock();
       } else {
-        offer.work();
+        std::function<void()> work = std::move(posted_.front());
+        posted_.pop_front();
+        ++working_;
+        lock.unlock();
+        work();
+        work = nullptr;  // what it holds goes outside of the lock
+        lock.lock();
+        --working_;
       }
-      offer = {};  // what it holds goes outside of the lock
-      lock.lock();
     }
   }
 
@@ -121,8 +125,9 @@ class Crew {
 
   std::mutex mutex_;
   std::condition_variable offered_changed_;
-  std::deque<Offer> offered_;
-  std::size_t started_ = 0;
+  std::deque<std::shared_ptr<Job>> offered_;
+  std::deque<std::function<void()>> posted_;
+  std::size_t started_ = 0, working_ = 0;
 };
 
 }  // namespace

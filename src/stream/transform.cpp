@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "host/copy_past_caches.h"
 #include "penstock/base/checked.h"
 #include "penstock/base/error.h"
 #include "penstock/host/parallel.h"
@@ -42,11 +43,18 @@ struct HostCopy {
   std::byte* to;
   const std::byte* from;
   std::size_t bytes;
+  bool to_slot;
 };
 
 void copy_on_a_core(std::vector<HostCopy> copies, const Completion& done) {
   parallel_post([copies = std::move(copies), done] {
-    for (const HostCopy& each : copies) std::memcpy(each.to, each.from, each.bytes);
+    for (const HostCopy& each : copies) {
+      if (each.to_slot) {
+        std::memcpy(each.to, each.from, each.bytes);  // the upload finds it in the cache
+      } else {
+        detail::copy_past_caches(each.to, each.from, each.bytes);
+      }
+    }
     done();
   });
 }
@@ -324,7 +332,7 @@ void StreamedTransform::State::build() {
             if (operand.source != Source::pageable) continue;
             const MemoryView from = in_memory(operand, item.index());
             const MemoryView to = in_slot(operand, item.slot(slots), operand.in_slot, item.index());
-            copies.push_back({to.data, from.data, from.bytes});
+            copies.push_back({to.data, from.data, from.bytes, true});
           }
           copy_on_a_core(std::move(copies), done);
         }));
@@ -414,12 +422,12 @@ void StreamedTransform::State::add_work(const std::vector<StageId>& before,
                                             done);
                           });
   } else if (out.source == Source::pageable) {
-    pipeline->async_stage("empty", {.after = {last}, .uses = {*emptied}},
-                          [this, out_on_host](Item& item, const Completion& done) {
-                            const MemoryView from = out_on_host(item);
-                            copy_on_a_core(
-                                {{in_memory(out, item.index()).data, from.data, from.bytes}}, done);
-                          });
+    pipeline->async_stage(
+        "empty", {.after = {last}, .uses = {*emptied}},
+        [this, out_on_host](Item& item, const Completion& done) {
+          const MemoryView from = out_on_host(item);
+          copy_on_a_core({{in_memory(out, item.index()).data, from.data, from.bytes, false}}, done);
+        });
   }
 }
 

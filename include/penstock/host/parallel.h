@@ -19,8 +19,8 @@ void parallel_ranges(std::size_t count, std::size_t grain,
                      const std::function<void(std::size_t begin, std::size_t end)>& work);
 
 // Has one of those threads call `work` some time soon, and returns; pieces begin in the order in
-// which they came. `work` must not throw. Throws what starting a thread does where there is none
-// yet.
+// which they came, on all cores but two, which are left to those who post. `work` must not throw.
+// Throws what starting a thread does where there is none yet.
 void parallel_post(std::function<void()> work);
 
 }  // namespace ps
