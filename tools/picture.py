@@ -251,6 +251,23 @@ def caption(path):
             + (f"; {lost} records did not fit" if lost else "") + ".")
 
 
+def around(shown):
+    """Of the document's timelines the bars just before, beside and after the kernel."""
+    timelines = shown.document["timelines"]
+    bar = timelines["columns"]
+    if not {"begin_ns", "end_ns"} <= set(bar):
+        return timelines
+    begin_at, end_at = bar.index("begin_ns"), bar.index("end_ns")
+    columns = shown.kernel["columns"]
+    spans = shown.kernel["spans"]
+    begin = min(span[columns.index("begin_ns")] for span in spans)
+    end = max(span[columns.index("end_ns")] for span in spans)
+    length = end - begin
+    return {name: rows if name == "columns" else
+            [row for row in rows if row[begin_at] < end + length and row[end_at] > begin - length]
+            for name, rows in timelines.items()}
+
+
 def cut(path):
     """The document with what its picture shows and no more, as text."""
     shown = Shown(path)
@@ -261,7 +278,7 @@ def cut(path):
         block, begin, end = (span[i] for i in at)
         if block in blocks and begin < shown.end and end > shown.begin:
             spans.append(json.dumps(span, separators=(",", ":")))
-    document = dict(shown.document, window=shown.window,
+    document = dict(shown.document, window=shown.window, timelines=around(shown),
                     kernels=[dict(shown.kernel, spans="SPANS")])
     text = json.dumps(document, indent=1, ensure_ascii=False)
     return text.replace('"SPANS"', "[\n" + ",\n".join(spans) + "\n]") + "\n"

@@ -28,8 +28,12 @@ def data_of(page):
 
 
 def bars_in(report):
-    timelines = json.loads(report.read_text())["timelines"]
-    return {name: len(rows) for name, rows in timelines.items() if name != "columns"}
+    document = json.loads(report.read_text())
+    timelines = document["timelines"]
+    bars = {name: len(rows) for name, rows in timelines.items() if name != "columns"}
+    for kernel in document.get("kernels", []):
+        bars[kernel["run"]] += len(kernel["spans"])
+    return bars
 
 
 def check(screen, page, report):
