@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [[ -f build/gpu/build.ninja || ! -x build/gpu/bin/test_gpu ]]; then
-  scripts/build.sh gpu test_gpu test_gpu_ptds
+  PENSTOCK_GPU_TESTS=ON scripts/build.sh gpu test_gpu test_gpu_ptds
 fi
 # Once CUPTI has traced a process, its first work behind a closed gate waits: those tests have a
 # process of their own.

@@ -6,6 +6,7 @@ gpu_evidence.py hash            prints the hash of the sources that only a GPU c
 gpu_evidence.py keep BUILT      after a green run: notes the hash in tests/gpu/green.txt, unless
                                 BUILT, the hash that the tests were built from, is another
 gpu_evidence.py show            says whether these sources are those of the last green run
+gpu_evidence.py current         the same, and fails where they are not
 """
 
 import datetime
@@ -58,14 +59,15 @@ def keep(root, built):
     return 0, "GPU evidence: wrote tests/gpu/green.txt; commit it"
 
 
-def show(root):
+def look(root):
+    """Whether these sources were green on a GPU, in a word and in a sentence."""
     kept = root / "tests/gpu/green.txt"
     if not kept.is_file():
-        return 0, "GPU evidence: none yet: run 'make gpu-test' on a machine with a GPU"
+        return False, "GPU evidence: none yet: run 'make gpu-test' on a machine with a GPU"
     known, where = kept.read_text().splitlines()
     if known != device_hash(root):
-        return 0, f"GPU evidence: stale: the sources changed since the green run on {where}"
-    return 0, f"GPU evidence: these sources were green on {where}"
+        return False, f"GPU evidence: stale: the sources changed since the green run on {where}"
+    return True, f"GPU evidence: these sources were green on {where}"
 
 
 def main(arguments):
@@ -76,7 +78,10 @@ def main(arguments):
         case ["keep", built]:
             status, text = keep(root, built)
         case ["show"]:
-            status, text = show(root)
+            status, text = 0, look(root)[1]
+        case ["current"]:
+            green, text = look(root)
+            status = 0 if green else 1
         case _:
             status, text = 2, __doc__
     print(text)

@@ -214,17 +214,9 @@ struct Builder {
     result.variants = {plain<PlainTuning>("plain"),
                        plain<PlainOf<128, 32>>("plain, 128 threads, 32 B"),
                        plain<PlainOf<128, 64>>("plain, 128 threads, 64 B"),
-                       plain<PlainOf<256, 1>>("plain, 256 threads, 1 load"),
-                       plain<PlainOf<256, 64>>("plain, 256 threads, 64 B"),
-                       plain<PlainOf<128, 32, Load::plain, passed>>("stores passed, 128, 32 B"),
-                       plain<PlainOf<128, 64, Load::plain, passed>>("stores passed, 128, 64 B"),
                        plain<PlainOf<256, 64, Load::streaming, passed>>("streamed, 256, 64 B"),
-                       bulk<BulkOf<256, 4096>>("bulk, 256 threads, 4 KiB"),
                        bulk<BulkOf<256, 8192>>("bulk, 256 threads, 8 KiB"),
-                       bulk<BulkOf<256, 16384>>("bulk, 256 threads, 16 KiB"),
                        bulk<BulkOf<128, 4096>>("bulk, 128 threads, 4 KiB"),
-                       bulk<BulkOf<128, 8192>>("bulk, 128 threads, 8 KiB"),
-                       bulk<BulkOf<512, 16384>>("bulk, 512 threads, 16 KiB"),
                        bulk<BulkOf<256, 8192, passed>>("bulk, stores passed, 8 KiB")};
     result.error = [self = *this](const TransformSet& set, const ps::Stream& stream) {
       return self.error(set, stream);

@@ -7,11 +7,11 @@ def test_evidence_is_kept_and_goes_stale(write, tmp_path, monkeypatch):
     monkeypatch.setattr(gpu_evidence, "gpu_name", lambda: "a GPU")
     write("tests/gpu/a_test.cpp")
     kernel = write("src/ops/a/sm90.cu", "one")
-    assert "none yet" in gpu_evidence.show(tmp_path)[1]
+    assert "none yet" in gpu_evidence.look(tmp_path)[1]
     assert gpu_evidence.keep(tmp_path, gpu_evidence.device_hash(tmp_path))[0] == 0
-    assert "were green" in gpu_evidence.show(tmp_path)[1]
+    assert "were green" in gpu_evidence.look(tmp_path)[1]
     kernel.write_text("two")
-    assert "stale" in gpu_evidence.show(tmp_path)[1]
+    assert "stale" in gpu_evidence.look(tmp_path)[1]
 
 
 def test_tests_built_from_other_sources_are_no_evidence(write, tmp_path):
