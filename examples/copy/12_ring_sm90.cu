@@ -19,6 +19,7 @@ Kernel make(unsigned tile_bytes, std::vector<Intensity> at, unsigned blocks = 1,
             bool by_counter = true) {
   std::string label = ps::format_bytes(tile_bytes) + ", depth " + std::to_string(Config::depth);
   if (Config::compute_warps != 8) label += ", " + std::to_string(Config::compute_warps) + " warps";
+  if (Config::at_once != 4) label += ", " + std::to_string(Config::at_once) + " vectors at once";
   if (blocks != 1) label += ", " + std::to_string(blocks) + " blocks an SM";
   if (!by_counter) label += ", in step";
   return roles<Config>(std::move(label), {tile_bytes, blocks, by_counter}, std::move(at));
@@ -44,7 +45,8 @@ std::vector<Kernel> kernels() {
       make<RolesConfig<2>>(24 * KiB, {copy_bound}),
       // Who computes.
       make<RolesConfig<6, 4>>(32 * KiB, {balanced}), make<RolesConfig<8, 12>>(24 * KiB, {balanced}),
-      make<RolesConfig<6, 16>>(32 * KiB, {balanced}), make<RolesConfig<6>>(16 * KiB, both, 2)};
+      make<RolesConfig<6, 16>>(32 * KiB, {balanced}), make<RolesConfig<6>>(16 * KiB, both, 2),
+      make<RolesConfig<3, 8, Side::both, false, 8>>(32 * KiB, both, 2)};
 }
 
 std::vector<Traced> traced() {

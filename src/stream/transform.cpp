@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <exception>
 #include <string>
 #include <utility>
 
-#include "host/copy_past_caches.h"
 #include "penstock/base/checked.h"
 #include "penstock/base/error.h"
-#include "penstock/host/parallel.h"
 #include "penstock/host/storage.h"
+#include "stream/host_copy.h"
+#include "stream/together.h"
 
 namespace ps {
 namespace {
@@ -36,51 +34,6 @@ struct Operand {
   std::size_t in_device = 0;  // the same on the device
 
   std::size_t element() const { return size_of(given.dtype); }
-};
-
-// A copy by one core: a piece each keeps them all busy, and none waits for another.
-struct HostCopy {
-  std::byte* to;
-  const std::byte* from;
-  std::size_t bytes;
-  bool to_slot;
-};
-
-void copy_on_a_core(std::vector<HostCopy> copies, const Completion& done) {
-  parallel_post([copies = std::move(copies), done] {
-    for (const HostCopy& each : copies) {
-      if (each.to_slot) {
-        std::memcpy(each.to, each.from, each.bytes);  // the upload finds it in the cache
-      } else {
-        detail::copy_past_caches(each.to, each.from, each.bytes);
-      }
-    }
-    done();
-  });
-}
-
-// Ends an item when all of its transfers have: with the first failure, if there was one.
-class Together {
- public:
-  Together(std::size_t transfers, Completion done)
-      : state_(std::make_shared<State>(transfers, std::move(done))) {}
-
-  TransferDone one() const {
-    return [state = state_](const std::exception_ptr& failure) {
-      if (failure && !state->failed.exchange(true)) state->failure = failure;
-      if (state->left.fetch_sub(1) == 1) state->done(state->failure);
-    };
-  }
-
- private:
-  struct State {
-    State(std::size_t transfers, Completion ending) : left(transfers), done(std::move(ending)) {}
-    std::atomic<std::size_t> left;
-    std::atomic<bool> failed{false};
-    std::exception_ptr failure;
-    Completion done;
-  };
-  std::shared_ptr<State> state_;
 };
 
 void check_memory(const Operand& operand, std::uint64_t elements) {
@@ -310,7 +263,8 @@ void StreamedTransform::State::build() {
         "read", {.uses = {*read}, .engine = Engine::disk},
         [this, slots = *read](Item& item, const Completion& done) {
           const auto from_file = [](const Operand& o) { return o.source == Source::file; };
-          const Together all(static_cast<std::size_t>(std::ranges::count_if(in, from_file)), done);
+          const detail::Together all(static_cast<std::size_t>(std::ranges::count_if(in, from_file)),
+                                     done);
           for (const Operand& operand : in) {
             if (!from_file(operand)) continue;
             try {
@@ -327,14 +281,14 @@ void StreamedTransform::State::build() {
     filled = pipeline->ring("from memory", {.bytes = bytes * piece, .depth = options.host_depth});
     before.push_back(pipeline->async_stage(
         "fill", {.uses = {*filled}}, [this, slots = *filled](Item& item, const Completion& done) {
-          std::vector<HostCopy> copies;
+          std::vector<detail::HostCopy> copies;
           for (const Operand& operand : in) {
             if (operand.source != Source::pageable) continue;
             const MemoryView from = in_memory(operand, item.index());
             const MemoryView to = in_slot(operand, item.slot(slots), operand.in_slot, item.index());
             copies.push_back({to.data, from.data, from.bytes, true});
           }
-          copy_on_a_core(std::move(copies), done);
+          detail::copy_on_cores(copies, done);
         }));
   }
   add_work(before, read, filled);
@@ -422,12 +376,13 @@ void StreamedTransform::State::add_work(const std::vector<StageId>& before,
                                             done);
                           });
   } else if (out.source == Source::pageable) {
-    pipeline->async_stage(
-        "empty", {.after = {last}, .uses = {*emptied}},
-        [this, out_on_host](Item& item, const Completion& done) {
-          const MemoryView from = out_on_host(item);
-          copy_on_a_core({{in_memory(out, item.index()).data, from.data, from.bytes, false}}, done);
-        });
+    pipeline->async_stage("empty", {.after = {last}, .uses = {*emptied}},
+                          [this, out_on_host](Item& item, const Completion& done) {
+                            const MemoryView from = out_on_host(item);
+                            detail::copy_on_cores(
+                                {{in_memory(out, item.index()).data, from.data, from.bytes, false}},
+                                done);
+                          });
   }
 }
 

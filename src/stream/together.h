@@ -1,0 +1,38 @@
+// Several transfers that make one item.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "penstock/host/pipeline.h"
+#include "penstock/host/storage.h"
+
+namespace ps::detail {
+
+// Ends an item when all of its transfers have: with the first failure, if there was one.
+class Together {
+ public:
+  Together(std::size_t transfers, Completion done)
+      : state_(std::make_shared<State>(transfers, std::move(done))) {}
+
+  TransferDone one() const {
+    return [state = state_](const std::exception_ptr& failure) {
+      if (failure && !state->failed.exchange(true)) state->failure = failure;
+      if (state->left.fetch_sub(1) == 1) state->done(state->failure);
+    };
+  }
+
+ private:
+  struct State {
+    State(std::size_t transfers, Completion ending) : left(transfers), done(std::move(ending)) {}
+    std::atomic<std::size_t> left;
+    std::atomic<bool> failed{false};
+    std::exception_ptr failure;
+    Completion done;
+  };
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace ps::detail
