@@ -6,11 +6,11 @@
 // Values (B, S, D) were taken at times (B, S); wanted at (B, T), or at one clock (T) for all, they
 // become out (B, T, D). Several sensors, each with its own S and times, fill one row side by side.
 //
-// **Times** of a sensor's episode do not decrease. Where several samples have one time, the last of
-// them is meant. f32, f64 or i64 (nanoseconds, say: differences are exact, however far from zero);
-// `at` has the type of all times. Wanted times need no order.
+// **Times** of a sensor's episode do not decrease; of several samples with one time, the last is
+// the one at that time. f32, f64 or i64 (nanoseconds, say: differences are exact, however far from
+// zero); `at` has the type of all times. Wanted times need no order.
 //
-// **Between** two samples of times a < t < b, with w = (t - a) / (b - a) in f64:
+// **Between** two neighbouring samples of times a < t < b, with w = (t - a) / (b - a) in f64:
 //   linear    x + w (y - x): f32 and f64 in f64, 16-bit types in f32, rounded once
 //   nearest   the nearer one; the earlier where both are as near
 //   previous  the earlier one

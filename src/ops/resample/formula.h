@@ -2,8 +2,7 @@
 // and nothing is left for a compiler to contract, so that both give the same bits (slerp aside,
 // whose sines are the platform's).
 //
-// Of samples that share one time the last alone counts: `locate` gives no other. For times that
-// decrease or are NaN it gives some samples of the episode.
+// For times that decrease or are NaN `locate` gives some samples of the episode.
 #pragma once
 
 #include <cmath>
@@ -81,19 +80,11 @@ PENSTOCK_HD inline std::int64_t last_of(std::int64_t count, std::int64_t hint, c
   return low;
 }
 
-// The last sample of the time that sample i has.
-template <class T>
-PENSTOCK_HD inline std::int64_t last_at_time_of(const Times<T>& times, std::int64_t i) {
-  if (i + 1 >= times.count || !(times[i + 1] <= times[i])) return i;
-  const T t = times[i];
-  return last_of(times.count, i, [&](std::int64_t k) { return times[k] <= t; });
-}
-
 enum class Where : std::uint8_t { missing, before, within, after };
 
-// Where a wanted time lies, and the samples around it; the same twice where it is one's very time.
-// Before or after all: the two that a line goes through, if that was asked for and there are two
-// times, else the outermost twice.
+// Where a wanted time lies, and the samples around it, neighbours; the same twice where it is one's
+// very time, of several the last. Before or after all: the two that a line goes through, if that
+// was asked for and there are two, else the outermost twice.
 struct Located {
   Where where = Where::missing;
   std::int64_t earlier = 0, later = 0;
@@ -103,18 +94,11 @@ template <class T>
 PENSTOCK_HD inline Located locate(const Times<T>& times, T t, std::int64_t hint, bool line) {
   if (times.count == 0 || t != t) return {};
   const std::int64_t i = last_of(times.count, hint, [&](std::int64_t k) { return times[k] <= t; });
-  if (i < 0) {
-    const std::int64_t first = last_at_time_of(times, 0);
-    const bool second = line && first + 1 < times.count;
-    return {Where::before, first, second ? last_at_time_of(times, first + 1) : first};
-  }
+  const bool two = line && times.count > 1;
+  if (i < 0) return {Where::before, 0, two ? 1 : 0};
   if (times[i] == t) return {Where::within, i, i};
-  if (i + 1 < times.count) return {Where::within, i, last_at_time_of(times, i + 1)};
-  if (!line) return {Where::after, i, i};
-  const T end = times[i];
-  const std::int64_t other =
-      last_of(times.count, i, [&](std::int64_t k) { return times[k] < end; });
-  return {Where::after, other < 0 ? i : other, i};
+  if (i + 1 < times.count) return {Where::within, i, i + 1};
+  return {Where::after, two ? i - 1 : i, i};
 }
 
 // to - from, the exact one rounded to f64.
@@ -180,6 +164,7 @@ PENSTOCK_HD inline Pick pick(const Located& at, const Times<T>& times, T t, Inte
   if (mode == Interpolation::next) return copy(at.later);
 
   const T a = times[at.earlier], b = times[at.later];
+  if (!(a < b)) return copy(at.where == Where::before ? at.earlier : at.later);  // no line
   if constexpr (!std::is_integral_v<T>) {  // infinity is farther than any other time
     if (std::isinf(b)) return copy(at.earlier);
     if (std::isinf(a)) return copy(at.later);
@@ -190,6 +175,22 @@ PENSTOCK_HD inline Pick pick(const Located& at, const Times<T>& times, T t, Inte
   const double weight = weight_of(a, b, t);
   if (weight == 0) return copy(at.earlier);
   return {Action::blend, at.earlier, at.later, weight};
+}
+
+// By half turns on a GPU: what reduces large angles there takes registers from everyone.
+PENSTOCK_HD inline double sine(double angle) {
+#if defined(__CUDA_ARCH__)
+  return sinpi(angle * 0.31830988618379067154);
+#else
+  return std::sin(angle);
+#endif
+}
+PENSTOCK_HD inline float sine(float angle) {
+#if defined(__CUDA_ARCH__)
+  return sinpif(angle * 0.318309886F);
+#else
+  return std::sin(angle);
+#endif
 }
 
 // The unit quaternion that is w of the way from x to y on the shorter arc, and beyond for w outside
@@ -209,9 +210,9 @@ PENSTOCK_HD inline void slerp(const T (&x)[4], const T (&y)[4], T w, T (&result)
     sum[i] = from[i] + to[i];
     rest[i] = to[i] - from[i];
   }
-  const T angle = 2 * std::atan2(length(rest), length(sum)), sine = std::sin(angle);
-  if (sine > 0) {
-    const T of_from = std::sin((1 - w) * angle) / sine, of_to = std::sin(w * angle) / sine;
+  const T angle = 2 * std::atan2(length(rest), length(sum)), whole = sine(angle);
+  if (whole > 0) {
+    const T of_from = sine((1 - w) * angle) / whole, of_to = sine(w * angle) / whole;
     for (int i = 0; i < 4; ++i) result[i] = fused(of_to, to[i], of_from * from[i]);
   } else {
     for (int i = 0; i < 4; ++i) result[i] = fused(w, rest[i], from[i]);
