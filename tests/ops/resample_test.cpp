@@ -60,12 +60,12 @@ TEST(ResampleModes, BetweenTwoSamples) {
   EXPECT_EQ(made(Interpolation::next), (Doubles{20, 20, 20, 40, 20}));
 }
 
-TEST(ResampleModes, OfSamplesThatShareATimeTheLastCounts) {
+TEST(ResampleModes, OfSamplesThatShareATimeTheLastIsAtIt) {
   const Doubles times{0, 0, 1, 1, 1, 2}, values{9, 10, 98, 99, 20, 30}, at{-1, 0, 0.5, 1, 1.5};
-  EXPECT_EQ(one_column(times, values, at, Interpolation::linear), (Doubles{10, 10, 15, 20, 25}));
-  EXPECT_EQ(one_column(times, values, at, Interpolation::next), (Doubles{10, 10, 20, 20, 30}));
+  EXPECT_EQ(one_column(times, values, at, Interpolation::linear), (Doubles{9, 10, 54, 20, 25}));
+  EXPECT_EQ(one_column(times, values, at, Interpolation::next), (Doubles{9, 10, 98, 20, 30}));
   EXPECT_EQ(one_column(times, values, at, Interpolation::linear, Outside::extrapolate),
-            (Doubles{0, 10, 15, 20, 25}));
+            (Doubles{9, 10, 54, 20, 25}));
 }
 
 TEST(ResampleModes, Outside) {
@@ -81,7 +81,7 @@ TEST(ResampleModes, Outside) {
   // Nothing to draw a line through.
   EXPECT_EQ(one_column(Doubles{1, 1}, Doubles{3, 4}, Doubles{0, 2}, Interpolation::linear,
                        Outside::extrapolate),
-            (Doubles{4, 4}));
+            (Doubles{3, 4}));
 }
 
 TEST(ResampleModes, InfinityIsFartherThanAnyOther) {

@@ -2,6 +2,7 @@
 // that share nothing with the library's.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -73,30 +74,20 @@ struct Around {
 inline Around around(const std::vector<Moment>& times, const Moment& t, Outside outside) {
   Around found;
   if (times.empty() || std::isnan(t.value)) return {.missing = true};
-  // Of samples that share a time, the last.
-  std::vector<std::int64_t> kept;
-  for (std::size_t i = 0; i < times.size(); ++i) {
-    if (i + 1 == times.size() || times[i + 1].value != times[i].value) {
-      kept.push_back(static_cast<std::int64_t>(i));
-    }
-  }
   const auto at = [&](std::int64_t i) { return times[static_cast<std::size_t>(i)].value; };
-  std::optional<std::int64_t> earlier, later;
-  for (const std::int64_t i : kept) {
-    if (at(i) <= t.value) earlier = i;
-    if (!later && at(i) >= t.value) later = i;
+  const auto end = static_cast<std::int64_t>(times.size()) - 1;
+  std::int64_t passed = -1;  // the last sample up to t
+  for (std::int64_t i = 0; i <= end; ++i) {
+    if (at(i) <= t.value) passed = i;
   }
-  found.within = earlier && later;
-  if (found.within) return found.first = *earlier, found.second = *later, found;
-  found.before = !earlier;
-  const bool line = outside == Outside::extrapolate && kept.size() > 1;
-  const std::size_t end = kept.size() - 1;
-  if (found.before) {
-    found.first = kept[0];
-    found.second = line ? kept[1] : kept[0];
-  } else {
-    found.first = line ? kept[end - 1] : kept[end];
-    found.second = kept[end];
+  found.first = found.second = std::max<std::int64_t>(passed, 0);
+  found.before = passed < 0;
+  found.within = !found.before && (at(passed) == t.value || passed < end);
+  if (found.within) {
+    if (at(passed) != t.value) ++found.second;
+  } else if (outside == Outside::extrapolate && end > 0) {
+    const std::int64_t left = found.before ? 0 : end - 1;
+    if (at(left) < at(left + 1)) found.first = left, found.second = left + 1;
   }
   return found;
 }
