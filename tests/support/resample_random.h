@@ -35,20 +35,16 @@ class RandomResample {
 
   // "" when all of it is right.
   std::string wrong() const {
-    for (std::int64_t i = 0; i < out_.size(); ++i) {
-      const std::vector<std::int64_t> at = out_.index(i);
-      const Wanted wanted = wanted_at(at[0], at[1], at[2]);
-      if (!fits(wanted, out_.bits(at), type_)) {
-        return std::string(name(type_)) + " out" + text(at) + " is " +
-               std::to_string(out_.bits(at)) + " in bits, not " + in_words(wanted, type_);
+    std::int64_t first = 0;  // of the sensor's columns
+    for (std::size_t sensor = 0; sensor < sources_.size(); ++sensor) {
+      for (std::int64_t b = 0; b < episodes_; ++b) {
+        const std::vector<Moment> times = moments(sensor, b);
+        for (std::int64_t t = 0; t < targets_; ++t) {
+          const std::string found = wrong_row(sensor, times, b, t, first);
+          if (!found.empty()) return found;
+        }
       }
-    }
-    for (std::int64_t i = 0; options_.valid.data() != nullptr && i < valid_.size(); ++i) {
-      const std::vector<std::int64_t> at = valid_.index(i);
-      const std::size_t sensor = at.size() == 3 ? static_cast<std::size_t>(at[2]) : 0;
-      const bool within =
-          around(moments(sensor, at[0]), target(at[0], at[1]), options_.outside).within;
-      if (valid_.bits(at) != (within ? 1U : 0U)) return "valid" + text(at) + " is wrong";
+      first += sources_[sensor].columns;
     }
     if (!out_.surroundings_untouched()) return "bytes around out were written";
     if (!valid_.surroundings_untouched()) return "bytes around valid were written";
@@ -310,9 +306,27 @@ class RandomResample {
     return {.bits = bits_of_number(fill, type_)};
   }
 
-  Wanted wanted_at(std::int64_t episode, std::int64_t target_index, std::int64_t column) const {
-    std::size_t number = 0;
-    for (; column >= sources_[number].columns; ++number) column -= sources_[number].columns;
+  // One sensor's part of a row, which begins at column `first`.
+  std::string wrong_row(std::size_t sensor, const std::vector<Moment>& times, std::int64_t episode,
+                        std::int64_t t, std::int64_t first) const {
+    const Moment wanted_time = target(episode, t);
+    const Around found = around(times, wanted_time, options_.outside);
+    for (std::int64_t column = 0; column < sources_[sensor].columns; ++column) {
+      const std::uint64_t bits = out_.bits({episode, t, first + column});
+      const Wanted wanted = wanted_at(sensor, times, wanted_time, found, episode, column);
+      if (!fits(wanted, bits, type_)) {
+        return std::string(name(type_)) + " out" + text({episode, t, first + column}) + " is " +
+               std::to_string(bits) + " in bits, not " + in_words(wanted, type_);
+      }
+    }
+    if (options_.valid.data() == nullptr) return "";
+    std::vector<std::int64_t> at{episode, t};
+    if (valid_.shape().size() == 3) at.push_back(static_cast<std::int64_t>(sensor));
+    return valid_.bits(at) == (found.within ? 1U : 0U) ? "" : "valid" + text(at) + " is wrong";
+  }
+
+  Wanted wanted_at(std::size_t number, const std::vector<Moment>& times, const Moment& t,
+                   const Around& found, std::int64_t episode, std::int64_t column) const {
     const Source& source = sources_[number];
     const Sensor& sensor = options_.sensors[number];
     Interpolation mode = sensor.mode;
@@ -322,9 +336,6 @@ class RandomResample {
       mode = range.mode;
       begin = range.begin;
     }
-    const std::vector<Moment> times = moments(number, episode);
-    const Moment t = target(episode, target_index);
-    const Around found = around(times, t, options_.outside);
     const auto value = [&](std::int64_t i, std::int64_t of_column) {
       const std::int64_t row = begin_of(source, episode) + i;
       return source.values.bits(source.ragged ? std::vector{row, of_column}

@@ -44,8 +44,9 @@ void gather(void* to, const void* from, std::int64_t stride, std::int64_t count,
 }
 
 void fill_row(void* to, std::uint64_t bits, std::int64_t count, std::size_t size) {
-  if (size == 1)
+  if (size == 1) {
     std::fill_n(static_cast<std::uint8_t*>(to), count, static_cast<std::uint8_t>(bits));
+  }
   if (size == 2) {
     std::fill_n(static_cast<std::uint16_t*>(to), count, static_cast<std::uint16_t>(bits));
   }
