@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "support/resample_reference.h"
-#include "support/strided.h"
+#include "support/resample_source.h"
 
 namespace ps::test {
 
@@ -38,7 +37,7 @@ class RandomResample {
     std::int64_t first = 0;  // of the sensor's columns
     for (std::size_t sensor = 0; sensor < sources_.size(); ++sensor) {
       for (std::int64_t b = 0; b < episodes_; ++b) {
-        const std::vector<Moment> times = moments(sensor, b);
+        const std::vector<Moment> times = sources_[sensor].moments(b);
         for (std::int64_t t = 0; t < targets_; ++t) {
           const std::string found = wrong_row(sensor, times, b, t, first);
           if (!found.empty()) return found;
@@ -52,18 +51,13 @@ class RandomResample {
   }
 
  private:
-  struct Source {
-    Strided values, times, lengths;
-    bool ragged = false, limited = false;  // with offsets, or with lengths
-    std::int64_t samples = 0, columns = 0;
-  };
-
   std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(random_() % n); }
   double uniform() { return static_cast<double>(random_()) / 4294967296.0; }
   template <class T>
   T pick(std::initializer_list<T> from) {
     return from.begin()[below(static_cast<std::int64_t>(from.size()))];
   }
+  const ResampleSource& random_source() { return sources_[random_() % sources_.size()]; }
   Layout layout() { return {.plain = below(3) == 0, .expand = true}; }
   static std::string text(const std::vector<std::int64_t>& at) {
     std::string all = "(";
@@ -115,7 +109,7 @@ class RandomResample {
   }
 
   void add_sensor() {
-    Source& source = sources_.emplace_back();
+    ResampleSource& source = sources_.emplace_back();
     const std::int64_t kind = below(4);
     source.ragged = kind == 0;
     source.limited = kind == 1;
@@ -163,7 +157,7 @@ class RandomResample {
             Strided(time_type_, {episodes_, source.samples}, {.plain = below(2) == 0}, random_);
         for (std::int64_t b = 0; b < episodes_; ++b) {
           const bool poisoned = source.limited;  // behind the last sample
-          fill_times(source.times, {b}, 0, poisoned ? count_of(source, b) : source.samples);
+          fill_times(source.times, {b}, 0, poisoned ? source.count_of(b) : source.samples);
         }
       }
     }
@@ -221,10 +215,7 @@ class RandomResample {
   // Near the samples of some sensor, often at one or in the very middle of two.
   std::uint64_t random_target(std::int64_t episode) {
     const std::vector<Moment> times =
-        episodes_ == 0
-            ? std::vector<Moment>{}
-            : moments(static_cast<std::size_t>(below(static_cast<std::int64_t>(sources_.size()))),
-                      episode);
+        episodes_ == 0 ? std::vector<Moment>{} : random_source().moments(episode);
     const bool integer = time_type_ == DType::i64;
     if (!integer && below(30) == 0) {
       return bits_of_number(pick<double>({NAN, INFINITY, -INFINITY}), time_type_);
@@ -253,7 +244,7 @@ class RandomResample {
 
   void add_results(std::int64_t sensors) {
     std::int64_t columns = 0;
-    for (const Source& source : sources_) columns += source.columns;
+    for (const ResampleSource& source : sources_) columns += source.columns;
     out_ = Strided(type_, {episodes_, targets_, columns}, {.plain = below(3) == 0, .row = true},
                    random_);
     options_.out = out_.view();
@@ -263,34 +254,6 @@ class RandomResample {
             ? Strided(DType::boolean, {episodes_, targets_}, {.plain = false}, random_)
             : Strided(DType::boolean, {episodes_, targets_, sensors}, {.plain = false}, random_);
     options_.valid = valid_.view();
-  }
-
-  std::int64_t read_length(const Source& source, std::int64_t i) const {
-    const std::uint64_t bits = source.lengths.bits({i});
-    return source.lengths.type() == DType::i32
-               ? std::int64_t{static_cast<std::int32_t>(static_cast<std::uint32_t>(bits))}
-               : static_cast<std::int64_t>(bits);
-  }
-  std::int64_t begin_of(const Source& source, std::int64_t episode) const {
-    return source.ragged ? read_length(source, episode) : 0;
-  }
-  std::int64_t count_of(const Source& source, std::int64_t episode) const {
-    if (source.ragged) return read_length(source, episode + 1) - read_length(source, episode);
-    if (!source.limited) return source.samples;
-    const std::int64_t count = read_length(source, episode);
-    return count < 0 || count > source.samples ? 0 : count;
-  }
-
-  std::vector<Moment> moments(std::size_t sensor, std::int64_t episode) const {
-    const Source& source = sources_[sensor];
-    std::vector<Moment> all;
-    for (std::int64_t i = 0; i < count_of(source, episode); ++i) {
-      const std::int64_t row = begin_of(source, episode) + i;
-      const bool shared = source.times.shape().size() == 1;
-      all.push_back(moment(source.times.bits(shared ? std::vector{row} : std::vector{episode, row}),
-                           time_type_));
-    }
-    return all;
   }
 
   Moment target(std::int64_t episode, std::int64_t i) const {
@@ -327,7 +290,7 @@ class RandomResample {
 
   Wanted wanted_at(std::size_t number, const std::vector<Moment>& times, const Moment& t,
                    const Around& found, std::int64_t episode, std::int64_t column) const {
-    const Source& source = sources_[number];
+    const ResampleSource& source = sources_[number];
     const Sensor& sensor = options_.sensors[number];
     Interpolation mode = sensor.mode;
     std::int64_t begin = 0;  // of the range, for its quaternions
@@ -337,7 +300,7 @@ class RandomResample {
       begin = range.begin;
     }
     const auto value = [&](std::int64_t i, std::int64_t of_column) {
-      const std::int64_t row = begin_of(source, episode) + i;
+      const std::int64_t row = source.begin_of(episode) + i;
       return source.values.bits(source.ragged ? std::vector{row, of_column}
                                               : std::vector{episode, row, of_column});
     };
@@ -373,7 +336,7 @@ class RandomResample {
   std::mt19937 random_;
   DType type_ = DType::f32, time_type_ = DType::f32;
   std::int64_t episodes_ = 0, targets_ = 0;
-  std::deque<Source> sources_;  // whose views options_ has
+  std::deque<ResampleSource> sources_;  // whose views options_ has
   Strided at_, out_, valid_;
   ResampleOptions options_;
 };
