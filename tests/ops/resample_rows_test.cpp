@@ -83,7 +83,8 @@ TEST_F(ResampleRows, BlendToTheSameBits) {
       for (const double w : {0.25, 0.1, 1e-9, 1 - 1e-12, -3.7, 1e30, std::nan("")}) {
         const std::size_t offset = random() % 17;
         Row x = random_row(random, type, count, offset), y = random_row(random, type, count, 3);
-        Row a(count * size_of(type), offset), b(count * size_of(type), offset);
+        const std::size_t size = size_of(type);
+        Row a(count * size, offset * size), b(count * size, offset * size);
         plain.blend(a.data(), x.data(), y.data(), w, count);
         fast.blend(b.data(), x.data(), y.data(), w, count);
         expect_same(a, b, count, type);

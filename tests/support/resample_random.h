@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "support/resample_reference.h"
-#include "support/strided.h"
+#include "support/resample_source.h"
 
 namespace ps::test {
 
@@ -35,20 +34,16 @@ class RandomResample {
 
   // "" when all of it is right.
   std::string wrong() const {
-    for (std::int64_t i = 0; i < out_.size(); ++i) {
-      const std::vector<std::int64_t> at = out_.index(i);
-      const Wanted wanted = wanted_at(at[0], at[1], at[2]);
-      if (!fits(wanted, out_.bits(at), type_)) {
-        return std::string(name(type_)) + " out" + text(at) + " is " +
-               std::to_string(out_.bits(at)) + " in bits, not " + in_words(wanted, type_);
+    std::int64_t first = 0;  // of the sensor's columns
+    for (std::size_t sensor = 0; sensor < sources_.size(); ++sensor) {
+      for (std::int64_t b = 0; b < episodes_; ++b) {
+        const std::vector<Moment> times = sources_[sensor].moments(b);
+        for (std::int64_t t = 0; t < targets_; ++t) {
+          const std::string found = wrong_row(sensor, times, b, t, first);
+          if (!found.empty()) return found;
+        }
       }
-    }
-    for (std::int64_t i = 0; options_.valid.data() != nullptr && i < valid_.size(); ++i) {
-      const std::vector<std::int64_t> at = valid_.index(i);
-      const std::size_t sensor = at.size() == 3 ? static_cast<std::size_t>(at[2]) : 0;
-      const bool within =
-          around(moments(sensor, at[0]), target(at[0], at[1]), options_.outside).within;
-      if (valid_.bits(at) != (within ? 1U : 0U)) return "valid" + text(at) + " is wrong";
+      first += sources_[sensor].columns;
     }
     if (!out_.surroundings_untouched()) return "bytes around out were written";
     if (!valid_.surroundings_untouched()) return "bytes around valid were written";
@@ -56,18 +51,13 @@ class RandomResample {
   }
 
  private:
-  struct Source {
-    Strided values, times, lengths;
-    bool ragged = false, limited = false;  // with offsets, or with lengths
-    std::int64_t samples = 0, columns = 0;
-  };
-
   std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(random_() % n); }
   double uniform() { return static_cast<double>(random_()) / 4294967296.0; }
   template <class T>
   T pick(std::initializer_list<T> from) {
     return from.begin()[below(static_cast<std::int64_t>(from.size()))];
   }
+  const ResampleSource& random_source() { return sources_[random_() % sources_.size()]; }
   Layout layout() { return {.plain = below(3) == 0, .expand = true}; }
   static std::string text(const std::vector<std::int64_t>& at) {
     std::string all = "(";
@@ -119,7 +109,7 @@ class RandomResample {
   }
 
   void add_sensor() {
-    Source& source = sources_.emplace_back();
+    ResampleSource& source = sources_.emplace_back();
     const std::int64_t kind = below(4);
     source.ragged = kind == 0;
     source.limited = kind == 1;
@@ -167,7 +157,7 @@ class RandomResample {
             Strided(time_type_, {episodes_, source.samples}, {.plain = below(2) == 0}, random_);
         for (std::int64_t b = 0; b < episodes_; ++b) {
           const bool poisoned = source.limited;  // behind the last sample
-          fill_times(source.times, {b}, 0, poisoned ? count_of(source, b) : source.samples);
+          fill_times(source.times, {b}, 0, poisoned ? source.count_of(b) : source.samples);
         }
       }
     }
@@ -225,10 +215,7 @@ class RandomResample {
   // Near the samples of some sensor, often at one or in the very middle of two.
   std::uint64_t random_target(std::int64_t episode) {
     const std::vector<Moment> times =
-        episodes_ == 0
-            ? std::vector<Moment>{}
-            : moments(static_cast<std::size_t>(below(static_cast<std::int64_t>(sources_.size()))),
-                      episode);
+        episodes_ == 0 ? std::vector<Moment>{} : random_source().moments(episode);
     const bool integer = time_type_ == DType::i64;
     if (!integer && below(30) == 0) {
       return bits_of_number(pick<double>({NAN, INFINITY, -INFINITY}), time_type_);
@@ -257,7 +244,7 @@ class RandomResample {
 
   void add_results(std::int64_t sensors) {
     std::int64_t columns = 0;
-    for (const Source& source : sources_) columns += source.columns;
+    for (const ResampleSource& source : sources_) columns += source.columns;
     out_ = Strided(type_, {episodes_, targets_, columns}, {.plain = below(3) == 0, .row = true},
                    random_);
     options_.out = out_.view();
@@ -267,34 +254,6 @@ class RandomResample {
             ? Strided(DType::boolean, {episodes_, targets_}, {.plain = false}, random_)
             : Strided(DType::boolean, {episodes_, targets_, sensors}, {.plain = false}, random_);
     options_.valid = valid_.view();
-  }
-
-  std::int64_t read_length(const Source& source, std::int64_t i) const {
-    const std::uint64_t bits = source.lengths.bits({i});
-    return source.lengths.type() == DType::i32
-               ? std::int64_t{static_cast<std::int32_t>(static_cast<std::uint32_t>(bits))}
-               : static_cast<std::int64_t>(bits);
-  }
-  std::int64_t begin_of(const Source& source, std::int64_t episode) const {
-    return source.ragged ? read_length(source, episode) : 0;
-  }
-  std::int64_t count_of(const Source& source, std::int64_t episode) const {
-    if (source.ragged) return read_length(source, episode + 1) - read_length(source, episode);
-    if (!source.limited) return source.samples;
-    const std::int64_t count = read_length(source, episode);
-    return count < 0 || count > source.samples ? 0 : count;
-  }
-
-  std::vector<Moment> moments(std::size_t sensor, std::int64_t episode) const {
-    const Source& source = sources_[sensor];
-    std::vector<Moment> all;
-    for (std::int64_t i = 0; i < count_of(source, episode); ++i) {
-      const std::int64_t row = begin_of(source, episode) + i;
-      const bool shared = source.times.shape().size() == 1;
-      all.push_back(moment(source.times.bits(shared ? std::vector{row} : std::vector{episode, row}),
-                           time_type_));
-    }
-    return all;
   }
 
   Moment target(std::int64_t episode, std::int64_t i) const {
@@ -310,10 +269,28 @@ class RandomResample {
     return {.bits = bits_of_number(fill, type_)};
   }
 
-  Wanted wanted_at(std::int64_t episode, std::int64_t target_index, std::int64_t column) const {
-    std::size_t number = 0;
-    for (; column >= sources_[number].columns; ++number) column -= sources_[number].columns;
-    const Source& source = sources_[number];
+  // One sensor's part of a row, which begins at column `first`.
+  std::string wrong_row(std::size_t sensor, const std::vector<Moment>& times, std::int64_t episode,
+                        std::int64_t t, std::int64_t first) const {
+    const Moment wanted_time = target(episode, t);
+    const Around found = around(times, wanted_time, options_.outside);
+    for (std::int64_t column = 0; column < sources_[sensor].columns; ++column) {
+      const std::uint64_t bits = out_.bits({episode, t, first + column});
+      const Wanted wanted = wanted_at(sensor, times, wanted_time, found, episode, column);
+      if (!fits(wanted, bits, type_)) {
+        return std::string(name(type_)) + " out" + text({episode, t, first + column}) + " is " +
+               std::to_string(bits) + " in bits, not " + in_words(wanted, type_);
+      }
+    }
+    if (options_.valid.data() == nullptr) return "";
+    std::vector<std::int64_t> at{episode, t};
+    if (valid_.shape().size() == 3) at.push_back(static_cast<std::int64_t>(sensor));
+    return valid_.bits(at) == (found.within ? 1U : 0U) ? "" : "valid" + text(at) + " is wrong";
+  }
+
+  Wanted wanted_at(std::size_t number, const std::vector<Moment>& times, const Moment& t,
+                   const Around& found, std::int64_t episode, std::int64_t column) const {
+    const ResampleSource& source = sources_[number];
     const Sensor& sensor = options_.sensors[number];
     Interpolation mode = sensor.mode;
     std::int64_t begin = 0;  // of the range, for its quaternions
@@ -322,11 +299,8 @@ class RandomResample {
       mode = range.mode;
       begin = range.begin;
     }
-    const std::vector<Moment> times = moments(number, episode);
-    const Moment t = target(episode, target_index);
-    const Around found = around(times, t, options_.outside);
     const auto value = [&](std::int64_t i, std::int64_t of_column) {
-      const std::int64_t row = begin_of(source, episode) + i;
+      const std::int64_t row = source.begin_of(episode) + i;
       return source.values.bits(source.ragged ? std::vector{row, of_column}
                                               : std::vector{episode, row, of_column});
     };
@@ -362,7 +336,7 @@ class RandomResample {
   std::mt19937 random_;
   DType type_ = DType::f32, time_type_ = DType::f32;
   std::int64_t episodes_ = 0, targets_ = 0;
-  std::deque<Source> sources_;  // whose views options_ has
+  std::deque<ResampleSource> sources_;  // whose views options_ has
   Strided at_, out_, valid_;
   ResampleOptions options_;
 };

@@ -44,8 +44,9 @@ void gather(void* to, const void* from, std::int64_t stride, std::int64_t count,
 }
 
 void fill_row(void* to, std::uint64_t bits, std::int64_t count, std::size_t size) {
-  if (size == 1)
+  if (size == 1) {
     std::fill_n(static_cast<std::uint8_t*>(to), count, static_cast<std::uint8_t>(bits));
+  }
   if (size == 2) {
     std::fill_n(static_cast<std::uint16_t*>(to), count, static_cast<std::uint16_t>(bits));
   }
@@ -69,9 +70,11 @@ struct Target {
 // A better place to look for t from, a few samples ahead, without a branch that depends on it.
 template <class T>
 std::int64_t near_hint(const Times<T>& times, T t, std::int64_t hint) {
-  if (hint + 3 >= times.count) return hint;
-  const auto holds = [&](std::int64_t i) { return std::int64_t{times[i] <= t}; };
-  return hint + holds(hint + 1) + holds(hint + 2) + holds(hint + 3);
+  constexpr std::int64_t few = 6;
+  if (hint + few >= times.count) return hint;
+  std::int64_t passed = 0;
+  for (std::int64_t i = 1; i <= few; ++i) passed += times[hint + i] <= t ? 1 : 0;
+  return hint + passed;
 }
 
 // What is done for a segment of one row.
