@@ -30,6 +30,23 @@ class RandomResample {
   }
 
   const ResampleOptions& options() const { return options_; }
+
+  // The same call elsewhere: `place` makes a copy of an array there, and gives its view.
+  template <class Place>
+  ResampleOptions placed(const Place& place) {
+    ResampleOptions there = options_;
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+      Sensor& sensor = there.sensors[i];
+      sensor.values = place(sources_[i].values);
+      sensor.times = place(sources_[i].times);
+      if (sources_[i].ragged) sensor.offsets = place(sources_[i].lengths);
+      if (sources_[i].limited) sensor.lengths = place(sources_[i].lengths);
+    }
+    there.at = place(at_);
+    there.out = place(out_);
+    if (options_.valid.data() != nullptr) there.valid = place(valid_);
+    return there;
+  }
   const Strided& out() const { return out_; }
 
   // "" when all of it is right.

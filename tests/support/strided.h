@@ -43,6 +43,11 @@ class Strided {
   }
 
   TensorView view(Place place = {}) { return {data(), type_, shape_, strides_, place}; }
+  // Of a copy of all bytes, which lies at `copy`.
+  TensorView view_in(std::uint8_t* copy, Place place) const {
+    return {copy + static_cast<std::size_t>(origin_) * size_of(type_), type_, shape_, strides_,
+            place};
+  }
   DType type() const { return type_; }
   const std::vector<std::int64_t>& shape() const { return shape_; }
   std::int64_t size() const {
@@ -77,6 +82,7 @@ class Strided {
     return true;
   }
   const std::vector<std::uint8_t>& bytes() const { return bytes_; }
+  std::vector<std::uint8_t>& bytes() { return bytes_; }
 
  private:
   void scramble(const Layout& layout, std::mt19937& random) {

@@ -33,7 +33,7 @@ __device__ inline double share_of(const ResampleWork& work, const Times<Time>& t
 }
 
 template <class Element, class Time>
-__global__ void __launch_bounds__(gradient_threads, 6)
+__global__ void __launch_bounds__(gradient_threads, 4)
     gradient_kernel(const __grid_constant__ ResampleWork work,
                     const __grid_constant__ detail::SensorWork sensor, unsigned columns) {
   using A = Arithmetic<Element>;

@@ -52,7 +52,7 @@ struct TileStorage {
 };
 
 template <class Config>
-__global__ void __launch_bounds__(Config::threads)
+__global__ void __launch_bounds__(Config::threads, 6)
     tile_kernel(const __grid_constant__ TileWork work) {
   using Element = typename Config::Element;
   using Time = typename Config::Time;

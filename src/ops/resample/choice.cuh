@@ -1,16 +1,14 @@
-// The GPU's ways to resample, and which of them a call takes.
+// Which of the GPU's ways a call takes. A file for each type of times has it: together they take
+// minutes to compile.
+#pragma once
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <string>
 
-#include "host/cuda/backend.h"
 #include "ops/resample/fill.h"
 #include "ops/resample/mixed.cuh"
 #include "ops/resample/tile.cuh"
-#include "penstock/base/checked.h"
-#include "penstock/base/error.h"
-#include "penstock/host/cuda.h"
 
 namespace ps::resampling {
 namespace {
@@ -87,7 +85,7 @@ unsigned targets_of_block(const ResampleWork& work, unsigned vectors, unsigned m
   const auto enough = static_cast<std::int64_t>(blocks_of_multiprocessor) * multiprocessors;
   unsigned tile = std::clamp(vectors_of_block / std::max(vectors, 1U), 1U, most);
   tile = static_cast<unsigned>(std::min<std::int64_t>(tile, work.targets));
-  while (tile > fewest && work.episodes * ceil_div(work.targets, std::int64_t{tile}) < enough) {
+  while (tile > fewest && work.episodes * ((work.targets + tile - 1) / tile) < enough) {
     tile /= 2;
   }
   return tile;
@@ -198,23 +196,3 @@ cudaError_t run(const ResampleWork& work, int multiprocessors, cudaStream_t stre
 
 }  // namespace
 }  // namespace ps::resampling
-
-namespace ps::detail {
-
-void resample_gpu(const ResampleWork& work, const Stream& stream) {
-  auto& backend = static_cast<cuda::Backend&>(stream.device().backend());
-  const cuda::Guard current(backend);
-  const int multiprocessors = backend.properties().multiprocessors;
-  const cudaStream_t on = cuda_stream(stream);
-  cudaError_t launched = cudaSuccess;
-  if (work.time_type == DType::f64) {
-    launched = resampling::run<double>(work, multiprocessors, on);
-  } else if (work.time_type == DType::i64) {
-    launched = resampling::run<std::int64_t>(work, multiprocessors, on);
-  } else {
-    launched = resampling::run<float>(work, multiprocessors, on);
-  }
-  backend.check(launched, "launching resample");
-}
-
-}  // namespace ps::detail
