@@ -2,7 +2,6 @@
 // sorted by sample, stably: a sample's sum then takes the wanted times in their order, whatever
 // order they are in, and belongs to one thread.
 #include <algorithm>
-#include <cstring>
 #include <span>
 #include <vector>
 
@@ -94,7 +93,8 @@ void write_row(const ResampleWork& work, const RowKernels& rows, std::int64_t ep
   const std::int64_t columns = work.segments == 0 ? 0 : work.segment[0].count;
   for (std::int64_t column = 0; column < columns; column += most) {
     const auto count = static_cast<std::size_t>(std::min(most, columns - column));
-    double sums[most] = {};  // or half as many bytes of f32
+    double sums[most];  // or half as many bytes of f32
+    std::fill_n(sums, count, 0.0);
     for (const Gift& gift : gifts) {
       rows.add(sums, gradient(gift.target, column), gift.share, count);
     }
