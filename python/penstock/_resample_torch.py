@@ -126,6 +126,8 @@ def _gradient_fake(gradient: Any, times: Any, lengths: Any, offsets: Any, at: An
 def _gradient(gradient: Any, times: Any, lengths: Any, offsets: Any, at: Any, outside: str,
               shape: Any) -> Any:
     out = gradient.new_empty(shape)
+    if gradient.stride(-1) != 1:
+        gradient = gradient.contiguous()  # one number for all, say, as sum() gives
     stream = None if _EXCHANGES else _current(None, gradient)
     _core.resample_gradient(gradient, times, lengths, offsets, at, out, outside, stream)
     return out

@@ -147,19 +147,29 @@ void check_ends(const Sensor& sensor, const std::string& prefix) {
   check_offsets(sensor.offsets, samples, prefix + "offsets");
 }
 
-// Runs `work` on the call's stream, or waits for it on the CPU. `prefix` is what the library puts
-// before the arguments of a sensor that has no number in Python.
+// The library numbers every sensor; one that has no number in Python is not spoken of.
+std::string without_number(std::string text) {
+  for (const std::string_view said : {" of sensors[0],", "sensors[0]."}) {
+    const std::string_view instead = said.back() == ',' ? "," : "";
+    for (std::size_t at = text.find(said); at != std::string::npos; at = text.find(said)) {
+      text.replace(at, said.size(), instead);
+    }
+  }
+  return text;
+}
+
+// Runs `work` on the call's stream, or waits for it on the CPU.
 template <class Work>
-void run(const std::optional<Stream>& stream, std::string_view prefix, const Work& work) {
+void run(const std::optional<Stream>& stream, bool numbered, const Work& work) {
   without_lock([&] {
     try {
       if (stream) return work(*stream);
       work(waited_for());
       waited_for().synchronize();
     } catch (const InvalidArgument& error) {
-      const std::string& argument = error.argument();
-      if (prefix.empty() || !argument.starts_with(prefix)) throw;
-      throw InvalidArgument(argument.substr(prefix.size()), error.expected(), error.given());
+      if (numbered) throw;
+      throw InvalidArgument(without_number(error.argument()), without_number(error.expected()),
+                            error.given());
     }
   });
 }
@@ -224,7 +234,7 @@ void gradient_arrays(nb::handle gradient, nb::handle times, nb::handle lengths, 
     options.gradient = alone(options.gradient);
     options.out = alone(options.out);
   }
-  run(on.stream, "", [&](const Stream& own) { resample_gradient(options, own); });
+  run(on.stream, false, [&](const Stream& own) { resample_gradient(options, own); });
 }
 
 }  // namespace
