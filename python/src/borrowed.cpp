@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "array.h"
@@ -13,6 +14,7 @@
 namespace ps::python {
 namespace {
 
+constexpr const char* shared_by_dlpack = "an array that its library shares through DLPack";
 constexpr const char* element_types = "elements of f64, f32, f16, bf16, i64, i32, u8 or bool";
 
 std::string kind_of(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
@@ -157,15 +159,47 @@ nb::object ask_for_ready_capsule(nb::handle object, const Stream& stream) {
   return capsule;
 }
 
+// The functions of a type, asked for once.
+const dlpack::Exchange* ask_for_exchange(nb::handle type) {
+  const nb::object capsule = nb::getattr(type, dlpack::Exchange::attribute, nb::none());
+  if (PyCapsule_IsValid(capsule.ptr(), dlpack::Exchange::name) == 0) return nullptr;
+  auto* exchange = static_cast<const dlpack::Exchange*>(
+      PyCapsule_GetPointer(capsule.ptr(), dlpack::Exchange::name));
+  while (exchange != nullptr && exchange->version.major > dlpack::newest.major) {
+    exchange = exchange->previous;
+  }
+  return exchange != nullptr && exchange->view != nullptr ? exchange : nullptr;
+}
+
+bool is_gpus(dlpack::Device device) {
+  return device.type == dlpack::cuda || device.type == dlpack::cuda_managed;
+}
+
 }  // namespace
 
+const dlpack::Exchange* exchange_of(nb::handle array) {
+  // With the lock held. Types that were asked stay, so that no other gets their address.
+  static auto& known = *new std::unordered_map<PyObject*, const dlpack::Exchange*>;
+  const nb::handle type = array.type();
+  const auto found = known.find(type.ptr());
+  if (found != known.end()) return found->second;
+  return known.emplace(type.inc_ref().ptr(), ask_for_exchange(type)).first->second;
+}
+
 std::optional<int> gpu_of(nb::handle array) {
+  if (const dlpack::Exchange* const exchange = exchange_of(array)) {
+    dlpack::Tensor tensor{};
+    if (exchange->view(array.ptr(), &tensor) == 0) {
+      return is_gpus(tensor.device) ? std::optional(tensor.device.index) : std::nullopt;
+    }
+    PyErr_Clear();  // a kind of array that DLPack does not describe; its device it may tell
+  }
   Place place;
   if (nb::isinstance<Array>(array)) {
     place = nb::cast<const Array&>(array).shape_of().place();
   } else if (nb::hasattr(array, "__dlpack_device__")) {
     const dlpack::Device device = device_of(array);
-    if (device.type == dlpack::cuda || device.type == dlpack::cuda_managed) return device.index;
+    if (is_gpus(device)) return device.index;
   }
   if (place.memory == Memory::device && place.device != cpu_index) return place.device;
   return std::nullopt;
@@ -179,6 +213,8 @@ Borrowed::Borrowed(nb::handle object, const BorrowOptions& options) {
                 : TensorView(view.data(), DType::u8, {static_cast<std::int64_t>(view.bytes())},
                              view.place());
     held_ = std::make_shared<nb::object>(nb::borrow(object));
+  } else if (options.library != nullptr && exchange_of(object) == options.library) {
+    from_exchange(object, options);
   } else if (options.elements == Elements::bytes && PyObject_CheckBuffer(object.ptr()) != 0) {
     from_buffer(object, options);
   } else if (nb::hasattr(object, "__dlpack__") && nb::hasattr(object, "__dlpack_device__")) {
@@ -211,6 +247,16 @@ void Borrowed::from_buffer(nb::handle object, const BorrowOptions& options) {
   view_ = TensorView(buffer->buf, DType::u8, {static_cast<std::int64_t>(buffer->len)});
 }
 
+void Borrowed::from_exchange(nb::handle object, const BorrowOptions& options) {
+  dlpack::Tensor tensor{};
+  if (options.library->view(object.ptr(), &tensor) != 0) {
+    const nb::python_error error;
+    if (!is_refusal(error)) throw error;
+    refuse(options, shared_by_dlpack, error);
+  }
+  view_ = view_of(tensor, options);
+}
+
 void Borrowed::from_dlpack(nb::handle object, const BorrowOptions& options) {
   nb::object capsule;
   try {
@@ -220,7 +266,7 @@ void Borrowed::from_dlpack(nb::handle object, const BorrowOptions& options) {
                   : ask_for_capsule(object, nullptr);
   } catch (const nb::python_error& error) {
     if (!is_refusal(error)) throw;
-    refuse(options, "an array that its library shares through DLPack", error);
+    refuse(options, shared_by_dlpack, error);
   }
   if (PyCapsule_IsValid(capsule.ptr(), dlpack::ManagedVersioned::name) != 0) {
     take<dlpack::ManagedVersioned>(capsule, options);

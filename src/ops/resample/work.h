@@ -11,7 +11,9 @@
 namespace ps::detail {
 
 inline constexpr unsigned max_sensors = 8;
-inline constexpr unsigned max_segments = 40;  // ranges given, and what lies between them
+inline constexpr unsigned max_ranges = 32;
+// Ranges given, and what lies before, between and behind those of each sensor.
+inline constexpr unsigned max_segments = 2 * max_ranges + max_sensors;
 
 // Strides are in elements.
 struct SensorWork {
