@@ -130,8 +130,8 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             write_dataset(Path(folder), layout, list(make_episodes(8)), FEATURES)
             dataset = robot.Dataset(folder)
-            # Each column in its own way, a video by the numbers of its frames; on the first GPU, else
-            # the CPU. Decoding, uploading and resampling go on while a batch is being worked on.
+            # Each column in its own way, a video by the numbers of its frames. Decoding, uploading and
+            # resampling go on while a batch is being worked on; without `device` on the first GPU.
             loader = robot.Loader(dataset, {"observation.state": "linear",
                                             "observation.gripper": "previous",
                                             "observation.images.front": "nearest"},

@@ -1,5 +1,6 @@
 """The pipeline behind a loader: decoded rows into slots, slots onto the device, there resampled."""
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -97,6 +98,11 @@ class Engine:
         told = self._told
         self._batches, self._hand_over = batches, hand_over
         with ThreadPoolExecutor(told.threads, "penstock.robot decode") as self._pool:
+            # All begin here: a thread begun by a stage would leave a trace of the stage's own thread
+            # in Python's list of threads.
+            begun = threading.Barrier(told.threads)
+            for _ in range(told.threads):
+                self._pool.submit(begun.wait)
             try:
                 self._pipeline.run(len(batches), recorder=recorder)
             except PipelineError as failure:

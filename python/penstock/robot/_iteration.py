@@ -1,6 +1,8 @@
 """One pass through the batches, on a thread of its own."""
 
+import atexit
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +11,21 @@ class _Closed(Exception):
     """Ends the run whose batches nobody wants any more."""
 
 
+_OPEN: "weakref.WeakSet[HandOver]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """At exit the package waits for its runs; one whose batches nobody takes would not end."""
+    for over in list(_OPEN):
+        over.close()
+
+
 class HandOver:
     """What the run's thread gives and the caller takes, one at a time; either may end it."""
 
     def __init__(self) -> None:
+        _OPEN.add(self)
         self._changed = threading.Condition()
         self._waiting: list[Any] = []
         self._failure: BaseException | None = None
@@ -20,13 +33,13 @@ class HandOver:
         self._closed = False
 
     def give(self, work: Any) -> None:
-        """Waits until the one before was taken."""
+        """Waits until it was taken."""
         with self._changed:
+            self._waiting.append(work)
+            self._changed.notify_all()
             self._changed.wait_for(lambda: self._closed or not self._waiting)
             if self._closed:
                 raise _Closed
-            self._waiting.append(work)
-            self._changed.notify_all()
 
     def take(self) -> Any:
         """The next one; None behind the last."""

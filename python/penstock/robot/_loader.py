@@ -108,7 +108,8 @@ class Loader:
     and Penstock's on a GPU, or as `like` says.
 
     `shuffle` orders episodes anew in every pass, from `seed` and :attr:`epoch`, which counts passes
-    and may be set. `prefetch` batches are on their way while the caller works on one; `threads` decode.
+    and may be set. While the caller works on a batch, up to `prefetch` more are made and as many
+    decoded; so many `threads` decode.
 
     >>> loader = robot.Loader(robot.Dataset(path), {"action": "linear"}, at=30, batch=3, seconds=1,
     ...                       shuffle=True, seed=7, drop_last=True, device="cpu")
@@ -194,12 +195,13 @@ class Loader:
         names = ", ".join(self.slices)
         return f"<penstock.robot.Loader of {names} on '{self.device.name}': {len(self)} batches>"
 
+    def __reduce__(self) -> Any:
+        raise Unsupported(_APART)  # on its way to a worker that was spawned
+
     def _refuse_worker(self) -> None:
         torch = sys.modules.get("torch.utils.data")
         if os.getpid() != self._process or (torch and torch.get_worker_info() is not None):
-            raise Unsupported("a robot.Loader has threads of its own, which do not survive a fork: use "
-                              "num_workers=0 in torch's DataLoader, and in other processes a Loader "
-                              "made there")
+            raise Unsupported(_APART)
 
     def _lend(self) -> _engine.Engine:
         """One that no other pass is using."""
@@ -209,6 +211,10 @@ class Loader:
 
     def _keep(self, engine: _engine.Engine) -> None:
         self._idle.append(engine)
+
+
+_APART = ("a robot.Loader has threads of its own, which do not survive a fork: use num_workers=0 in "
+          "torch's DataLoader, and in other processes a Loader made there")
 
 
 def _chosen(dataset: Dataset, episodes: Iterable[int] | None) -> Indices:
