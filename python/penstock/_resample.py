@@ -98,6 +98,7 @@ def resample(values: Any, times: Any = None, at: Any = None, *, mode: str = "lin
     for name, given in (("times", sensors[1][0]), ("at", at)):
         if given is None:
             raise InvalidArgument(name, "an array of times", "None")
+    fill, check = float(fill), bool(check)
     if valid is False:
         valid = None
     if _is_tensor(sensors[0][0]):

@@ -27,7 +27,7 @@ _OPTIONS = "str outside, float fill, bool check, str kernel, bool numbered"
 def run(sensors: Any, at: Any, out: Any, valid: Any, stream: Any, outside: str, fill: float,
         check: bool, kernel: str, numbered: bool) -> Any:
     values, times, lengths, offsets, _ = sensors
-    options = outside, float(fill), check, kernel, numbered
+    options = outside, fill, check, kernel, numbered
     if not _needs_operator(values, times, at, out, valid, stream):
         if out is None:
             out = torch.empty(out_shape(values, offsets, at), dtype=values[0].dtype,
