@@ -98,13 +98,14 @@ def resample(values: Any, times: Any = None, at: Any = None, *, mode: str = "lin
     for name, given in (("times", sensors[1][0]), ("at", at)):
         if given is None:
             raise InvalidArgument(name, "an array of times", "None")
+    fill, check = float(fill), bool(check)
     if valid is False:
         valid = None
     if _is_tensor(sensors[0][0]):
-        from . import _resample_torch
+        import penstock._resample_torch as torch_part  # "from . import" takes longer, every time
 
-        return _resample_torch.run(sensors, at, out, valid, stream, outside, fill, check, kernel,
-                                   numbered)
+        return torch_part.run(sensors, at, out, valid, stream, outside, fill, check, kernel,
+                              numbered)
     if out is None:
         out = room_like(sensors[0][0], out_shape(sensors[0], sensors[3], at))
     if valid is True:
@@ -116,25 +117,24 @@ def resample(values: Any, times: Any = None, at: Any = None, *, mode: str = "lin
 
 def out_shape(values: Sequence[Any], offsets: Sequence[Any], at: Any) -> tuple[int, ...]:
     """Of the result; what does not fit together the library refuses."""
-    columns = sum(_shape("values", each)[-1] for each in values)
-    return *_episodes(values, offsets), _shape("at", at)[-1], columns
+    columns = _shape("values", values[0])[-1]
+    for each in values[1:]:
+        columns += _shape("values", each)[-1]
+    return *valid_shape(values, offsets, at, False), columns
 
 
 def valid_shape(values: Sequence[Any], offsets: Sequence[Any], at: Any,
                 numbered: bool) -> tuple[int, ...]:
     """Of the mask, which tells sensors apart where they have numbers."""
-    sensors = (len(values),) if numbered else ()
-    return *_episodes(values, offsets), _shape("at", at)[-1], *sensors
-
-
-def _episodes(values: Sequence[Any], offsets: Sequence[Any]) -> tuple[int, ...]:
-    shape = _shape("values", values[0])
+    more = (_shape("at", at)[-1], len(values)) if numbered else (_shape("at", at)[-1],)
     if offsets[0] is not None:
-        return (max(_shape("offsets", offsets[0])[0] - 1, 0),)
-    if len(shape) not in (2, 3):
-        raise InvalidArgument("values", "(S, D), (B, S, D), or (N, D) with offsets",
-                              str(tuple(shape)))
-    return shape[:-2]
+        return max(_shape("offsets", offsets[0])[0] - 1, 0), *more
+    shape = _shape("values", values[0])
+    if len(shape) == 3:
+        return shape[0], *more
+    if len(shape) == 2:
+        return more
+    raise InvalidArgument("values", "(S, D), (B, S, D), or (N, D) with offsets", str(tuple(shape)))
 
 
 def _shape(name: str, array: Any) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ _OPTIONS = "str outside, float fill, bool check, str kernel, bool numbered"
 def run(sensors: Any, at: Any, out: Any, valid: Any, stream: Any, outside: str, fill: float,
         check: bool, kernel: str, numbered: bool) -> Any:
     values, times, lengths, offsets, _ = sensors
-    options = outside, float(fill), check, kernel, numbered
+    options = outside, fill, check, kernel, numbered
     if not _needs_operator(values, times, at, out, valid, stream):
         if out is None:
             out = torch.empty(out_shape(values, offsets, at), dtype=values[0].dtype,
@@ -49,31 +49,39 @@ def run(sensors: Any, at: Any, out: Any, valid: Any, stream: Any, outside: str, 
 
 def _needs_operator(values: list[Any], times: list[Any], at: Any, out: Any, valid: Any,
                     stream: Any) -> bool:
-    """Whether torch has to see the call; refuses what it could not make of it."""
-    needed = torch.compiler.is_compiling() or _watchers() > 0
-    learns = False
-    for name, tensors in (("values", values), ("times", times), ("at", (at,))):
-        for each in tensors:
-            if type(each) not in _PLAIN:
-                if not isinstance(each, torch.Tensor):
-                    raise InvalidArgument(name, "a tensor of torch, as values are",
-                                          type(each).__name__)
-                needed = True
-            if each.device.type == "meta":
-                needed = True
-            if each.requires_grad and torch.is_grad_enabled():
-                learns = True
-                if name != "values":
-                    raise InvalidArgument(name, "a tensor without a gradient; only values have one",
-                                          "one that requires it")
+    """Whether torch has to see the call."""
+    watched = torch.compiler.is_compiling() or _watchers() > 0 or values[0].is_meta
+    plain = not watched
+    for each in (*values, *times, at):
+        if type(each) is not torch.Tensor or each.requires_grad:
+            plain = False
+    if plain:
+        return False
+    _refuse_mixture(values, times, at)
+    learns = torch.is_grad_enabled() and any(each.requires_grad for each in values)
     if learns:
-        for name, given in (("out", out), ("valid", None if valid is True else valid)):
-            if given is not None:
-                raise InvalidArgument(name, "none, as values require a gradient", "a tensor")
-    if (needed or learns) and stream is not None:
-        raise InvalidArgument("stream", "None, torch's current stream, where torch traces or "
-                              "differentiates the call", type(stream).__name__)
-    return needed or learns
+        _refuse("out", out, "as values require a gradient")
+        _refuse("valid", None if valid is True else valid, "as values require a gradient")
+    strange = any(type(each) not in _PLAIN for each in (*values, *times, at))
+    if not (watched or learns or strange):
+        return False
+    _refuse("stream", stream, "torch's current stream, where torch traces or differentiates the call")
+    return True
+
+
+def _refuse_mixture(values: list[Any], times: list[Any], at: Any) -> None:
+    for name, tensors in (("values", values), ("times", times), ("at", [at])):
+        for each in tensors:
+            if not isinstance(each, torch.Tensor):
+                raise InvalidArgument(name, "a tensor of torch, as values are", type(each).__name__)
+            if name != "values" and each.requires_grad and torch.is_grad_enabled():
+                raise InvalidArgument(name, "a tensor without a gradient; only values have one",
+                                      "one that requires it")
+
+
+def _refuse(name: str, given: Any, why: str) -> None:
+    if given is not None:
+        raise InvalidArgument(name, f"None, {why}", type(given).__name__)
 
 
 def _launch(sensors: Any, at: Any, out: Any, valid: Any, stream: Any, outside: str, fill: float,
@@ -156,7 +164,8 @@ def _backward(ctx: Any, gradient: Any, _: Any) -> Any:
         times, lengths, offsets = saved[i::count]
         grads.append(torch.ops.penstock.resample_gradient(part, times, lengths, offsets, at,
                                                           ctx.outside, shape))
-    return grads, [None] * count, *[None] * 10
+    others = ctx.needs_input_grad[1:]  # lists of tensors have a list for each
+    return grads, *([None] * len(each) if isinstance(each, list) else None for each in others)
 
 
 def _linear(layout: list[int]) -> list[bool]:

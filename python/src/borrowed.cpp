@@ -14,7 +14,6 @@
 namespace ps::python {
 namespace {
 
-constexpr const char* shared_by_dlpack = "an array that its library shares through DLPack";
 constexpr const char* element_types = "elements of f64, f32, f16, bf16, i64, i32, u8 or bool";
 
 std::string kind_of(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
@@ -213,8 +212,8 @@ Borrowed::Borrowed(nb::handle object, const BorrowOptions& options) {
                 : TensorView(view.data(), DType::u8, {static_cast<std::int64_t>(view.bytes())},
                              view.place());
     held_ = std::make_shared<nb::object>(nb::borrow(object));
-  } else if (options.library != nullptr && exchange_of(object) == options.library) {
-    from_exchange(object, options);
+  } else if (from_exchange(object, options)) {
+    return;
   } else if (options.elements == Elements::bytes && PyObject_CheckBuffer(object.ptr()) != 0) {
     from_buffer(object, options);
   } else if (nb::hasattr(object, "__dlpack__") && nb::hasattr(object, "__dlpack_device__")) {
@@ -247,14 +246,15 @@ void Borrowed::from_buffer(nb::handle object, const BorrowOptions& options) {
   view_ = TensorView(buffer->buf, DType::u8, {static_cast<std::int64_t>(buffer->len)});
 }
 
-void Borrowed::from_exchange(nb::handle object, const BorrowOptions& options) {
+bool Borrowed::from_exchange(nb::handle object, const BorrowOptions& options) {
+  if (options.library == nullptr || exchange_of(object) != options.library) return false;
   dlpack::Tensor tensor{};
   if (options.library->view(object.ptr(), &tensor) != 0) {
-    const nb::python_error error;
-    if (!is_refusal(error)) throw error;
-    refuse(options, shared_by_dlpack, error);
+    PyErr_Clear();  // its __dlpack__ says better why
+    return false;
   }
   view_ = view_of(tensor, options);
+  return true;
 }
 
 void Borrowed::from_dlpack(nb::handle object, const BorrowOptions& options) {
@@ -266,7 +266,7 @@ void Borrowed::from_dlpack(nb::handle object, const BorrowOptions& options) {
                   : ask_for_capsule(object, nullptr);
   } catch (const nb::python_error& error) {
     if (!is_refusal(error)) throw;
-    refuse(options, shared_by_dlpack, error);
+    refuse(options, "an array that its library shares through DLPack", error);
   }
   if (PyCapsule_IsValid(capsule.ptr(), dlpack::ManagedVersioned::name) != 0) {
     take<dlpack::ManagedVersioned>(capsule, options);

@@ -50,7 +50,7 @@ class Borrowed {
 
  private:
   void from_buffer(nb::handle object, const BorrowOptions& options);
-  void from_exchange(nb::handle object, const BorrowOptions& options);
+  bool from_exchange(nb::handle object, const BorrowOptions& options);
   void from_dlpack(nb::handle object, const BorrowOptions& options);
   template <class M>
   void take(nb::handle capsule, const BorrowOptions& options);

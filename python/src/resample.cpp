@@ -148,7 +148,8 @@ void check_ends(const Sensor& sensor, const std::string& prefix) {
 }
 
 // The library numbers every sensor; one that has no number in Python is not spoken of.
-std::string without_number(std::string text) {
+std::string as_python_says(std::string text, bool numbered) {
+  if (numbered) return text;
   for (const std::string_view said : {" of sensors[0],", "sensors[0]."}) {
     const std::string_view instead = said.back() == ',' ? "," : "";
     for (std::size_t at = text.find(said); at != std::string::npos; at = text.find(said)) {
@@ -167,9 +168,8 @@ void run(const std::optional<Stream>& stream, bool numbered, const Work& work) {
       work(waited_for());
       waited_for().synchronize();
     } catch (const InvalidArgument& error) {
-      if (numbered) throw;
-      throw InvalidArgument(without_number(error.argument()), without_number(error.expected()),
-                            error.given());
+      throw InvalidArgument(as_python_says(error.argument(), numbered),
+                            as_python_says(error.expected(), numbered), error.given());
     }
   });
 }
@@ -216,7 +216,7 @@ void resample_arrays(const Arrays& values, const Arrays& times, const Arrays& le
     options.out = alone(options.out);
     if (!valid.is_none()) options.valid = alone(options.valid);
   }
-  run(on.stream, numbered ? "" : "sensors[0].", [&](const Stream& own) { resample(options, own); });
+  run(on.stream, numbered, [&](const Stream& own) { resample(options, own); });
 }
 
 void gradient_arrays(nb::handle gradient, nb::handle times, nb::handle lengths, nb::handle offsets,
