@@ -1,4 +1,4 @@
-"""A robot's episodes, at irregular times, as batches on one clock; with --picture as a picture, too."""
+"""A robot's episodes, at irregular times, as batches on one clock; with --picture drawn, too."""
 
 import argparse
 import json
@@ -82,8 +82,9 @@ def make_episodes(count, seed=1):
     """Samples that come late, or not at all."""
     random = numpy.random.default_rng(seed)
     for number in range(count):
-        times = numpy.arange(60 + 15 * number) / FPS
-        times = numpy.sort(times + random.uniform(0, 0.8 / FPS, len(times)))[random.random(len(times)) > 0.2]
+        frames = numpy.arange(60 + 15 * number)
+        times = (frames + random.uniform(0, 0.8, len(frames))) / FPS
+        times = times[random.random(len(times)) > 0.2]
         times -= times[0]
         yield {"observation.state": reach(times, number), "timestamp": times,
                "observation.gripper": numpy.sin(times) > 0.5}
@@ -130,8 +131,8 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             write_dataset(Path(folder), layout, list(make_episodes(8)), FEATURES)
             dataset = robot.Dataset(folder)
-            # Each column in its own way, a video by the numbers of its frames. Decoding, uploading and
-            # resampling go on while a batch is being worked on; without `device` on the first GPU.
+            # Each column in its own way, a video by the numbers of its frames. Decoding, uploading
+            # and resampling go on while a batch is worked on; without `device` on the first GPU.
             loader = robot.Loader(dataset, {"observation.state": "linear",
                                             "observation.gripper": "previous",
                                             "observation.images.front": "nearest"},

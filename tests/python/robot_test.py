@@ -1,4 +1,4 @@
-"""Datasets laid out as LeRobot does, and the loader over them; gpu_test.py has it on a GPU."""
+"""Datasets laid out as LeRobot does, and the loader over them."""
 
 import doctest
 import gc
@@ -461,7 +461,7 @@ class TestLoader:
         dataset, _ = make(lengths=[5] * 20)
         read = []
         plain = dataset.read
-        monkeypatch.setattr(dataset, "read", lambda number, *a: read.append(number) or plain(number, *a))
+        monkeypatch.setattr(dataset, "read", lambda *a: read.append(a[0]) or plain(*a))
         with iter(loader(dataset, batch=1, prefetch=2, threads=1)) as batches:
             next(batches)
             time.sleep(0.3)
@@ -873,6 +873,79 @@ def test_torch_where_it_is_missing(make, python):
             print(error)
     """)
     assert done.stdout == "torch() needs torch: pip install torch\n"
+
+
+EVERYTHING = {
+    "apart": ({"action": "linear", "observation.gripper": "previous", FRONT: "nearest"}, {}),
+    "rows": (["observation.state", "action"], {"fused": True}),
+    "bf16": (["action", "observation.state"], {"dtype": "bf16", "like": "penstock"}),
+    "longest": (["action"], {"steps": None}),
+}
+
+
+def bits(array):
+    """As bytes on the host, whosever they are."""
+    if isinstance(array, np.ndarray):
+        return array.tobytes()
+    if not isinstance(array, penstock.Array):  # a tensor of torch
+        return array.cpu().numpy().tobytes()
+    room = penstock.empty(array.nbytes, "u8")
+    stream = penstock.Stream(array.place if array.place.startswith("cuda") else "cpu")
+    penstock.copy(room, array, stream)
+    stream.synchronize()
+    return bytes(room)
+
+
+def passes(dataset, what, count=2, **more):
+    columns, told = EVERYTHING[what]
+    one = loader(dataset, columns, **({"steps": 40, "prefetch": 2} | told | more))
+    return [(list(batch.episodes), bits(batch.valid),
+             {name: bits(array) for name, array in batch.items()})
+            for _ in range(count) for batch in one]
+
+
+@pytest.mark.parametrize("what", EVERYTHING)
+def test_memory_of_the_devices_own(make, monkeypatch, what):
+    """The way of a GPU, where slots are uploaded: the CPU takes it when told so."""
+    dataset, _ = make(lengths=[20, 7, 33, 12, 5] * 3)
+    expected = passes(dataset, what)
+    monkeypatch.setattr(robot._engine, "has_memory_of_its_own", lambda device: True)
+    assert passes(dataset, what) == expected
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(bool(penstock.Device.why_no_gpu()), reason="no GPU")
+class TestGpu:
+    @pytest.mark.parametrize("layout", LAYOUTS)
+    @pytest.mark.parametrize("what", EVERYTHING)
+    def test_the_same_bits_as_on_the_cpu(self, make, layout, what):
+        dataset, _ = make(layout, lengths=[20, 7, 33, 12, 5] * 6)
+        assert passes(dataset, what, device="cuda", like="penstock") == passes(dataset, what)
+
+    @pytest.mark.parametrize("what", ["apart", "rows", "longest"])
+    def test_tensors(self, make, what):
+        torch = pytest.importorskip("torch", reason="torch is not installed here")
+        dataset, _ = make(lengths=[20, 7, 33, 12, 5] * 6)
+        assert passes(dataset, what, device="cuda", like="torch") == passes(dataset, what)
+        columns, told = EVERYTHING[what]
+        batch = next(iter(loader(dataset, columns, device="cuda", **(told | {"like": None}))))
+        assert all(isinstance(array, torch.Tensor) and array.is_cuda for array in batch.values())
+
+    def test_memory_is_used_again_only_when_it_was_read(self, make):
+        """The caller's work on a batch is still under way when the batch is dropped."""
+        torch = pytest.importorskip("torch", reason="torch is not installed here")
+        dataset, _ = make(lengths=[20] * 64)
+        expected = [batch["action"].copy() for batch in loader(dataset)]
+        got = []
+        for batch in loader(dataset, device="cuda", like="torch"):
+            torch.cuda._sleep(5_000_000)
+            got.append(batch["action"].clone())
+        assert all((a.cpu().numpy() == b).all() for a, b in zip(got, expected, strict=True))
+
+    def test_numpy_is_refused(self, make):
+        dataset, _ = make()
+        with pytest.raises(ValueError, match="^like: expected 'torch' or 'penstock' on cuda:0"):
+            loader(dataset, device="cuda")
 
 
 @pytest.fixture

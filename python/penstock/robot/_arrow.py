@@ -33,7 +33,7 @@ def failures_of(path: Path) -> Iterator[None]:
 
 def read_table(path: Path, columns: Iterable[str] | None = None, *, group: int | None = None,
                optional: bool = False) -> Any:
-    """A file, or one row group of it; all columns, or `columns`, which must be there unless `optional`."""
+    """A file or a row group of it, all columns or some, which must be there unless `optional`."""
     with failures_of(path), module("pyarrow.parquet").ParquetFile(str(path)) as file:
         there = file.schema_arrow.names
         wanted = there if columns is None else list(columns)

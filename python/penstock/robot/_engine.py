@@ -79,13 +79,13 @@ class Engine:
         self._pool: ThreadPoolExecutor | None = None
         self._clock: Any = None
         self._pipeline = pipeline = Pipeline(settings.device, depth=settings.prefetch)
-        gpu = settings.device.kind != "cpu"
+        self._apart = has_memory_of_its_own(settings.device)
         self._host = self._rings("pinned", "")
-        self._device = self._rings("device", "device ") if gpu else self._host
+        self._device = self._rings("device", "device ") if self._apart else self._host
         # Nothing is in it: it bounds the results that nobody has taken.
         results = pipeline.ring("results", bytes=1)
         ready = pipeline.host_stage("decode", self._decode, uses=self._host.values())
-        if gpu:
+        if self._apart:
             ready = pipeline.stage("upload", self._upload, after=ready, engine="upload",
                                    uses=[*self._host.values(), *self._device.values()])
         made = pipeline.stage("resample", self._resample, after=ready,
@@ -221,7 +221,7 @@ class Engine:
         if self._clock is None or len(self._clock) < steps:
             host = self._clock = empty(max(1, steps), told.time_type, device=told.device)
             host.numpy()[:steps] = told.clock.stored(steps)
-            if told.device.kind != "cpu":
+            if self._apart:
                 self._clock = empty(host.shape, told.time_type, memory="device", device=told.device)
                 _core.copy(self._clock, host, stream)
                 work.held.append(host)
@@ -233,6 +233,10 @@ class Engine:
         work = self._works.pop(item.index)
         work.held.clear()
         self._hand_over(work)
+
+
+def has_memory_of_its_own(device: _core.Device) -> bool:
+    return device.kind != "cpu"
 
 
 def in_batches(episodes: Indices, batch: int, drop_last: bool) -> Iterator[Indices]:

@@ -25,8 +25,8 @@ class Results:
         if like == "torch" and not find_spec("torch"):
             raise Unsupported("like='torch' needs torch: pip install torch")
         if like == "numpy" and (gpu or "bf16" in types):
-            raise InvalidArgument("like", f"'torch' or 'penstock' {'on ' + device.name if gpu else 'for bf16'}",
-                                  "'numpy'")
+            where = f"on {device.name}" if gpu else "for bf16"
+            raise InvalidArgument("like", f"'torch' or 'penstock' {where}", "'numpy'")
         self.like, self._device = like, device
 
     def on(self, stream: _core.Stream) -> Any:
@@ -50,7 +50,7 @@ class Results:
         return empty(shape, dtype, memory=memory, device=self._device)
 
     def taken(self, arrays: list[Any]) -> None:
-        """Called by who takes them: torch must not reuse them before that thread's stream is done."""
+        """Called by who takes them: torch is not to reuse them before that thread's stream is done."""
         if self.like == "torch" and self._device.kind != "cpu":
             import torch
 

@@ -98,7 +98,7 @@ class Block:
 
 
 def resolve(dataset: Dataset, wanted: Wanted, dtype: Any, fused: bool) -> list[Block]:
-    """`dtype` is for the columns of floating-point numbers; `fused`: for all, in as few blocks as can be."""
+    """`dtype` is for columns of floating-point numbers; where `fused`, for all, in few blocks."""
     floats = None if dtype is None else dtype_name(dtype)
     if floats is not None and floats not in ("f64", "f32", "f16", "bf16"):
         raise InvalidArgument("dtype", "f64, f32, f16 or bf16", repr(dtype))
