@@ -227,6 +227,18 @@ class TestDataset:
         with pytest.raises(ValueError, match="^episode: expected one of 2.*given 0"):
             dataset.read(0)
 
+    def test_tasks_as_pandas_stores_them(self, make):
+        dataset, _ = make("v3.0")
+        pq.write_table(pa.table({"task_index": [0, 1], "__index_level_0__": ["reach", "grasp"]}),
+                       dataset.path / "meta/tasks.parquet")
+        assert robot.Dataset(dataset.path).tasks == {0: "reach", 1: "grasp"}
+
+    def test_columns_of_no_numbers_are_left_out(self, make):
+        dataset, _ = make(features=FEATURES | {
+            "text": {"dtype": "string", "shape": [1], "names": None},
+            "spoken": {"dtype": "language", "shape": [1], "names": None}})
+        assert not {"text", "spoken", FRONT} & set(dataset.read(0))
+
     def test_it_can_be_pickled(self, make):
         dataset, episodes = make("v3.0")
         again = pickle.loads(pickle.dumps(dataset))
@@ -622,6 +634,12 @@ class TestDamage:
         with pytest.raises(FileNotFoundError) as caught:
             list(loader(dataset))
         assert caught.value.filename == str(path) and caught.value.errno == 2
+
+    @pytest.mark.parametrize("layout", LAYOUTS)
+    def test_a_folder_instead(self, make, layout):
+        dataset, path = damaged(make, layout, lambda p: (p.unlink(), p.mkdir()))
+        with pytest.raises((OSError, ValueError), match=re.escape(str(path))):
+            list(loader(dataset))
 
     @pytest.mark.parametrize("layout", LAYOUTS)
     def test_rows_that_are_missing(self, make, layout):

@@ -1,6 +1,5 @@
 """pyarrow, where it is installed, and its failures in this package's words."""
 
-import errno
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -24,9 +23,12 @@ def failures_of(path: Path) -> Iterator[None]:
     """What pyarrow says about a file, with the file's name."""
     try:
         yield
-    except FileNotFoundError as missing:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from missing
+    except MemoryError:
+        raise
     except (module().ArrowException, OSError) as failure:
+        code = getattr(failure, "errno", None)
+        if code:
+            raise OSError(code, os.strerror(code), str(path)) from failure
         said = str(failure).partition("\n")[0].rstrip(".")
         raise InvalidArgument(str(path), "a Parquet file that is whole", said) from failure
 
@@ -41,6 +43,6 @@ def read_table(path: Path, columns: Iterable[str] | None = None, *, group: int |
         if missing and not optional:
             raise InvalidArgument(str(path), f"a column {missing[0]!r}", ", ".join(there))
         wanted = [name for name in wanted if name in there]
-        groups = range(file.num_row_groups) if group is None else [group]
+        groups = [number for number in range(file.num_row_groups) if group in (None, number)]
         # By prefix, "a.b" also finds "a.b.c"; select() keeps what was asked for.
         return file.read_row_groups(groups, columns=wanted, use_threads=False).select(wanted)

@@ -120,8 +120,7 @@ class Dataset:
 
     def _names(self, columns: str | Iterable[str] | None) -> list[str]:
         if columns is None:
-            return [name for name, told in self.features.items()
-                    if told.dtype not in ("video", "image", "string")]
+            return [name for name, told in self.features.items() if told.is_numeric]
         names = [columns] if isinstance(columns, str) else list(dict.fromkeys(columns))
         for name in names:
             if name not in self.features:
@@ -148,8 +147,8 @@ class Dataset:
 
     def _array(self, column: Any, name: str, episode: _metadata.Episode) -> NDArray[Any]:
         array = as_array(column, name, episode.path)
-        if len(array) == 0 and array.ndim > 1:  # no list that tells its length
-            array = array.reshape(0, *self.features[name].shape)
+        if len(array) == 0 and _arrow.module().types.is_nested(column.type):
+            array = array.reshape(0, *self.features[name].shape)  # no list told its length
         return array
 
 

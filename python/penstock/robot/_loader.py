@@ -133,11 +133,11 @@ class Loader:
             raise InvalidArgument("outside", "'clamp', 'fill' or 'extrapolate'", repr(outside))
         blocks = _signals.resolve(dataset, columns, dtype, fused)
         clock = Clock(at, seconds, steps, dataset.features[blocks[0].times])
-        self._episodes = _chosen(dataset, episodes)
+        self._episodes, rows = _chosen(dataset, episodes, batch)
         place = _core.Device(device)
         self._told = _engine.Settings(
-            dataset, blocks, clock, batch, _most_rows(dataset, self._episodes, batch), fused,
-            outside, fill, prefetch, threads or min(4, os.cpu_count() or 1), place,
+            dataset, blocks, clock, batch, rows, fused, outside, fill, prefetch,
+            threads or min(4, os.cpu_count() or 1), place,
             Results(like, place, {block.given for block in blocks}))
         self._shuffle, self._seed, self._drop_last = shuffle, seed, drop_last
         self.epoch = 0
@@ -217,16 +217,14 @@ _APART = ("a robot.Loader has threads of its own, which do not survive a fork: u
           "torch's DataLoader, and in other processes a Loader made there")
 
 
-def _chosen(dataset: Dataset, episodes: Iterable[int] | None) -> Indices:
-    chosen = (dataset.episodes.indices if episodes is None
-              else numpy.array([int(episode) for episode in episodes], numpy.int64))
-    for episode in chosen.tolist():
-        if dataset.episodes.lengths[dataset.episodes.place(episode)] <= 0:
-            raise InvalidArgument("episodes", "some that have samples", f"{episode}, of length 0")
-    return chosen
-
-
-def _most_rows(dataset: Dataset, episodes: Indices, batch: int) -> int:
-    lengths = [int(dataset.episodes.lengths[dataset.episodes.place(episode)])
-               for episode in episodes.tolist()]
-    return sum(sorted(lengths, reverse=True)[:batch])
+def _chosen(dataset: Dataset, episodes: Iterable[int] | None, batch: int) -> tuple[Indices, int]:
+    """The episodes, and the most samples that a batch of them can have."""
+    every = dataset.episodes
+    chosen, lengths = every.indices, every.lengths
+    if episodes is not None:
+        chosen = numpy.array([int(episode) for episode in episodes], numpy.int64)
+        lengths = every.lengths[[every.place(episode) for episode in chosen.tolist()]]
+    if (lengths <= 0).any():
+        raise InvalidArgument("episodes", "some that have samples",
+                              f"{chosen[lengths <= 0][0]}, of length 0")
+    return chosen, int(numpy.sort(lengths)[::-1][:batch].sum())

@@ -35,6 +35,14 @@ class Feature:
         """Numbers in a row."""
         return int(numpy.prod(self.shape, dtype=numpy.int64))
 
+    @property
+    def is_numeric(self) -> bool:
+        """Whether it is a column of numbers or truth values."""
+        try:
+            return numpy.dtype(self.dtype).kind in "biuf"
+        except TypeError:
+            return False
+
 
 @dataclass(frozen=True)
 class Episode:
@@ -190,11 +198,12 @@ def read_tasks(info: Info) -> dict[int, str]:
     lines, table = info.root / "meta/tasks.jsonl", info.root / "meta/tasks.parquet"
     if table.is_file():
         read = _arrow.read_table(table)
-        names = [name for name in read.column_names if name != "task_index"]
-        if "task_index" not in read.column_names or len(names) != 1:
+        # pandas stores an index without a name under a name of its own.
+        task = next((name for name in ("task", "__index_level_0__") if name in read.column_names), "")
+        if "task_index" not in read.column_names or not task:
             raise InvalidArgument(str(table), "the columns task_index and task",
                                   ", ".join(read.column_names))
-        return dict(zip(read["task_index"].to_pylist(), read[names[0]].to_pylist(), strict=True))
+        return dict(zip(read["task_index"].to_pylist(), read[task].to_pylist(), strict=True))
     if lines.is_file():
         return {int(task["task_index"]): str(task["task"])
                 for task in _lines(lines, ("task_index", "task"))}

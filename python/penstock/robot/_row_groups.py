@@ -24,10 +24,11 @@ class RowGroups:
         self._lock = threading.Lock()
         self._kept: OrderedDict[Any, Future[Any]] = OrderedDict()
         self._bytes = 0
+        self._starts: dict[Path, Any] = {}
 
     def rows(self, path: Path, columns: tuple[str, ...], begin: int, end: int) -> Any:
         """A table of the rows from `begin` to `end` of a file."""
-        starts = self._shared((path,), lambda: _starts(path))
+        starts = self._starts_of(path)
         if end > starts[-1]:
             raise InvalidArgument(str(path), f"at least {end} rows, as meta/ says",
                                   str(starts[-1]))
@@ -59,22 +60,26 @@ class RowGroups:
             mine.set_exception(failure)
             raise
         mine.set_result(made)
-        self._count(made.nbytes)
+        self._count(key, made.nbytes)
         return made
 
-    def _count(self, more: int) -> None:
+    def _count(self, newest: Any, more: int) -> None:
+        """The newest stays, however large it is: its neighbours come next."""
         with self._lock:
             self._bytes += more
-            done = [key for key, kept in self._kept.items() if kept.done()]
-            for key in done[:-1]:  # the newest serves its neighbours, however large it is
-                if self._bytes <= self._limit:
+            while self._bytes > self._limit:
+                oldest = next((key for key, kept in self._kept.items()
+                               if kept.done() and key != newest), None)
+                if oldest is None:
                     break
-                self._bytes -= self._kept.pop(key).result().nbytes
+                self._bytes -= self._kept.pop(oldest).result().nbytes
 
-
-def _starts(path: Path) -> Any:
-    """The first row of every group, and the number of all rows."""
-    with _arrow.failures_of(path):
-        metadata = _arrow.module("pyarrow.parquet").read_metadata(str(path))
-    counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-    return numpy.cumsum([0, *counts])
+    def _starts_of(self, path: Path) -> Any:
+        """The first row of every group, and the number of all rows."""
+        if path not in self._starts:
+            with _arrow.failures_of(path):
+                metadata = _arrow.module("pyarrow.parquet").read_metadata(str(path))
+            groups = range(metadata.num_row_groups)
+            self._starts[path] = numpy.cumsum([0, *(metadata.row_group(group).num_rows
+                                                    for group in groups)])
+        return self._starts[path]
