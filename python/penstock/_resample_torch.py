@@ -1,7 +1,7 @@
 """resample() for tensors of torch: operators that torch traces, compiles and differentiates.
 
-Imported when the first tensor comes. A plain call goes past the operators, whose dispatch costs more
-than the launch itself.
+Imported when the first tensor comes. A plain call goes past the operators, whose dispatch costs
+more than the launch itself.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,13 @@ from ._resample import out_shape, valid_shape
 
 _LINEAR = 0
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-# Without these functions of C a tensor goes through __dlpack__, which wants a stream and no gradient.
+# Without its functions of C a tensor goes through __dlpack__, which wants a stream, no gradient.
 _EXCHANGES = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 # Something wants to see every operation: a tracer, a counter.
 _watchers = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 
-_SENSORS = "Tensor[] values, Tensor[] times, Tensor?[] lengths, Tensor?[] offsets, int[] layout, Tensor at"
+_SENSORS = ("Tensor[] values, Tensor[] times, Tensor?[] lengths, Tensor?[] offsets, "
+            "int[] layout, Tensor at")
 _OPTIONS = "str outside, float fill, bool check, str kernel, bool numbered"
 
 
@@ -65,7 +66,7 @@ def _needs_operator(values: list[Any], times: list[Any], at: Any, out: Any, vali
     strange = any(type(each) not in _PLAIN for each in (*values, *times, at))
     if not (watched or learns or strange):
         return False
-    _refuse("stream", stream, "torch's current stream, where torch traces or differentiates the call")
+    _refuse("stream", stream, "torch's current one, where torch traces or differentiates the call")
     return True
 
 
@@ -86,11 +87,12 @@ def _refuse(name: str, given: Any, why: str) -> None:
 
 def _launch(sensors: Any, at: Any, out: Any, valid: Any, stream: Any, outside: str, fill: float,
             check: bool, kernel: str, numbered: bool) -> None:
-    values, *more = sensors
+    values, times, lengths, offsets, layout = sensors
     if not _EXCHANGES:
         stream = _current(stream, values[0])
         values = [each.detach() for each in values]
-    _core.resample(values, *more, at, out, valid, outside, fill, check, kernel, stream, numbered)
+    _core.resample(values, times, lengths, offsets, layout, at, out, valid, outside, fill, check,
+                   kernel, stream, numbered)
 
 
 def _current(stream: Any, tensor: Any) -> Any:
