@@ -136,6 +136,16 @@ class TestGradient:
             with pytest.raises(penstock.Unsupported, match="only linear mode has a gradient"):
                 out.sum().backward()
 
+    def test_forwards_is_refused(self):
+        values, times, at = draw()
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(values, torch.ones_like(values))
+            with pytest.raises(penstock.Unsupported, match="no derivative forwards"):
+                resample(dual, times, at)
+            assert torch.equal(resample(values, times, at), through_numpy(values, times, at))
+        with pytest.raises(penstock.Unsupported, match="no derivative forwards"):
+            torch.func.jvp(lambda v: resample(v, times, at), (values,), (values,))
+
     def test_has_none_itself(self):
         values, times, at = draw()
         values.requires_grad_()
