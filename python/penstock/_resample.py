@@ -15,11 +15,13 @@ _MODES = {"linear": 0, "nearest": 1, "previous": 2, "next": 3, "slerp": 4}
 _ORDERS = {"xyzw": 0, "wxyz": 1}
 
 Columns = Sequence[tuple[Any, ...]]
+Sensors = tuple[list[Any], list[Any], list[Any], list[Any], list[int]]
+"""values, times, lengths and offsets of each, and the layout of all"""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Sensor:
-    """One of several signals that :func:`resample` brings to one clock; it takes the same arguments.
+    """One of several signals that :func:`resample` brings to one clock; with its arguments.
 
     >>> import numpy, penstock
     >>> times = numpy.arange(4.0)
@@ -44,11 +46,11 @@ def resample(values: Any, times: Any = None, at: Any = None, *, mode: str = "lin
              kernel: str = "best") -> Any:
     """Values taken at `times`, at the times `at`.
 
-    Values are (B, S, D) for B episodes of S samples, times (B, S), or (S) for all, and `at` (B, T), or
-    (T) for all; the result is (B, T, D). An episode alone is (S, D) and gives (T, D). Where episodes
-    differ in length, either `lengths` (B) says how many samples of each count, or the samples of all
-    stand in one row, values (N, D) and times (N), and `offsets` (B + 1) says where each begins. Arrays
-    may have any strides and are not copied.
+    Values are (B, S, D) for B episodes of S samples, times (B, S), or (S) for all, and `at` (B, T),
+    or (T) for all; the result is (B, T, D). An episode alone is (S, D) and gives (T, D). Where
+    episodes differ in length, either `lengths` (B) says how many samples of each count, or the
+    samples of all stand in one row, values (N, D) and times (N), and `offsets` (B + 1) says where
+    each begins. Arrays may have any strides and are not copied.
 
     >>> import numpy, penstock
     >>> times = numpy.array([0.0, 1.0, 3.0])
@@ -56,23 +58,25 @@ def resample(values: Any, times: Any = None, at: Any = None, *, mode: str = "lin
     >>> penstock.resample(values, times, numpy.array([0.5, 2.0, 9.0])).ravel()
     array([ 5., 20., 30.])
 
-    Times of an episode do not decrease; of samples with one time the last counts. They are f32, f64 or
-    i64, and `at` has their type. Between two samples `mode` decides: ``"linear"``, ``"nearest"``,
-    ``"previous"``, ``"next"``, or ``"slerp"`` for unit quaternions, whose real part `quaternion` says is
-    last (``"xyzw"``) or first (``"wxyz"``). `columns` gives ranges of columns modes of their own:
-    ``(slice or (begin, end), mode)``, or ``(..., "slerp", "wxyz")``.
+    Times of an episode do not decrease; of samples with one time the last counts. They are f32, f64
+    or i64, and `at` has their type. Between two samples `mode` decides: ``"linear"``,
+    ``"nearest"``, ``"previous"``, ``"next"``, or ``"slerp"`` for unit quaternions, whose real part
+    `quaternion` says is last (``"xyzw"``) or first (``"wxyz"``). `columns` gives ranges of columns
+    modes of their own: ``(slice or (begin, end), mode)``, or ``(..., "slerp", "wxyz")``.
 
     >>> penstock.resample(values, times, numpy.array([0.5, 2.5]), mode="previous").ravel()
     array([ 0., 10.])
 
-    `outside` is for times before the first and after the last sample: ``"clamp"`` holds that sample,
-    ``"fill"`` gives `fill`, ``"extrapolate"`` goes on, ``"error"`` raises. With ``valid=True``, or an
-    array for it, the result is (out, valid): valid (B, T) is whether the time lies within the episode.
+    `outside` is for times before the first and after the last sample: ``"clamp"`` holds that
+    sample, ``"fill"`` gives `fill`, ``"extrapolate"`` goes on, ``"error"`` raises. With
+    ``valid=True``, or an array for it, the result is (out, valid): valid (B, T) is whether the time
+    lies within the episode.
 
     >>> penstock.resample(values, times, numpy.array([-1.0, 2.0]), outside="fill", valid=True)[1]
     array([False,  True])
 
-    Several sensors, each with times of its own, fill one row side by side; valid is then (B, T, sensors).
+    Several sensors, each with times of its own, fill one row side by side; valid is then
+    (B, T, sensors).
 
     >>> camera = penstock.Sensor(numpy.arange(3.0)[:, None], times, mode="previous")
     >>> arm = penstock.Sensor(numpy.ones((2, 2)), numpy.array([0.0, 9.0]))
@@ -80,11 +84,11 @@ def resample(values: Any, times: Any = None, at: Any = None, *, mode: str = "lin
     array([[1., 1., 1.],
            [2., 1., 1.]])
 
-    The result goes into `out` or a new array of the library of `values`. `check` looks for times that
-    decrease or are NaN, and for wrong lengths, which are found without it on the CPU. On a GPU the work
-    is enqueued on `stream`; None is torch's current stream for its tensors. ``check=True`` and
-    ``outside="error"`` wait for it. torch differentiates linear mode with respect to values, and
-    compiles and captures the call. `kernel` is for comparing a GPU's kernels.
+    The result goes into `out` or a new array of the library of `values`. `check` looks for times
+    that decrease or are NaN, and for wrong lengths, which are found without it on the CPU. On a GPU
+    the work is enqueued on `stream`; None is torch's current stream for its tensors. ``check=True``
+    and ``outside="error"`` wait for it. torch differentiates linear mode with respect to values,
+    and compiles and captures the call. `kernel` is for comparing a GPU's kernels.
     """
     numbered = isinstance(values, (list, tuple))
     if numbered or isinstance(values, Sensor):
@@ -138,12 +142,12 @@ def valid_shape(values: Sequence[Any], offsets: Sequence[Any], at: Any,
 
 
 def _shape(name: str, array: Any) -> tuple[int, ...]:
-    shape = getattr(array, "shape", None)
+    shape: tuple[int, ...] | None = getattr(array, "shape", None)
     if shape is None:
         raise TypeError(f"{name}: expected an array, given {type(array).__name__}")
     if len(shape) == 0:
         raise InvalidArgument(name, "an array of one dimension or more", "a single number")
-    return shape  # type: ignore[no-any-return]
+    return shape
 
 
 def _is_tensor(array: Any) -> bool:
@@ -157,8 +161,8 @@ def _refuse_beside_sensors(**given: Any) -> None:
                                   type(value).__name__ if name != "mode" else repr(value))
 
 
-def _together(sensors: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any], list[Any], list[int]]:
-    """(values, times, lengths, offsets, layout) of all."""
+def _together(sensors: Sequence[Any]) -> Sensors:
+    """Of all."""
     for each in sensors:
         if not isinstance(each, Sensor):
             raise InvalidArgument("values", "an array, a Sensor, or a list of Sensor",

@@ -1,13 +1,14 @@
 """resample() for tensors of torch: operators that torch traces, compiles and differentiates.
 
-Imported when the first tensor comes. A plain call goes past the operators, whose dispatch costs more
-than the launch itself.
+Imported when the first tensor comes. A plain call goes past the operators, whose dispatch costs
+more than the launch itself.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from . import _core
 from ._errors import InvalidArgument, Unsupported
@@ -15,12 +16,14 @@ from ._resample import out_shape, valid_shape
 
 _LINEAR = 0
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-# Without these functions of C a tensor goes through __dlpack__, which wants a stream and no gradient.
+# Without its functions of C a tensor goes through __dlpack__, which wants a stream, no gradient.
 _EXCHANGES = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
-# Something wants to see every operation: a tracer, a counter.
-_watchers = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+# Who wants to see every operation: tracers and counters, torch.func.
+_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+_transform = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)
 
-_SENSORS = "Tensor[] values, Tensor[] times, Tensor?[] lengths, Tensor?[] offsets, int[] layout, Tensor at"
+_SENSORS = ("Tensor[] values, Tensor[] times, Tensor?[] lengths, Tensor?[] offsets, "
+            "int[] layout, Tensor at")
 _OPTIONS = "str outside, float fill, bool check, str kernel, bool numbered"
 
 
@@ -50,7 +53,7 @@ def run(sensors: Any, at: Any, out: Any, valid: Any, stream: Any, outside: str, 
 def _needs_operator(values: list[Any], times: list[Any], at: Any, out: Any, valid: Any,
                     stream: Any) -> bool:
     """Whether torch has to see the call."""
-    watched = torch.compiler.is_compiling() or _watchers() > 0 or values[0].is_meta
+    watched = torch.compiler.is_compiling() or _is_watched(values) or values[0].is_meta
     plain = not watched
     for each in (*values, *times, at):
         if type(each) is not torch.Tensor or each.requires_grad:
@@ -65,8 +68,15 @@ def _needs_operator(values: list[Any], times: list[Any], at: Any, out: Any, vali
     strange = any(type(each) not in _PLAIN for each in (*values, *times, at))
     if not (watched or learns or strange):
         return False
-    _refuse("stream", stream, "torch's current stream, where torch traces or differentiates the call")
+    _refuse("stream", stream, "torch's current one, where torch traces or differentiates the call")
     return True
+
+
+def _is_watched(values: list[Any]) -> bool:
+    if forward_ad._current_level >= 0:  # where torch would take operators for constants
+        if any(forward_ad.unpack_dual(each).tangent is not None for each in values):
+            raise Unsupported("resample: no derivative forwards; backward() has the gradient")
+    return _modes() > 0 or _transform() is not None
 
 
 def _refuse_mixture(values: list[Any], times: list[Any], at: Any) -> None:
@@ -86,11 +96,12 @@ def _refuse(name: str, given: Any, why: str) -> None:
 
 def _launch(sensors: Any, at: Any, out: Any, valid: Any, stream: Any, outside: str, fill: float,
             check: bool, kernel: str, numbered: bool) -> None:
-    values, *more = sensors
+    values, times, lengths, offsets, layout = sensors
     if not _EXCHANGES:
         stream = _current(stream, values[0])
         values = [each.detach() for each in values]
-    _core.resample(values, *more, at, out, valid, outside, fill, check, kernel, stream, numbered)
+    _core.resample(values, times, lengths, offsets, layout, at, out, valid, outside, fill, check,
+                   kernel, stream, numbered)
 
 
 def _current(stream: Any, tensor: Any) -> Any:

@@ -150,10 +150,9 @@ void check_ends(const Sensor& sensor, const std::string& prefix) {
 // The library numbers every sensor; one that has no number in Python is not spoken of.
 std::string as_python_says(std::string text, bool numbered) {
   if (numbered) return text;
-  for (const std::string_view said : {" of sensors[0],", "sensors[0]."}) {
-    const std::string_view instead = said.back() == ',' ? "," : "";
+  for (const std::string_view said : {"sensors[0].", " of sensors[0]"}) {
     for (std::size_t at = text.find(said); at != std::string::npos; at = text.find(said)) {
-      text.replace(at, said.size(), instead);
+      text.erase(at, said.size());
     }
   }
   return text;

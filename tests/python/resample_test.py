@@ -1,4 +1,7 @@
-"""resample() on the CPU, against a reference in f64; gpu_test.py has a GPU, resample_torch_test.py torch."""
+"""resample() on the CPU, against a reference in f64.
+
+gpu_test.py has a GPU, resample_torch_test.py has torch.
+"""
 
 import math
 
@@ -74,7 +77,7 @@ def reference(values, times, at, *, mode="linear", outside="clamp", fill=0.0, le
 
 
 def draw(seed, episodes, samples, targets, columns, dtype=np.float64, time=np.float64):
-    """(values, times, at), with equal times, exact hits, times outside, and a NaN where it can be."""
+    """(values, times, at), with equal times, hits, times outside, and a NaN where it can be."""
     rng = np.random.default_rng(seed)
     values = (rng.integers(0, 200, (episodes, samples, columns)) if np.dtype(dtype).kind in "iub"
               else rng.normal(0, 3, (episodes, samples, columns))).astype(dtype)
@@ -266,28 +269,34 @@ def bad(function):
     (lambda v, t, a: resample(v, t), "^at: expected an array of times, given None"),
     (lambda v, t, a: resample(3, t, a), "^values: expected an array, given int"),
     (lambda v, t, a: resample(v, [1.0], a), "^times: expected an array"),
-    (lambda v, t, a: resample(v[0, 0], t, a), r"^values: expected \(S, D\), \(B, S, D\), or \(N, D\)"),
+    (lambda v, t, a: resample(v[0, 0], t, a),
+     r"^values: expected \(S, D\), \(B, S, D\), or \(N, D\)"),
     (lambda v, t, a: resample(v, t[:, :3], a), "^times: expected shape"),
     (lambda v, t, a: resample(v, t, a[:1]), "^at: expected shape"),
     (lambda v, t, a: resample(v, t, a.astype(np.float32)),
      "^at: expected elements of type f64, as those of times"),
     (lambda v, t, a: resample(v, t.astype(np.int32), a), "^times: expected elements of type f32"),
-    (lambda v, t, a: resample(v, t, a, mode="cubic"), "^mode: expected 'linear' or .*given 'cubic'"),
+    (lambda v, t, a: resample(v, t, a, mode="cubic"),
+     "^mode: expected 'linear' or .*given 'cubic'"),
     (lambda v, t, a: resample(v, t, a, quaternion="xy"), "^quaternion: expected 'xyzw' or 'wxyz'"),
     (lambda v, t, a: resample(v, t, a, outside="wrap"), "^outside: expected 'clamp'"),
     (lambda v, t, a: resample(v, t, a, kernel="fast"), "^kernel: expected 'best'"),
-    (lambda v, t, a: resample(v.astype(np.int32), t, a), "^mode: expected nearest, previous or next"),
+    (lambda v, t, a: resample(v.astype(np.int32), t, a),
+     "^mode: expected nearest, previous or next"),
     (lambda v, t, a: resample(v[..., :3], t, a, mode="slerp"), "^mode: expected whole quaternions"),
-    (lambda v, t, a: resample(v, t, a, columns=[((0, 9), "next")]), r"^columns\[0\]: expected a range"),
+    (lambda v, t, a: resample(v, t, a, columns=[((0, 9), "next")]),
+     r"^columns\[0\]: expected a range"),
     (lambda v, t, a: resample(v, t, a, columns=[((0, 2), "next"), ((1, 3), "next")]),
      r"^columns\[1\]: expected columns apart"),
     (lambda v, t, a: resample(v, t, a, columns=[(slice(0, 4, 2), "next")]),
      r"^columns\[0\]: expected a slice without a step"),
     (lambda v, t, a: resample(v, t, a, columns=["next"]), r"^columns\[0\]: expected \(slice or"),
-    (lambda v, t, a: resample(v, t, a, columns=[((0, 2), "warp")]), r"^columns\[0\]: expected 'linear'"),
+    (lambda v, t, a: resample(v, t, a, columns=[((0, 2), "warp")]),
+     r"^columns\[0\]: expected 'linear'"),
     (lambda v, t, a: resample(v, t, a, lengths=np.array([4, 5])),
      r"^lengths: expected lengths from 0 to 4, the samples, given 5 at \[1\]"),
-    (lambda v, t, a: resample(v, t, a, lengths=np.array([-1, 5])), r"^lengths: .*given -1 at \[0\]"),
+    (lambda v, t, a: resample(v, t, a, lengths=np.array([-1, 5])),
+     r"^lengths: .*given -1 at \[0\]"),
     (lambda v, t, a: resample(v, t, a, lengths=np.array([4])), "^lengths: expected shape"),
     (lambda v, t, a: resample(v, t, a, lengths=np.array([4, 4.0])), "^lengths: expected elements"),
     (lambda v, t, a: resample(v[0], t[0], a, offsets=np.array([0, 3, 2])),
@@ -296,19 +305,24 @@ def bad(function):
     (lambda v, t, a: resample(v[0], t[0], a, offsets=np.array([0, 4]), lengths=np.array([4])),
      "^lengths: expected none where there are offsets"),
     (lambda v, t, a: resample(v, -t, a, check=True), "^times: expected times that do not decrease"),
-    (lambda v, t, a: resample(v, t * np.nan, a, check=True), "^times: expected times that are numbers"),
+    (lambda v, t, a: resample(v, t * np.nan, a, check=True),
+     "^times: expected times that are numbers"),
     (lambda v, t, a: resample(v, t, a + 9, outside="error"),
      "^at: expected times within those, 0 to 3, given 9"),
     (lambda v, t, a: resample(v, t, a, out=np.zeros((2, 3, 5))), "^out: expected shape"),
     (lambda v, t, a: resample(v, t, a, out=np.zeros((2, 3, 4), np.float32)),
      "^out: expected elements of type f64, as those of values"),
-    (lambda v, t, a: resample(v, t, a, out=v[:, :3]), "^out: expected memory apart from that of values"),
-    (lambda v, t, a: resample(v, t, a, valid=np.zeros((2, 3))), "^valid: expected elements of type bool"),
+    (lambda v, t, a: resample(v, t, a, out=v[:, :3]),
+     "^out: expected memory apart from that of values"),
+    (lambda v, t, a: resample(v, t, a, valid=np.zeros((2, 3))),
+     "^valid: expected elements of type bool"),
     (lambda v, t, a: resample(v.view(np.complex128), t, a), "^values: expected elements of f64"),
     (lambda v, t, a: resample([], at=a), "^values: expected one sensor or more"),
-    (lambda v, t, a: resample([v], at=a), "^values: expected .*a list of Sensor, given a list with nd"),
+    (lambda v, t, a: resample([v], at=a),
+     "^values: expected .*a list of Sensor, given a list with nd"),
     (lambda v, t, a: resample([Sensor(v, t)], t, a), "^times: expected none beside sensors"),
-    (lambda v, t, a: resample([Sensor(v, t)], at=a, mode="next"), "^mode: expected none beside sensors"),
+    (lambda v, t, a: resample([Sensor(v, t)], at=a, mode="next"),
+     "^mode: expected none beside sensors"),
     (lambda v, t, a: resample([Sensor(v, t), Sensor(v, t[:, :2])], at=a),
      r"^sensors\[1\]\.times: expected shape"),
     (lambda v, t, a: resample([Sensor(v, t), Sensor(v[:1], t[:1])], at=a),

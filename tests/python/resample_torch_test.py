@@ -95,7 +95,8 @@ class TestGradient:
         values, times, at = draw(samples=4, targets=5, columns=2)
         values.requires_grad_()
         lengths = torch.tensor([4, 1, 2], dtype=torch.int32)
-        assert torch.autograd.gradcheck(lambda v: resample(v, times, at, lengths=lengths), (values,))
+        assert torch.autograd.gradcheck(
+            lambda v: resample(v, times, at, lengths=lengths), (values,))
         row = values.detach()[0].requires_grad_()
         offsets = torch.tensor([0, 3, 4])
         assert torch.autograd.gradcheck(
@@ -106,7 +107,7 @@ class TestGradient:
         values, times, at = draw(samples=4, targets=5, columns=2)
         other, its_times, _ = draw(2, samples=3, columns=3)
         values.requires_grad_(), other.requires_grad_()
-        held = Sensor(values.detach().clone(), times, mode="next")  # needs none, so any mode will do
+        held = Sensor(values.detach().clone(), times, mode="next")  # needs no gradient
         assert torch.autograd.gradcheck(
             lambda v, o: resample([Sensor(v, times), held, Sensor(o, its_times)], at=at,
                                   valid=True)[0], (values, other))
@@ -134,6 +135,16 @@ class TestGradient:
             out = resample(values, times, at, **more)
             with pytest.raises(penstock.Unsupported, match="only linear mode has a gradient"):
                 out.sum().backward()
+
+    def test_forwards_is_refused(self):
+        values, times, at = draw()
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(values, torch.ones_like(values))
+            with pytest.raises(penstock.Unsupported, match="no derivative forwards"):
+                resample(dual, times, at)
+            assert torch.equal(resample(values, times, at), through_numpy(values, times, at))
+        with pytest.raises(penstock.Unsupported, match="no derivative forwards"):
+            torch.func.jvp(lambda v: resample(v, times, at), (values,), (values,))
 
     def test_has_none_itself(self):
         values, times, at = draw()
@@ -218,19 +229,24 @@ def test_shapes_without_data():
     values, times, at = (each.to("meta") for each in draw())
     out, valid = resample(values, times, at, valid=True)
     assert out.is_meta and out.shape == (3, 9, 4) and valid.shape == (3, 9)
-    row = resample(values[0], times[0], at, offsets=torch.zeros(4, dtype=torch.int64, device="meta"))
+    ends = torch.zeros(4, dtype=torch.int64, device="meta")
+    row = resample(values[0], times[0], at, offsets=ends)
     assert row.shape == (3, 9, 4)
 
 
 @pytest.mark.parametrize("call, says", [
-    (lambda v, t, a: resample(v, t.numpy(), a), "^times: expected a tensor of torch, as values are"),
+    (lambda v, t, a: resample(v, t.numpy(), a),
+     "^times: expected a tensor of torch, as values are"),
     (lambda v, t, a: resample(v, t, a.numpy()), "^at: expected a tensor of torch, as values are"),
-    (lambda v, t, a: resample(v, t.requires_grad_(), a), "^times: expected a tensor without a gradient"),
+    (lambda v, t, a: resample(v, t.requires_grad_(), a),
+     "^times: expected a tensor without a gradient"),
     (lambda v, t, a: resample(v.requires_grad_(), t, a, out=torch.empty(3, 9, 4).double()),
      "^out: expected None, as values require a gradient"),
     (lambda v, t, a: resample(v.requires_grad_(), t, a, stream=1), "^stream: expected None"),
-    (lambda v, t, a: resample(v, t, a.float()), "^at: expected elements of type f64, as those of times"),
-    (lambda v, t, a: resample(v.to_sparse(), t, a), "^values: expected an array that its library shares"),
+    (lambda v, t, a: resample(v, t, a.float()),
+     "^at: expected elements of type f64, as those of times"),
+    (lambda v, t, a: resample(v.to_sparse(), t, a),
+     "^values: expected an array that its library shares"),
     (lambda v, t, a: resample(v, t, a, lengths=torch.tensor([0, 7, 1])), "^lengths: .*given 7 at"),
     (lambda v, t, a: resample(v, t, a, out=torch.empty(3, 9, 1).double().expand(3, 9, 4)),
      "^out: expected columns next to each other"),

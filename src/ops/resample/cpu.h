@@ -35,8 +35,8 @@ Times<T> times_of(const detail::SensorWork& sensor, std::int64_t episode, const 
   return {first, sensor.time_sample, samples.count};
 }
 
-// Wanted times [begin, end), episodes one after the other. `past_caches`: results go by them.
+// Wanted times [begin, end), episodes one after the other.
 void resample_range(const detail::ResampleWork& work, const RowKernels& rows, std::size_t begin,
-                    std::size_t end, bool past_caches);
+                    std::size_t end);
 
 }  // namespace ps::resampling

@@ -41,33 +41,74 @@ struct Floats {
 Floats operator-(Floats a, Floats b) { return _mm256_sub_ps(a.v, b.v); }
 Floats multiply_add(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a.v, b.v, c.v); }
 
+// Sixteen numbers, those of even and of odd places apart: as bf16 lies in memory, which then need
+// not be shuffled.
+struct Pairs {
+  using Element = float;
+  static constexpr std::size_t lanes = 16;
+  Pairs(Floats of_even, Floats of_odd) : even(of_even), odd(of_odd) {}
+  Pairs(double all) : even(all), odd(all) {}
+  explicit Pairs(const float* from) : even(apart<0x88>(from)), odd(apart<0xDD>(from)) {}
+  Floats even, odd;
+
+ private:
+  template <int places>
+  static Floats apart(const float* from) {
+    // A shuffle works within halves of a register; the permutation undoes that.
+    const __m256 all = _mm256_shuffle_ps(_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8), places);
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(all), 0xD8));
+  }
+};
+Pairs operator-(Pairs a, Pairs b) { return {a.even - b.even, a.odd - b.odd}; }
+Pairs multiply_add(Pairs a, Pairs b, Pairs c) {
+  return {multiply_add(a.even, b.even, c.even), multiply_add(a.odd, b.odd, c.odd)};
+}
+
 Doubles load(const double* from) { return Doubles(from); }
 Doubles load(const float* from) { return _mm256_cvtps_pd(_mm_loadu_ps(from)); }
 Floats load(const F16* from) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 }
-Floats load(const BF16* from) {
-  const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+
+Pairs load(const BF16* from) {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  const __m256i odd = _mm256_and_si256(bits, _mm256_set1_epi32(-0x10000));
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(bits, 16)), _mm256_castsi256_ps(odd)};
 }
 
 void store(double* to, Doubles x) { _mm256_storeu_pd(to, x.v); }
 void store(float* to, Doubles x) { _mm_storeu_ps(to, _mm256_cvtpd_ps(x.v)); }
 void store(float* to, Floats x) { _mm256_storeu_ps(to, x.v); }
+void store(float* to, Pairs x) {
+  const __m256 low = _mm256_unpacklo_ps(x.even.v, x.odd.v);
+  const __m256 high = _mm256_unpackhi_ps(x.even.v, x.odd.v);
+  _mm256_storeu_ps(to, _mm256_permute2f128_ps(low, high, 0x20));
+  _mm256_storeu_ps(to + 8, _mm256_permute2f128_ps(low, high, 0x31));
+}
 void store(F16* to, Floats x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
                    _mm256_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
-void store(BF16* to, Floats x) {
+
+// Rounded, in the high halves.
+__m256i to_bf16(Floats x) {
   const __m256i bits = _mm256_castps_si256(x.v);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-  const __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd);
-  const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+  return _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd);
+}
+__m256i quiet_where_nan(__m256i rounded, Floats x) {
+  const __m256i quiet = _mm256_or_si256(_mm256_castps_si256(x.v), _mm256_set1_epi32(0x400000));
   const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x.v, x.v, _CMP_UNORD_Q));
-  const __m256i high = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, is_nan), 16);
-  _mm_storeu_si128(
-      reinterpret_cast<__m128i*>(to),
-      _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1)));
+  return _mm256_blendv_epi8(rounded, quiet, is_nan);
+}
+void store(BF16* to, Pairs x) {
+  __m256i even = to_bf16(x.even), odd = to_bf16(x.odd);
+  if (_mm256_movemask_ps(_mm256_cmp_ps(x.even.v, x.odd.v, _CMP_UNORD_Q)) != 0) {
+    even = quiet_where_nan(even, x.even);
+    odd = quiet_where_nan(odd, x.odd);
+  }
+  const __m256i bits = _mm256_blend_epi16(_mm256_srli_epi32(even, 16), odd, 0xAA);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), bits);
 }
 
 // Calls step(i) for vectors of `lanes` that together are [0, count), the last one moved back over

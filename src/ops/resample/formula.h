@@ -210,10 +210,12 @@ PENSTOCK_HD inline void slerp(const T (&x)[4], const T (&y)[4], T w, T (&result)
     rest[i] = to[i] - from[i];
   }
   const T angle = 2 * std::atan2(length(rest), length(sum)), sine = std::sin(angle);
-  const bool turns = sine > 0;
-  const T of_from = turns ? std::sin((1 - w) * angle) / sine : 1 - w;
-  const T of_to = turns ? std::sin(w * angle) / sine : w;
-  for (int i = 0; i < 4; ++i) result[i] = fused(of_to, to[i], of_from * from[i]);
+  if (sine > 0) {
+    const T of_from = std::sin((1 - w) * angle) / sine, of_to = std::sin(w * angle) / sine;
+    for (int i = 0; i < 4; ++i) result[i] = fused(of_to, to[i], of_from * from[i]);
+  } else {
+    for (int i = 0; i < 4; ++i) result[i] = fused(w, rest[i], from[i]);
+  }
   const T of_result = length(result);
   for (T& part : result) part /= of_result;
 }
