@@ -998,5 +998,5 @@ def test_everything_public_says_what_it_is():
 
 def test_the_documentation(documented):
     text = (ROOT / "docs/robot.md").read_text()
-    blocks = re.findall(r"```pycon\n(.*?)```", text, re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     run_examples("\n".join(blocks), documented, "docs/robot.md")
