@@ -41,7 +41,14 @@ if ((${#names[@]} == 0)); then
   mapfile -t names < <(cd "$bin" && printf '%s\n' bench_* | sed 's/^bench_//')
   names+=(ladder_host ladder_copy ladder_gemm)
   if "$python" -c 'import penstock' 2>/dev/null; then
-    for file in "$operators"/[a-z]*.py bench/*.py; do names+=("$(basename "$file" .py)"); done
+    for file in "$operators"/[a-z]*.py bench/*.py; do
+      name=$(basename "$file" .py)
+      if [[ $name == loading ]] && ! "$python" -c 'import pyarrow' 2>/dev/null; then
+        echo "gpu_bench: loading is left out: $python has no package pyarrow (pip install pyarrow)"
+        continue
+      fi
+      names+=("$name")
+    done
   else
     echo "gpu_bench: what is in Python is left out: $python has no package penstock (pip install .)"
   fi

@@ -19,12 +19,13 @@ from ._files import read_file, write_file
 from ._measure import Doctor, Limits, Overlap, doctor, limits, overlap
 from ._memory import empty
 from ._pipeline import Pipeline
+from ._resample import Sensor, resample
 
 __all__ = [
     "Array", "Device", "DeviceError", "DeviceLost", "Doctor", "Error", "File", "InvalidArgument",
     "Item", "Limits", "OutOfMemory", "Overlap", "Pipeline", "PipelineError", "Ring", "RunReport",
-    "Stage", "Stream", "Timeline", "Unsupported", "__version__", "copy", "doctor", "empty",
-    "iterate", "limits", "overlap", "read_file", "transform", "write_file",
+    "Sensor", "Stage", "Stream", "Timeline", "Unsupported", "__version__", "copy", "doctor", "empty",
+    "iterate", "limits", "overlap", "read_file", "resample", "transform", "write_file",
 ]
 
 __version__ = _core.version()

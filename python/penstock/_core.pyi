@@ -1,6 +1,6 @@
 from collections.abc import Callable, Sequence
 import os
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import penstock._timeline
 
@@ -136,8 +136,13 @@ class Array:
 
     def __len__(self) -> int: ...
 
+    @overload
     def __getitem__(self, index: int) -> Array:
         """The part at this place of the first dimension; it shares the bytes."""
+
+    @overload
+    def __getitem__(self, range: slice) -> Array:
+        """Neighbouring parts of the first dimension; they share the bytes."""
 
     def numpy(self) -> Any:
         """A NumPy array over the same bytes. Host memory only."""
@@ -187,6 +192,12 @@ def iterate(x: Any, out: Any = None, rounds: int = 1, stream: Any = None) -> Non
 
 def elementwise(function: str, inputs: Sequence[Any], out: Any, a: float = 1.0, b: float = 1.0, stream: Any = None, kernel: str = 'best') -> None:
     """What penstock.transform is made of."""
+
+def resample(values: Sequence[Any], times: Sequence[Any], lengths: Sequence[Any], offsets: Sequence[Any], layout: Sequence[int], at: Any, out: Any, valid: Any, outside: str, fill: float, check: bool, kernel: str, stream: Any, numbered: bool) -> None:
+    """What penstock.resample is made of."""
+
+def resample_gradient(gradient: Any, times: Any, lengths: Any, offsets: Any, at: Any, out: Any, outside: str, stream: Any = None) -> None:
+    """What the gradient of penstock.resample is made of."""
 
 class File:
     """

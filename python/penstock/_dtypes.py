@@ -15,7 +15,9 @@ _NAMES = {
     "bool": "bool", "bool_": "bool",
 }
 SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "u8": 1, "bool": 1}
-FLOATS = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}  # and NumPy's and torch's names
+FLOATS = ("f32", "f16", "bf16")  # what elementwise functions work on
+NAMES_ELSEWHERE = {"f32": "float32", "f16": "float16", "bf16": "bfloat16",
+                   "bool": "bool"}  # in NumPy and torch
 
 
 def dtype_name(dtype: Any) -> str:

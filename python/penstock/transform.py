@@ -20,9 +20,9 @@ memory or in files.
 from typing import Any
 
 from . import _core
-from ._dtypes import FLOATS, float_name
+from ._dtypes import float_name
 from ._errors import InvalidArgument
-from ._memory import empty
+from ._memory import room_like
 from ._streamed import FileArray, Streamed, gelu_form
 
 __all__ = ["FileArray", "Streamed", "add", "axpby", "cast", "gelu", "mul", "scale", "swiglu"]
@@ -119,30 +119,7 @@ def gelu(x: Any, out: Any = None, *, approximate: str = "none", stream: Any = No
 def _run(function: str, inputs: list[Any], out: Any, stream: Any, kernel: str, *,
          a: float = 1.0, b: float = 1.0, dtype: Any = None) -> Any:
     if out is None:
-        out = _like(inputs[0], dtype)
+        name = None if dtype is None else float_name(dtype)
+        out = room_like(inputs[0], getattr(inputs[0], "shape", ()), name)
     _core.elementwise(function, inputs, out, a, b, stream, kernel)
     return out
-
-
-def _like(x: Any, dtype: Any) -> Any:
-    """Room for a result, made by the library of `x`; of the type of `x` where `dtype` is None."""
-    if isinstance(x, _core.Array):
-        gpu = x.place.startswith("cuda")
-        return empty(x.shape, x.dtype if dtype is None else dtype,
-                     memory="device" if gpu else "pinned", device=x.place if gpu else "cpu")
-    if type(x).__module__.partition(".")[0] == "torch":
-        import torch
-
-        element = x.dtype if dtype is None else getattr(torch, FLOATS[float_name(dtype)])
-        return torch.empty(x.shape, dtype=element, device=x.device)
-    import numpy
-
-    if not isinstance(x, numpy.ndarray):
-        raise InvalidArgument("out", "an array for the result, as the input is none of NumPy, "
-                              "torch or Penstock", "None")
-    if dtype is None:
-        return numpy.empty(x.shape, x.dtype)
-    name = float_name(dtype)
-    if name == "bf16":
-        raise InvalidArgument("out", "an array for the result: NumPy has no bf16", "None")
-    return numpy.empty(x.shape, FLOATS[name])

@@ -159,6 +159,16 @@ Array Array::part(std::int64_t index) const {
           memory_, lease_, stream_};
 }
 
+Array Array::range(std::int64_t begin, std::int64_t count) const {
+  const TensorView& whole = view();
+  auto* const data = static_cast<std::byte*>(whole.data()) +
+                     begin * whole.strides()[0] * static_cast<std::int64_t>(size_of(whole.dtype()));
+  std::vector<std::int64_t> shape(whole.shape().begin(), whole.shape().end());
+  shape[0] = count;
+  return {TensorView(data, whole.dtype(), shape, whole.strides(), whole.place()), memory_, lease_,
+          stream_};
+}
+
 nb::object Array::export_dlpack(nb::handle self, nb::handle stream, nb::handle max_version,
                                 nb::handle device, nb::handle copy) const {
   const dlpack::Device here = dlpack_device(view());
@@ -244,6 +254,14 @@ Array part_of(const Array& array, Py_ssize_t index) {
   return array.part(at);
 }
 
+Array range_of(const Array& array, const nb::slice& range) {
+  const auto shape = array.shape_of().shape();
+  if (shape.empty()) throw nb::type_error("an array of one element has no parts");
+  const auto [begin, end, step, count] = range.compute(static_cast<std::size_t>(shape[0]));
+  if (step != 1) throw InvalidArgument("step", "1", std::to_string(step));
+  return array.range(begin, static_cast<std::int64_t>(count));
+}
+
 template <class Buffer>
 Array allocate_in(const Device& device, DType dtype, const std::vector<std::int64_t>& shape,
                   Place place) {
@@ -296,6 +314,8 @@ NumPy (``numpy.asarray``), ``memoryview`` and anything that speaks DLPack
       .def("__len__", [](const Array& a) { return a.shape_of().extent(0); })
       .def("__getitem__", &part_of, nb::arg("index"),
            "The part at this place of the first dimension; it shares the bytes.")
+      .def("__getitem__", &range_of, nb::arg("range"),
+           "Neighbouring parts of the first dimension; they share the bytes.")
       .def("numpy", &numpy_view, nb::sig("def numpy(self) -> typing.Any"),
            "A NumPy array over the same bytes. Host memory only.")
       .def(

@@ -32,6 +32,7 @@ class Array {
 
   // Along the first dimension; the index is inside.
   Array part(std::int64_t index) const;
+  Array range(std::int64_t begin, std::int64_t count) const;
 
   nb::object export_dlpack(nb::handle self, nb::handle stream, nb::handle max_version,
                            nb::handle device, nb::handle copy) const;

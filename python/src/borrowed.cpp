@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "array.h"
@@ -157,15 +158,47 @@ nb::object ask_for_ready_capsule(nb::handle object, const Stream& stream) {
   return capsule;
 }
 
+// The functions of a type, asked for once.
+const dlpack::Exchange* ask_for_exchange(nb::handle type) {
+  const nb::object capsule = nb::getattr(type, dlpack::Exchange::attribute, nb::none());
+  if (PyCapsule_IsValid(capsule.ptr(), dlpack::Exchange::name) == 0) return nullptr;
+  auto* exchange = static_cast<const dlpack::Exchange*>(
+      PyCapsule_GetPointer(capsule.ptr(), dlpack::Exchange::name));
+  while (exchange != nullptr && exchange->version.major > dlpack::newest.major) {
+    exchange = exchange->previous;
+  }
+  return exchange != nullptr && exchange->view != nullptr ? exchange : nullptr;
+}
+
+bool is_gpus(dlpack::Device device) {
+  return device.type == dlpack::cuda || device.type == dlpack::cuda_managed;
+}
+
 }  // namespace
 
+const dlpack::Exchange* exchange_of(nb::handle array) {
+  // With the lock held. Types that were asked stay, so that no other gets their address.
+  static auto& known = *new std::unordered_map<PyObject*, const dlpack::Exchange*>;
+  const nb::handle type = array.type();
+  const auto found = known.find(type.ptr());
+  if (found != known.end()) return found->second;
+  return known.emplace(type.inc_ref().ptr(), ask_for_exchange(type)).first->second;
+}
+
 std::optional<int> gpu_of(nb::handle array) {
+  if (const dlpack::Exchange* const exchange = exchange_of(array)) {
+    dlpack::Tensor tensor{};
+    if (exchange->view(array.ptr(), &tensor) == 0) {
+      return is_gpus(tensor.device) ? std::optional(tensor.device.index) : std::nullopt;
+    }
+    PyErr_Clear();  // a kind of array that DLPack does not describe; its device it may tell
+  }
   Place place;
   if (nb::isinstance<Array>(array)) {
     place = nb::cast<const Array&>(array).shape_of().place();
   } else if (nb::hasattr(array, "__dlpack_device__")) {
     const dlpack::Device device = device_of(array);
-    if (device.type == dlpack::cuda || device.type == dlpack::cuda_managed) return device.index;
+    if (is_gpus(device)) return device.index;
   }
   if (place.memory == Memory::device && place.device != cpu_index) return place.device;
   return std::nullopt;
@@ -179,6 +212,8 @@ Borrowed::Borrowed(nb::handle object, const BorrowOptions& options) {
                 : TensorView(view.data(), DType::u8, {static_cast<std::int64_t>(view.bytes())},
                              view.place());
     held_ = std::make_shared<nb::object>(nb::borrow(object));
+  } else if (from_exchange(object, options)) {
+    return;
   } else if (options.elements == Elements::bytes && PyObject_CheckBuffer(object.ptr()) != 0) {
     from_buffer(object, options);
   } else if (nb::hasattr(object, "__dlpack__") && nb::hasattr(object, "__dlpack_device__")) {
@@ -209,6 +244,17 @@ void Borrowed::from_buffer(nb::handle object, const BorrowOptions& options) {
     throw InvalidArgument(options.argument, "elements that are plain bytes", "Python objects");
   }
   view_ = TensorView(buffer->buf, DType::u8, {static_cast<std::int64_t>(buffer->len)});
+}
+
+bool Borrowed::from_exchange(nb::handle object, const BorrowOptions& options) {
+  if (options.library == nullptr || exchange_of(object) != options.library) return false;
+  dlpack::Tensor tensor{};
+  if (options.library->view(object.ptr(), &tensor) != 0) {
+    PyErr_Clear();  // its __dlpack__ says better why
+    return false;
+  }
+  view_ = view_of(tensor, options);
+  return true;
 }
 
 void Borrowed::from_dlpack(nb::handle object, const BorrowOptions& options) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "dlpack.h"
 #include "penstock/base/view.h"
 #include "penstock/host/stream.h"
 
@@ -26,7 +27,13 @@ struct BorrowOptions {
   Elements elements = Elements::typed;
   const Stream* stream = nullptr;  // where a GPU's memory will be used; its owner is told
   bool ask_page_locked = false;    // where no stream says that it matters
+  // The library whose current stream `stream` is, or whose arrays are all the CPU's: nobody has to
+  // be told. Such arrays are not held, and outlive the call.
+  const dlpack::Exchange* library = nullptr;
 };
+
+// The functions that an array's library offers; null where it has none.
+const dlpack::Exchange* exchange_of(nb::handle array);
 
 // The number of the GPU whose memory an array has; none for the CPU's, and for what is no array.
 std::optional<int> gpu_of(nb::handle array);
@@ -43,6 +50,7 @@ class Borrowed {
 
  private:
   void from_buffer(nb::handle object, const BorrowOptions& options);
+  bool from_exchange(nb::handle object, const BorrowOptions& options);
   void from_dlpack(nb::handle object, const BorrowOptions& options);
   template <class M>
   void take(nb::handle capsule, const BorrowOptions& options);

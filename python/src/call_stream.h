@@ -3,6 +3,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <bit>
+#include <cstdint>
 #include <optional>
 
 #include "borrowed.h"
@@ -24,6 +26,39 @@ std::optional<Stream> stream_for(nb::handle stream, const Arrays& arrays) {
     return stream_from(stream, Device::cuda(*gpu));
   }
   return std::nullopt;
+}
+
+// The same where None means the stream that the arrays' library is using, as torch's functions do.
+struct CallStream {
+  std::optional<Stream> stream;
+  const dlpack::Exchange* library = nullptr;  // see BorrowOptions
+};
+
+template <class Arrays>
+CallStream stream_or_current(nb::handle stream, const Arrays& arrays) {
+  CallStream call;
+  if (!stream.is_none()) {
+    call.stream = stream_for(stream, arrays);
+    return call;
+  }
+  for (const nb::handle array : arrays) {
+    const dlpack::Exchange* const library = exchange_of(array);
+    if (call.library == nullptr) call.library = library;
+    const std::optional<int> gpu = gpu_of(array);
+    if (!gpu) continue;
+    if (library == nullptr) return {stream_for(stream, arrays), nullptr};
+    void* current = nullptr;
+    if (library->current_stream(dlpack::cuda, *gpu, &current) != 0) throw nb::python_error();
+    if (current == nullptr) current = std::bit_cast<void*>(std::intptr_t{dlpack::legacy});
+    return {borrow_native(Device::cuda(*gpu), current), library};
+  }
+  return call;
+}
+
+// A stream of the CPU for calls that wait for their work, kept: it has a thread.
+inline const Stream& waited_for() {
+  thread_local const Stream stream(Device::cpu());
+  return stream;
 }
 
 inline const Stream* pointer_to(const std::optional<Stream>& stream) {

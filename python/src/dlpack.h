@@ -65,4 +65,18 @@ struct ManagedVersioned {
   Tensor tensor;
 };
 
+// A library's functions of C for calls that work in its own order, which cost a fraction of
+// __dlpack__. Its types have them in `__dlpack_c_exchange_api__`. Those that fail set a Python
+// error.
+struct Exchange {
+  static constexpr const char* attribute = "__dlpack_c_exchange_api__";
+  static constexpr const char* name = "dlpack_exchange_api";
+
+  Version version;
+  Exchange* previous;
+  void *allocate, *share, *adopt;         // which nobody here calls
+  int (*view)(void* array, Tensor* out);  // may be null
+  int (*current_stream)(std::int32_t type, std::int32_t index, void** out);
+};
+
 }  // namespace ps::python::dlpack

@@ -17,6 +17,7 @@ NB_MODULE(_core, m) {
   bind_array(m);
   bind_transfers(m);
   bind_transform(m);
+  bind_resample(m);
   bind_storage(m);
   bind_timeline(m);
   bind_pipeline(m);

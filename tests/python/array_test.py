@@ -38,6 +38,25 @@ def test_a_view_keeps_the_memory():
     assert (view == 5).all()
 
 
+@pytest.mark.parametrize("range_", [slice(1, 4), slice(None), slice(-2, None), slice(3, 1),
+                                    slice(2, 100), slice(5, 5)])
+def test_ranges_share_the_bytes(range_):
+    room = penstock.empty((5, 3), "i32", device="cpu")
+    room.numpy()[:] = np.arange(15).reshape(5, 3)
+    assert (room[range_].numpy() == room.numpy()[range_]).all()
+    assert room[range_].shape == room.numpy()[range_].shape
+    room[range_].numpy()[...] = -1
+    assert (room.numpy()[range_] == -1).all()
+    copied = penstock.empty(room[range_].shape, "i32", device="cpu")
+    penstock.copy(copied, room[range_])
+    assert (copied.numpy() == -1).all()
+
+
+def test_ranges_have_no_steps():
+    with pytest.raises(ValueError, match="^step: expected 1, given 2"):
+        penstock.empty(4)[::2]
+
+
 @pytest.mark.parametrize("shape", [0, (0,), (3, 0, 2)])
 def test_nothing_is_an_array_too(shape):
     room = penstock.empty(shape)

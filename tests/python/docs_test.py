@@ -1,7 +1,10 @@
-"""Every example of every docstring is run."""
+"""Every example of every docstring, and of the pages about operators, is run."""
 
 import doctest
+import importlib.util
 import inspect
+import re
+from pathlib import Path
 
 import pytest
 
@@ -20,16 +23,35 @@ def documented():
                     yield f"{name}.{member}", inspect.getdoc(value)
 
 
+PAGES = sorted((Path(__file__).resolve().parents[2] / "docs/ops").glob("*.md"))
 EXAMPLES = {name: text for name, text in documented() if text and ">>>" in text}
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_example(name):
-    test = doctest.DocTestParser().get_doctest(EXAMPLES[name], {}, name, None, 0)
+def run(examples, name):
+    test = doctest.DocTestParser().get_doctest(examples, {}, name, None, 0)
+    assert test.examples
     runner = doctest.DocTestRunner()
     failures = []
     runner.run(test, out=failures.append)
     assert runner.failures == 0, "".join(failures)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_example(name):
+    run(EXAMPLES[name], name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+@pytest.mark.parametrize("needs", ["numpy", "torch"])
+def test_page(page, needs):
+    """A page is one session; its blocks with torch, and what comes before them, need torch."""
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    assert blocks
+    if needs == "numpy":
+        blocks = [each for each in blocks if "torch" not in each]
+    elif not importlib.util.find_spec("torch"):
+        pytest.skip("torch is not installed here")
+    run("".join(blocks), page.name)
 
 
 @pytest.mark.parametrize("name", [n for n in penstock.__all__ if n != "__version__"])

@@ -1,0 +1,208 @@
+"""resample() for tensors of torch: operators that torch traces, compiles and differentiates.
+
+Imported when the first tensor comes. A plain call goes past the operators, whose dispatch costs
+more than the launch itself.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+
+from . import _core
+from ._errors import InvalidArgument, Unsupported
+from ._resample import out_shape, valid_shape
+
+_LINEAR = 0
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+# Without its functions of C a tensor goes through __dlpack__, which wants a stream, no gradient.
+_EXCHANGES = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+# Who wants to see every operation: tracers and counters, torch.func.
+_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+_transform = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)
+
+_SENSORS = ("Tensor[] values, Tensor[] times, Tensor?[] lengths, Tensor?[] offsets, "
+            "int[] layout, Tensor at")
+_OPTIONS = "str outside, float fill, bool check, str kernel, bool numbered"
+
+
+def run(sensors: Any, at: Any, out: Any, valid: Any, stream: Any, outside: str, fill: float,
+        check: bool, kernel: str, numbered: bool) -> Any:
+    values, times, lengths, offsets, _ = sensors
+    options = outside, fill, check, kernel, numbered
+    if not _needs_operator(values, times, at, out, valid, stream):
+        if out is None:
+            out = torch.empty(out_shape(values, offsets, at), dtype=values[0].dtype,
+                              device=values[0].device)
+        if valid is True:
+            valid = _mask(values, offsets, at, numbered)
+        _launch(sensors, at, out, valid, stream, *options)
+    elif out is None and (valid is None or valid is True):
+        out, mask = torch.ops.penstock.resample(*sensors, at, valid is True, *options)
+        valid = mask if valid else None
+    else:
+        if out is None:
+            out = values[0].new_empty(out_shape(values, offsets, at))
+        if valid is True:
+            valid = _mask(values, offsets, at, numbered)
+        torch.ops.penstock.resample_out(*sensors, at, out, valid, *options)
+    return out if valid is None else (out, valid)
+
+
+def _needs_operator(values: list[Any], times: list[Any], at: Any, out: Any, valid: Any,
+                    stream: Any) -> bool:
+    """Whether torch has to see the call."""
+    watched = torch.compiler.is_compiling() or _is_watched(values) or values[0].is_meta
+    plain = not watched
+    for each in (*values, *times, at):
+        if type(each) is not torch.Tensor or each.requires_grad:
+            plain = False
+    if plain:
+        return False
+    _refuse_mixture(values, times, at)
+    learns = torch.is_grad_enabled() and any(each.requires_grad for each in values)
+    if learns:
+        _refuse("out", out, "as values require a gradient")
+        _refuse("valid", None if valid is True else valid, "as values require a gradient")
+    strange = any(type(each) not in _PLAIN for each in (*values, *times, at))
+    if not (watched or learns or strange):
+        return False
+    _refuse("stream", stream, "torch's current one, where torch traces or differentiates the call")
+    return True
+
+
+def _is_watched(values: list[Any]) -> bool:
+    if forward_ad._current_level >= 0:  # where torch would take operators for constants
+        if any(forward_ad.unpack_dual(each).tangent is not None for each in values):
+            raise Unsupported("resample: no derivative forwards; backward() has the gradient")
+    return _modes() > 0 or _transform() is not None
+
+
+def _refuse_mixture(values: list[Any], times: list[Any], at: Any) -> None:
+    for name, tensors in (("values", values), ("times", times), ("at", [at])):
+        for each in tensors:
+            if not isinstance(each, torch.Tensor):
+                raise InvalidArgument(name, "a tensor of torch, as values are", type(each).__name__)
+            if name != "values" and each.requires_grad and torch.is_grad_enabled():
+                raise InvalidArgument(name, "a tensor without a gradient; only values have one",
+                                      "one that requires it")
+
+
+def _refuse(name: str, given: Any, why: str) -> None:
+    if given is not None:
+        raise InvalidArgument(name, f"None, {why}", type(given).__name__)
+
+
+def _launch(sensors: Any, at: Any, out: Any, valid: Any, stream: Any, outside: str, fill: float,
+            check: bool, kernel: str, numbered: bool) -> None:
+    values, times, lengths, offsets, layout = sensors
+    if not _EXCHANGES:
+        stream = _current(stream, values[0])
+        values = [each.detach() for each in values]
+    _core.resample(values, times, lengths, offsets, layout, at, out, valid, outside, fill, check,
+                   kernel, stream, numbered)
+
+
+def _current(stream: Any, tensor: Any) -> Any:
+    if stream is None and tensor.is_cuda:
+        return torch.cuda.current_stream(tensor.device)
+    return stream
+
+
+def _mask(values: Sequence[Any], offsets: Sequence[Any], at: Any, numbered: bool) -> Any:
+    shape = valid_shape(values, offsets, at, numbered)
+    return torch.empty(shape, dtype=torch.bool, device=values[0].device)
+
+
+def _fake(values: Any, times: Any, lengths: Any, offsets: Any, layout: Any, at: Any, valid: bool,
+          outside: str, fill: float, check: bool, kernel: str, numbered: bool) -> Any:
+    """Room for what the operator returns; the mask is empty where it is not wanted."""
+    out = values[0].new_empty(out_shape(values, offsets, at))
+    if valid:
+        return out, _mask(values, offsets, at, numbered)
+    return out, torch.empty(0, dtype=torch.bool, device=values[0].device)
+
+
+def _resample(values: Any, times: Any, lengths: Any, offsets: Any, layout: Any, at: Any,
+              valid: bool, *options: Any) -> Any:
+    sensors = values, times, lengths, offsets, layout
+    out, mask = _fake(*sensors, at, valid, *options)
+    _launch(sensors, at, out, mask if valid else None, None, *options)
+    return out, mask
+
+
+def _resample_out(values: Any, times: Any, lengths: Any, offsets: Any, layout: Any, at: Any,
+                  out: Any, valid: Any, *options: Any) -> None:
+    _launch((values, times, lengths, offsets, layout), at, out, valid, None, *options)
+
+
+def _gradient_fake(gradient: Any, times: Any, lengths: Any, offsets: Any, at: Any, outside: str,
+                   shape: Any) -> Any:
+    return gradient.new_empty(shape)
+
+
+def _gradient(gradient: Any, times: Any, lengths: Any, offsets: Any, at: Any, outside: str,
+              shape: Any) -> Any:
+    out = gradient.new_empty(shape)
+    if gradient.stride(-1) != 1:
+        gradient = gradient.contiguous()  # one number for all, say, as sum() gives
+    stream = None if _EXCHANGES else _current(None, gradient)
+    _core.resample_gradient(gradient, times, lengths, offsets, at, out, outside, stream)
+    return out
+
+
+def _keep(ctx: Any, inputs: Any, output: Any) -> None:
+    values, times, lengths, offsets, layout, at, _, outside, *_ = inputs
+    ctx.save_for_backward(at, *times, *lengths, *offsets)
+    ctx.shapes = [each.shape for each in values]
+    ctx.layout, ctx.outside = layout, outside
+
+
+def _backward(ctx: Any, gradient: Any, _: Any) -> Any:
+    count = len(ctx.shapes)
+    at, *saved = ctx.saved_tensors
+    grads: list[Any] = []
+    column = 0
+    for i, (shape, linear) in enumerate(zip(ctx.shapes, _linear(ctx.layout))):
+        part = gradient[..., column:column + shape[-1]]
+        column += shape[-1]
+        if not ctx.needs_input_grad[0][i]:
+            grads.append(None)
+            continue
+        if not linear:
+            raise Unsupported("resample: only linear mode has a gradient; detach() the values")
+        times, lengths, offsets = saved[i::count]
+        grads.append(torch.ops.penstock.resample_gradient(part, times, lengths, offsets, at,
+                                                          ctx.outside, shape))
+    others = ctx.needs_input_grad[1:]  # lists of tensors have a list for each
+    return grads, *([None] * len(each) if isinstance(each, list) else None for each in others)
+
+
+def _linear(layout: list[int]) -> list[bool]:
+    """Of each sensor, whether all its columns are."""
+    found = []
+    while layout:
+        end = 3 + 4 * layout[2]
+        found.append(layout[0] == _LINEAR and all(mode == _LINEAR for mode in layout[5:end:4]))
+        layout = layout[end:]
+    return found
+
+
+def _no_second(ctx: Any, *_: Any) -> Any:
+    raise Unsupported("resample: the gradient has no gradient of its own")
+
+
+def _define(name: str, schema: str, kernel: Any, fake: Any) -> None:
+    torch.library.define(f"penstock::{name}", schema)
+    torch.library.impl(f"penstock::{name}", ("cpu", "cuda"), kernel)
+    torch.library.register_fake(f"penstock::{name}", fake)
+
+
+_define("resample", f"({_SENSORS}, bool valid, {_OPTIONS}) -> (Tensor, Tensor)", _resample, _fake)
+_define("resample_out", f"({_SENSORS}, Tensor(a!) out, Tensor(b!)? valid, {_OPTIONS}) -> ()",
+        _resample_out, lambda *_: None)
+_define("resample_gradient", "(Tensor gradient, Tensor times, Tensor? lengths, Tensor? offsets, "
+        "Tensor at, str outside, SymInt[] shape) -> Tensor", _gradient, _gradient_fake)
+torch.library.register_autograd("penstock::resample", _backward, setup_context=_keep)
+torch.library.register_autograd("penstock::resample_gradient", _no_second)

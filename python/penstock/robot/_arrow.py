@@ -1,0 +1,48 @@
+"""pyarrow, where it is installed, and its failures in this package's words."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from .._errors import InvalidArgument, Unsupported
+
+
+def module(name: str = "pyarrow") -> Any:
+    """pyarrow or a part of it; not before it is needed: importing it takes longer than most work."""
+    try:
+        return import_module(name)
+    except ImportError as missing:
+        raise Unsupported("reading Parquet files needs pyarrow: pip install pyarrow") from missing
+
+
+@contextmanager
+def failures_of(path: Path) -> Iterator[None]:
+    """What pyarrow says about a file, with the file's name."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except (module().ArrowException, OSError) as failure:
+        code = getattr(failure, "errno", None)
+        if code:
+            raise OSError(code, os.strerror(code), str(path)) from failure
+        said = str(failure).partition("\n")[0].rstrip(".")
+        raise InvalidArgument(str(path), "a Parquet file that is whole", said) from failure
+
+
+def read_table(path: Path, columns: Iterable[str] | None = None, *, group: int | None = None,
+               optional: bool = False) -> Any:
+    """A file or a row group of it, all columns or some, which must be there unless `optional`."""
+    with failures_of(path), module("pyarrow.parquet").ParquetFile(str(path)) as file:
+        there = file.schema_arrow.names
+        wanted = there if columns is None else list(columns)
+        missing = [name for name in wanted if name not in there]
+        if missing and not optional:
+            raise InvalidArgument(str(path), f"a column {missing[0]!r}", ", ".join(there))
+        wanted = [name for name in wanted if name in there]
+        groups = [number for number in range(file.num_row_groups) if group in (None, number)]
+        # By prefix, "a.b" also finds "a.b.c"; select() keeps what was asked for.
+        return file.read_row_groups(groups, columns=wanted, use_threads=False).select(wanted)

@@ -1,0 +1,156 @@
+"""A dataset on disk."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy
+from numpy.typing import ArrayLike, NDArray
+
+from .._check import not_negative
+from .._errors import InvalidArgument
+from . import _arrow, _metadata, _times
+from ._columns import as_array
+from ._row_groups import RowGroups
+
+TIMES = "timestamp"
+
+
+class Dataset:
+    """Episodes in a folder laid out as LeRobot does: 2.0, 2.1 or 3.0.
+
+    Where files hold many episodes (3.0), decoded parts of them are kept up to `cache_bytes`.
+
+    >>> dataset = robot.Dataset(path)
+    >>> dataset
+    <penstock.robot.Dataset v2.1: 8 episodes, 960 samples, 30 fps>
+    >>> list(dataset.features)[:3]
+    ['observation.state', 'action', 'observation.gripper']
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, cache_bytes: int = 256 << 20) -> None:
+        self.path = Path(path)
+        _arrow.module()
+        if not self.path.is_dir():
+            raise InvalidArgument("path", "a folder with a dataset in it", str(path))
+        self._info = _metadata.Info(self.path)
+        self._cache_bytes = not_negative("cache_bytes", cache_bytes)
+        self._groups = RowGroups(cache_bytes)
+        self.features = self._info.features
+        self.episodes = _metadata.read_episodes(self._info)
+        self.tasks = _metadata.read_tasks(self._info)
+
+    @property
+    def version(self) -> str:
+        """Of the layout."""
+        return self._info.version
+
+    @property
+    def fps(self) -> float:
+        """Samples a second."""
+        return self._info.fps
+
+    def read(self, episode: int, columns: str | Iterable[str] | None = None
+             ) -> dict[str, NDArray[Any]]:
+        """The samples of one episode: by name (S), or (S, D) where a sample is a list.
+
+        All columns of numbers, unless `columns` are given. Arrays may not be written: they share
+        the bytes that were decoded.
+
+        >>> dataset = robot.Dataset(path)
+        >>> {name: array.shape for name, array in dataset.read(2, ["action", "timestamp"]).items()}
+        {'action': (120, 2), 'timestamp': (120,)}
+        """
+        found = self.episodes[self.episodes.place(episode)]
+        names = self._names(columns)
+        table = self._table(found, names)
+        return {name: self._array(table[name], name, found) for name in names}
+
+    def video(self, episode: int, feature: str) -> tuple[Path, int]:
+        """The file of an episode's video, and the frame in it with which the episode begins.
+
+        >>> path_, first = robot.Dataset(path).video(2, "observation.images.front")
+        >>> path_.name, first
+        ('episode_000002.mp4', 0)
+        """
+        self.check_video(feature)
+        return self.episodes.video(episode, feature)
+
+    def frames(self, episode: int, feature: str, at: ArrayLike, *, mode: str = "previous"
+               ) -> NDArray[numpy.int64]:
+        """Which frames of an episode's video file to show `at` seconds after its beginning.
+
+        `mode` is 'previous', the frame on show, or 'nearest'. Decoding them is left to others.
+
+        >>> robot.Dataset(path).frames(2, "observation.images.front", [0, 0.05, 1, 100])
+        array([  0,   1,  30, 119])
+        """
+        if mode not in ("previous", "nearest"):
+            raise InvalidArgument("mode", "'previous' or 'nearest'", repr(mode))
+        _, first = self.video(episode, feature)
+        found = self.episodes[self.episodes.place(episode)]
+        if found.length == 0:
+            raise InvalidArgument("episode", "one with samples", f"{episode}, of length 0")
+        times = _times.from_start(self.read(episode, [TIMES]), self.features, found)[TIMES]
+        seconds = numpy.asarray(at, numpy.float64)
+        if not numpy.isfinite(seconds).all():
+            raise InvalidArgument("at", "finite times", "some that are not")
+        wanted = _times.as_stored(seconds, self.features[TIMES])
+        before = numpy.searchsorted(times, wanted, "right") - 1
+        after = numpy.minimum(before + 1, len(times) - 1)
+        before = numpy.maximum(before, 0)
+        if mode == "nearest":
+            before = numpy.where(times[after] - wanted < wanted - times[before], after, before)
+        return numpy.asarray(first + before, numpy.int64)
+
+    def check_video(self, feature: str) -> None:
+        videos = [name for name, told in self.features.items() if told.dtype == "video"]
+        if feature not in videos:
+            raise InvalidArgument("feature", f"a video ({', '.join(videos) or 'there is none'})",
+                                  repr(feature))
+
+    def __repr__(self) -> str:
+        samples = int(self.episodes.lengths.sum())
+        return (f"<penstock.robot.Dataset {self.version}: {len(self.episodes)} episodes, "
+                f"{samples} samples, {self.fps:g} fps>")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.path, self._cache_bytes)
+
+    def _names(self, columns: str | Iterable[str] | None) -> list[str]:
+        if columns is None:
+            return [name for name, told in self.features.items() if told.is_numeric]
+        names = [columns] if isinstance(columns, str) else list(dict.fromkeys(columns))
+        for name in names:
+            if name not in self.features:
+                raise InvalidArgument("columns", f"some of {', '.join(self.features)}", repr(name))
+            if self.features[name].dtype == "video":
+                raise InvalidArgument("columns", "columns of numbers (frames() tells the frames of "
+                                      "a video)", repr(name))
+        return names
+
+    def _table(self, episode: _metadata.Episode, names: list[str]) -> Any:
+        if self._info.episode_files:
+            table = _arrow.read_table(episode.path, names)
+            if len(table) != episode.length:
+                raise InvalidArgument(str(episode.path), f"{episode.length} rows, as meta/ says",
+                                      str(len(table)))
+            return table
+        columns = tuple(dict.fromkeys([*names, "episode_index"]))
+        table = self._groups.rows(episode.path, columns, episode.row, episode.row + episode.length)
+        there = numpy.unique(as_array(table["episode_index"], "episode_index", episode.path))
+        if (there != episode.index).any():
+            raise InvalidArgument(str(episode.path), f"episode {episode.index} from row "
+                                  f"{episode.row} on, as meta/ says", f"episodes {there.tolist()}")
+        return table
+
+    def _array(self, column: Any, name: str, episode: _metadata.Episode) -> NDArray[Any]:
+        array = as_array(column, name, episode.path)
+        if len(array) == 0 and _arrow.module().types.is_nested(column.type):
+            array = array.reshape(0, *self.features[name].shape)  # no list told its length
+        return array
+
+
+def _again(path: Path, cache_bytes: int) -> Dataset:
+    return Dataset(path, cache_bytes=cache_bytes)

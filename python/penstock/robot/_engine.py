@@ -1,0 +1,246 @@
+"""The pipeline behind a loader: decoded rows into slots, slots onto the device, there resampled."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+from .. import _core
+from .._errors import InvalidArgument, PipelineError
+from .._memory import empty
+from .._pipeline import Pipeline
+from .._resample import Sensor, resample
+from ..transform import cast
+from . import _times
+from ._clock import Clock
+from ._dataset import Dataset
+from ._metadata import Indices
+from ._results import Results
+from ._signals import Block
+
+AHEAD = 1  # batches that are read before their slot is free
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a loader was told, checked."""
+
+    dataset: Dataset
+    blocks: list[Block]
+    clock: Clock
+    batch: int
+    rows: int  # of the longest batch there can be
+    fused: bool
+    outside: str
+    fill: float
+    prefetch: int
+    threads: int
+    device: _core.Device
+    results: Results
+
+    @property
+    def time_columns(self) -> list[str]:
+        return list(dict.fromkeys(block.times for block in self.blocks))
+
+    @property
+    def time_type(self) -> str:
+        return "f64" if _times.is_seconds(self.clock.feature) else "i64"
+
+
+@dataclass
+class Work:
+    """A batch on its way."""
+
+    episodes: Indices
+    rows: int = 0
+    steps: int = 0
+    clock: NDArray[numpy.float64] | None = None
+    arrays: dict[str, Any] = field(default_factory=dict)
+    valid: Any = None
+    held: list[Any] = field(default_factory=list)  # what the device may still be reading
+
+
+Read = tuple[dict[str, NDArray[Any]], dict[str, _times.Times]]  # values and times of an episode
+
+
+class Engine:
+    """Rings and stages, made once; runs one epoch after the other."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._told = settings
+        self._works: dict[int, Work] = {}
+        self._hand_over: Callable[[Work], None] = lambda work: None
+        self._batches: list[Indices] = []
+        self._reads: dict[int, list[Future[Read]]] = {}
+        self._pool: ThreadPoolExecutor | None = None
+        self._clock: Any = None
+        self._pipeline = pipeline = Pipeline(settings.device, depth=settings.prefetch)
+        self._apart = has_memory_of_its_own(settings.device)
+        self._host = self._rings("pinned", "")
+        self._device = self._rings("device", "device ") if self._apart else self._host
+        # Nothing is in it: it bounds the results that nobody has taken.
+        results = pipeline.ring("results", bytes=1)
+        ready = pipeline.host_stage("decode", self._decode, uses=self._host.values())
+        if self._apart:
+            ready = pipeline.stage("upload", self._upload, after=ready, engine="upload",
+                                   uses=[*self._host.values(), *self._device.values()])
+        made = pipeline.stage("resample", self._resample, after=ready,
+                              uses=[*self._device.values(), results])
+        pipeline.host_stage("hand over", self._give, after=made, uses=results)
+
+    def run(self, batches: list[Indices], hand_over: Callable[[Work], None],
+            recorder: _core.Timeline | None) -> None:
+        """Returns when `hand_over` was called with every batch; raises what a stage raised."""
+        told = self._told
+        self._batches, self._hand_over = batches, hand_over
+        with ThreadPoolExecutor(told.threads, "penstock.robot decode") as self._pool:
+            # All begin here: a thread begun by a stage would leave a trace of the stage's own thread
+            # in Python's list of threads.
+            begun = threading.Barrier(told.threads)
+            for _ in range(told.threads):
+                self._pool.submit(begun.wait)
+            try:
+                self._pipeline.run(len(batches), recorder=recorder)
+            except PipelineError as failure:
+                raise failure.__cause__ or failure from None
+            finally:
+                self._pool.shutdown(wait=False, cancel_futures=True)
+                self._works.clear()
+                self._reads.clear()
+
+    def _rings(self, memory: str, prefix: str) -> dict[str, _core.Ring]:
+        told, rows = self._told, max(1, self._told.rows)
+        shapes: dict[str, tuple[tuple[int, ...], str]] = {
+            f"values {block.name}": ((rows, block.width), block.dtype) for block in told.blocks}
+        shapes |= {f"times {name}": ((rows,), told.time_type) for name in told.time_columns}
+        shapes["offsets"] = ((told.batch + 1,), "i64")
+        return {name: self._pipeline.ring(prefix + name, shape=shape, dtype=dtype, memory=memory)
+                for name, (shape, dtype) in shapes.items()}
+
+    # The stages, in the order of a batch's way.
+
+    def _decode(self, item: _core.Item) -> None:
+        told = self._told
+        for ahead in range(item.index, min(item.index + AHEAD + 1, len(self._batches))):
+            if ahead not in self._reads:
+                assert self._pool is not None
+                self._reads[ahead] = [self._pool.submit(self._read, int(episode))
+                                      for episode in self._batches[ahead]]
+        work = self._works[item.index] = Work(self._batches[item.index])
+        slots = {name: item.slot(ring).numpy() for name, ring in self._host.items()}
+        offsets, longest = slots["offsets"], 0
+        offsets[0] = 0
+        for place, read in enumerate(self._reads.pop(item.index)):
+            values, times = read.result()
+            begin = int(offsets[place])
+            end = begin + len(next(iter(times.values())))
+            for block in told.blocks:
+                for name, columns in block.slices.items():
+                    slots[f"values {block.name}"][begin:end, columns] = values[name]
+            for name, column in times.items():
+                slots[f"times {name}"][begin:end] = column
+                longest = max(longest, column[-1])
+            offsets[place + 1] = end
+        work.rows = int(offsets[len(work.episodes)])
+        work.steps = told.clock.steps_in(longest)
+
+    def _read(self, episode: int) -> Read:
+        """On a thread of the pool: pyarrow lets the others run."""
+        told, dataset = self._told, self._told.dataset
+        found = dataset.episodes[dataset.episodes.place(episode)]
+        columns = [column for block in told.blocks for column in block.columns]
+        stored = [column.name for column in columns if not column.video]
+        arrays = dataset.read(episode, [*stored, *told.time_columns])
+        values = {}
+        for column in columns:
+            if column.video:
+                _, first = dataset.video(episode, column.name)
+                values[column.name] = numpy.arange(first, first + found.length)[:, None]
+                continue
+            array = arrays[column.name].reshape(found.length, -1)
+            if array.shape[1] != column.width:
+                raise InvalidArgument(f"{found.path}, column {column.name!r}",
+                                      f"{column.width} numbers a row, as meta/ says",
+                                      str(array.shape[1]))
+            values[column.name] = array
+        times = {name: arrays[name] for name in told.time_columns}
+        return values, _times.from_start(times, dataset.features, found)
+
+    def _upload(self, item: _core.Item) -> None:
+        work = self._works[item.index]
+        for name, ring in self._host.items():
+            count = len(work.episodes) + 1 if name == "offsets" else work.rows
+            _core.copy(item.slot(self._device[name])[:count], item.slot(ring)[:count], item.stream)
+
+    def _resample(self, item: _core.Item) -> None:
+        told, work = self._told, self._works[item.index]
+        shape = (len(work.episodes), work.steps)
+        more = {"at": self._clock_of(work, item.stream), "outside": told.outside,
+                "fill": told.fill, "stream": item.stream}
+        sensors = [self._sensor(item, block, work) for block in told.blocks]
+        several = len(told.time_columns) > 1
+        with told.results.on(item.stream):
+            if told.fused:
+                work.valid = told.results.empty((*shape, len(sensors)) if several else shape, "bool")
+                self._fill(work, "rows", sensors if several else sensors[0], told.blocks,
+                           valid=work.valid, **more)
+                return
+            masks: dict[str, Any] = {}
+            for block, sensor in zip(told.blocks, sensors, strict=True):
+                mask = None if block.times in masks else told.results.empty(shape, "bool")
+                masks.setdefault(block.times, mask)
+                self._fill(work, block.name, sensor, [block], valid=mask, **more)
+        work.valid = ({block.name: masks[block.times] for block in told.blocks} if several
+                      else masks[told.blocks[0].times])
+
+    def _sensor(self, item: _core.Item, block: Block, work: Work) -> Sensor:
+        return Sensor(item.slot(self._device[f"values {block.name}"])[:work.rows],
+                      item.slot(self._device[f"times {block.times}"])[:work.rows],
+                      offsets=item.slot(self._device["offsets"])[:len(work.episodes) + 1],
+                      **block.modes())
+
+    def _fill(self, work: Work, name: str, sensors: Any, blocks: list[Block], **more: Any) -> None:
+        results, block = self._told.results, blocks[0]
+        shape = (len(work.episodes), work.steps, sum(block.width for block in blocks))
+        out = work.arrays[name] = results.empty(shape, block.given)
+        if block.dtype == block.given:
+            resample(sensors, out=out, **more)
+            return
+        exact = results.empty(shape, block.dtype)
+        resample(sensors, out=exact, **more)
+        cast(exact, out=out, stream=more["stream"])
+        work.held.append(exact)
+
+    def _clock_of(self, work: Work, stream: _core.Stream) -> Any:
+        """The wanted times, on the device; made anew only where a batch is the longest yet."""
+        told, steps = self._told, work.steps
+        if self._clock is None or len(self._clock) < steps:
+            host = self._clock = empty(max(1, steps), told.time_type, device=told.device)
+            host.numpy()[:steps] = told.clock.stored(steps)
+            if self._apart:
+                self._clock = empty(host.shape, told.time_type, memory="device", device=told.device)
+                _core.copy(self._clock, host, stream)
+                work.held.append(host)
+        work.clock = told.clock.times(steps)
+        work.held.append(self._clock)
+        return self._clock[:steps]
+
+    def _give(self, item: _core.Item) -> None:
+        work = self._works.pop(item.index)
+        work.held.clear()
+        self._hand_over(work)
+
+
+def has_memory_of_its_own(device: _core.Device) -> bool:
+    return device.kind != "cpu"
+
+
+def in_batches(episodes: Indices, batch: int, drop_last: bool) -> Iterator[Indices]:
+    for begin in range(0, len(episodes), batch):
+        chosen = episodes[begin:begin + batch]
+        if len(chosen) == batch or not drop_last:
+            yield chosen

@@ -1,0 +1,262 @@
+// Resampling; penstock/_resample.py is what users call.
+#include <fmt/format.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+#include "borrowed.h"
+#include "call_stream.h"
+#include "interpreter.h"
+#include "penstock/base/error.h"
+#include "penstock/ops/resample.h"
+
+namespace ps::python {
+namespace {
+
+using Arrays = std::vector<nb::object>;
+
+ps::Outside outside_named(std::string_view name) {
+  if (name == "clamp") return ps::Outside::clamp;
+  if (name == "fill") return ps::Outside::fill;
+  if (name == "extrapolate") return ps::Outside::extrapolate;
+  if (name == "error") return ps::Outside::error;
+  throw InvalidArgument("outside", "'clamp', 'fill', 'extrapolate' or 'error'",
+                        fmt::format("'{}'", name));
+}
+
+ResampleKernel kernel_named(std::string_view name) {
+  if (name == "best") return ResampleKernel::best;
+  if (name == "gather") return ResampleKernel::gather;
+  throw InvalidArgument("kernel", "'best' or 'gather'", fmt::format("'{}'", name));
+}
+
+// What Python makes of the modes of all sensors. For each: its mode, its order, the number of its
+// ranges, and for every range its begin, end, mode and order.
+class Layout {
+ public:
+  explicit Layout(const std::vector<std::int64_t>& numbers) : numbers_(numbers) {}
+
+  void read(Sensor& sensor) {
+    sensor.mode = static_cast<Interpolation>(next());
+    sensor.order = static_cast<Quaternion>(next());
+    for (std::int64_t ranges = next(); ranges > 0; --ranges) {
+      Columns columns{.begin = next(), .end = next()};
+      columns.mode = static_cast<Interpolation>(next());
+      columns.order = static_cast<Quaternion>(next());
+      sensor.columns.push_back(columns);
+    }
+  }
+
+ private:
+  std::int64_t next() {
+    if (at_ == numbers_.size()) {
+      throw InvalidArgument("layout", "modes for every sensor",
+                            fmt::format("{} numbers", numbers_.size()));
+    }
+    return numbers_[at_++];
+  }
+
+  const std::vector<std::int64_t>& numbers_;
+  std::size_t at_ = 0;
+};
+
+// Arrays for the time of a call. A None makes no view.
+class Views {
+ public:
+  explicit Views(const CallStream& on) : on_(on) {}
+
+  TensorView add(nb::handle array, const std::string& argument, Access access = Access::read) {
+    if (array.is_none()) return {};
+    held_.emplace_back(array, BorrowOptions{.argument = argument.c_str(),
+                                            .access = access,
+                                            .stream = pointer_to(on_.stream),
+                                            .library = on_.library});
+    return held_.back().view();
+  }
+
+ private:
+  const CallStream& on_;
+  std::vector<Borrowed> held_;
+};
+
+// As an episode of its own.
+TensorView alone(const TensorView& view) {
+  std::array<std::int64_t, max_rank> shape{1}, strides{0};
+  const std::size_t rank = std::min(view.rank(), max_rank - 1);
+  for (std::size_t d = 0; d < rank; ++d) {
+    shape[d + 1] = view.shape()[d];
+    strides[d + 1] = view.strides()[d];
+  }
+  return {view.data(), view.dtype(), std::span<const std::int64_t>(shape.data(), rank + 1),
+          std::span<const std::int64_t>(strides.data(), rank + 1), view.place()};
+}
+
+// Samples without a dimension for episodes.
+bool is_alone(const TensorView& values, nb::handle offsets) {
+  return values.rank() == 2 && offsets.is_none();
+}
+
+std::int64_t element(const TensorView& whole, std::int64_t index) {
+  const std::int64_t place = index * whole.strides()[0];
+  return whole.dtype() == DType::i64 ? static_cast<const std::int64_t*>(whole.data())[place]
+                                     : static_cast<const std::int32_t*>(whole.data())[place];
+}
+
+bool can_be_read(const TensorView& view) {
+  return view.place().memory != Memory::device && view.rank() == 1 && view.elements() > 0 &&
+         (view.dtype() == DType::i64 || view.dtype() == DType::i32);
+}
+
+// What is cheap to know of the CPU's memory is not left to `check`. Everything else is the
+// library's to refuse.
+void check_lengths(const TensorView& lengths, std::int64_t samples, const std::string& argument) {
+  if (!can_be_read(lengths)) return;
+  for (std::int64_t i = 0; i < lengths.elements(); ++i) {
+    const std::int64_t length = element(lengths, i);
+    if (length >= 0 && length <= samples) continue;
+    throw InvalidArgument(argument, fmt::format("lengths from 0 to {}, the samples", samples),
+                          fmt::format("{} at [{}]", length, i));
+  }
+}
+
+void check_offsets(const TensorView& offsets, std::int64_t samples, const std::string& argument) {
+  if (!can_be_read(offsets)) return;
+  std::int64_t before = 0;
+  for (std::int64_t i = 0; i < offsets.elements(); ++i) {
+    const std::int64_t offset = element(offsets, i);
+    if (offset < before || offset > samples) {
+      throw InvalidArgument(
+          argument, fmt::format("offsets from 0 to {}, the samples, that do not decrease", samples),
+          fmt::format("{} at [{}]", offset, i));
+    }
+    before = offset;
+  }
+}
+
+void check_ends(const Sensor& sensor, const std::string& prefix) {
+  const std::size_t rank = sensor.values.rank();
+  if (rank < 2) return;
+  const std::int64_t samples = sensor.values.shape()[rank - 2];
+  check_lengths(sensor.lengths, samples, prefix + "lengths");
+  check_offsets(sensor.offsets, samples, prefix + "offsets");
+}
+
+// The library numbers every sensor; one that has no number in Python is not spoken of.
+std::string as_python_says(std::string text, bool numbered) {
+  if (numbered) return text;
+  for (const std::string_view said : {"sensors[0].", " of sensors[0]"}) {
+    for (std::size_t at = text.find(said); at != std::string::npos; at = text.find(said)) {
+      text.erase(at, said.size());
+    }
+  }
+  return text;
+}
+
+// Runs `work` on the call's stream, or waits for it on the CPU.
+template <class Work>
+void run(const std::optional<Stream>& stream, bool numbered, const Work& work) {
+  without_lock([&] {
+    try {
+      if (stream) return work(*stream);
+      work(waited_for());
+      waited_for().synchronize();
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument(as_python_says(error.argument(), numbered),
+                            as_python_says(error.expected(), numbered), error.given());
+    }
+  });
+}
+
+void resample_arrays(const Arrays& values, const Arrays& times, const Arrays& lengths,
+                     const Arrays& offsets, const std::vector<std::int64_t>& layout, nb::handle at,
+                     nb::handle out, nb::handle valid, std::string_view outside, double fill,
+                     bool check, std::string_view kernel, nb::handle stream, bool numbered) {
+  if (times.size() != values.size() || lengths.size() != values.size() ||
+      offsets.size() != values.size()) {
+    throw InvalidArgument("times", fmt::format("{} of them, as of values", values.size()),
+                          fmt::format("{} times, {} lengths, {} offsets", times.size(),
+                                      lengths.size(), offsets.size()));
+  }
+  ResampleOptions options{.sensors = std::vector<Sensor>(values.size()),
+                          .outside = outside_named(outside),
+                          .fill = fill,
+                          .check = check,
+                          .kernel = kernel_named(kernel)};
+  std::vector<nb::handle> arrays(values.begin(), values.end());
+  arrays.insert(arrays.end(), {at, out});
+  const CallStream on = stream_or_current(stream, arrays);
+  Views views(on);
+  Layout modes(layout);
+  bool lone = false;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::string prefix = numbered ? fmt::format("sensors[{}].", i) : "";
+    Sensor& sensor = options.sensors[i];
+    sensor.values = views.add(values[i], prefix + "values");
+    sensor.times = views.add(times[i], prefix + "times");
+    sensor.lengths = views.add(lengths[i], prefix + "lengths");
+    sensor.offsets = views.add(offsets[i], prefix + "offsets");
+    modes.read(sensor);
+    if (is_alone(sensor.values, offsets[i])) {
+      sensor.values = alone(sensor.values);
+      lone = true;
+    }
+    check_ends(sensor, prefix);
+  }
+  options.at = views.add(at, "at");
+  options.out = views.add(out, "out", Access::write);
+  options.valid = views.add(valid, "valid", Access::write);
+  if (lone) {
+    options.out = alone(options.out);
+    if (!valid.is_none()) options.valid = alone(options.valid);
+  }
+  run(on.stream, numbered, [&](const Stream& own) { resample(options, own); });
+}
+
+void gradient_arrays(nb::handle gradient, nb::handle times, nb::handle lengths, nb::handle offsets,
+                     nb::handle at, nb::handle out, std::string_view outside, nb::handle stream) {
+  const CallStream on = stream_or_current(stream, std::initializer_list{gradient, at, out});
+  Views views(on);
+  ResampleGradientOptions options{.gradient = views.add(gradient, "gradient"),
+                                  .times = views.add(times, "times"),
+                                  .lengths = views.add(lengths, "lengths"),
+                                  .offsets = views.add(offsets, "offsets"),
+                                  .at = views.add(at, "at"),
+                                  .out = views.add(out, "out", Access::write),
+                                  .outside = outside_named(outside)};
+  if (is_alone(options.out, offsets)) {
+    options.gradient = alone(options.gradient);
+    options.out = alone(options.out);
+  }
+  run(on.stream, false, [&](const Stream& own) { resample_gradient(options, own); });
+}
+
+}  // namespace
+
+void bind_resample(nb::module_& m) {
+  m.def("resample", &resample_arrays, nb::arg("values"), nb::arg("times"), nb::arg("lengths"),
+        nb::arg("offsets"), nb::arg("layout"), nb::arg("at").none(), nb::arg("out").none(),
+        nb::arg("valid").none(), nb::arg("outside"), nb::arg("fill"), nb::arg("check"),
+        nb::arg("kernel"), nb::arg("stream").none(), nb::arg("numbered"),
+        nb::sig("def resample(values: collections.abc.Sequence[typing.Any], times: "
+                "collections.abc.Sequence[typing.Any], lengths: "
+                "collections.abc.Sequence[typing.Any], offsets: "
+                "collections.abc.Sequence[typing.Any], layout: collections.abc.Sequence[int], at: "
+                "typing.Any, out: typing.Any, valid: typing.Any, outside: str, fill: float, check: "
+                "bool, kernel: str, stream: typing.Any, numbered: bool) -> None"),
+        "What penstock.resample is made of.");
+  m.def("resample_gradient", &gradient_arrays, nb::arg("gradient").none(), nb::arg("times").none(),
+        nb::arg("lengths").none(), nb::arg("offsets").none(), nb::arg("at").none(),
+        nb::arg("out").none(), nb::arg("outside"), nb::arg("stream") = nb::none(),
+        nb::sig("def resample_gradient(gradient: typing.Any, times: typing.Any, lengths: "
+                "typing.Any, offsets: typing.Any, at: typing.Any, out: typing.Any, outside: str, "
+                "stream: typing.Any = None) -> None"),
+        "What the gradient of penstock.resample is made of.");
+}
+
+}  // namespace ps::python

@@ -1,0 +1,341 @@
+"""resample() on the CPU, against a reference in f64.
+
+gpu_test.py has a GPU, resample_torch_test.py has torch.
+"""
+
+import math
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+
+import penstock
+from penstock import Sensor, resample
+
+FLOATS = [np.float64, np.float32, np.float16]
+INTEGERS = [np.int64, np.int32, np.uint8, np.bool_]
+TOLERANCE = {np.float64: 1e-12, np.float32: 1e-6, np.float16: 2e-3}
+HOLDS = ["nearest", "previous", "next"]
+
+
+def slerp(x, y, w):
+    """On the shorter arc, of quaternions side by side."""
+    out = np.empty_like(x)
+    for i in range(0, len(x), 4):
+        p, q = x[i:i + 4], y[i:i + 4]
+        p, q = p / np.linalg.norm(p), q / np.linalg.norm(q)
+        q = -q if p @ q < 0 else q
+        across = q - (p @ q) * p
+        length = np.linalg.norm(across)
+        angle = math.atan2(length, p @ q)
+        side = across / length if length > 0 else across
+        out[i:i + 4] = math.cos(w * angle) * p + math.sin(w * angle) * side
+    return out
+
+
+def blend(mode, x, y, w):
+    if mode in ("linear", "slerp"):
+        return slerp(x, y, w) if mode == "slerp" else x + w * (y - x)
+    if mode == "nearest":
+        return x if w <= 0.5 else y
+    return x if mode == "previous" else y
+
+
+def one(values, times, t, mode, outside, fill):
+    """(row, valid) of one episode at one time, in the order of the documentation."""
+    missing = np.full(values.shape[1], fill if values.dtype.kind not in "fc" else np.nan)
+    if not len(times) or t != t:
+        return missing, False
+    last = [i for i in range(len(times)) if i + 1 == len(times) or times[i + 1] != times[i]]
+    values, times = values[last].astype(np.float64), times[last]
+    valid = bool(times[0] <= t <= times[-1])
+    if t in times:
+        return values[list(times).index(t)], valid
+    upper = int(np.searchsorted(times, t))
+    if not valid:
+        if outside == "fill":
+            return np.full(values.shape[1], fill), False
+        if outside == "clamp" or mode in HOLDS or len(times) == 1:
+            return values[0 if t < times[0] else -1], False
+        upper = min(max(upper, 1), len(times) - 1)
+    a, b = times[upper - 1], times[upper]
+    w = float(t - a) / float(b - a)
+    return blend(mode, values[upper - 1], values[upper], w), valid
+
+
+def reference(values, times, at, *, mode="linear", outside="clamp", fill=0.0, lengths=None):
+    """(out, valid) of (B, S, D), (B, S), (B, T)."""
+    out = np.empty((*at.shape, values.shape[2]))
+    valid = np.empty(at.shape, bool)
+    for b in range(len(values)):
+        count = values.shape[1] if lengths is None else lengths[b]
+        for t in range(at.shape[1]):
+            out[b, t], valid[b, t] = one(values[b, :count], times[b, :count], at[b, t], mode,
+                                         outside, fill)
+    return out, valid
+
+
+def draw(seed, episodes, samples, targets, columns, dtype=np.float64, time=np.float64):
+    """(values, times, at), with equal times, hits, times outside, and a NaN where it can be."""
+    rng = np.random.default_rng(seed)
+    values = (rng.integers(0, 200, (episodes, samples, columns)) if np.dtype(dtype).kind in "iub"
+              else rng.normal(0, 3, (episodes, samples, columns))).astype(dtype)
+    times = np.sort(rng.integers(0, 2 * samples + 1, (episodes, samples)), 1) * 4
+    at = rng.integers(-8, 8 * samples + 12, (episodes, targets))
+    far = 1_700_000_000_000_000_000 if time == np.int64 else 0
+    times, at = (times + far).astype(time), (at + far).astype(time)
+    if time != np.int64 and targets > 2:
+        at[:, 2] = np.nan
+    return values, times, at
+
+
+def check(out, wanted, dtype):
+    assert out.dtype == dtype
+    if np.dtype(dtype).kind == "f":
+        np.testing.assert_allclose(out.astype(np.float64), wanted, rtol=TOLERANCE[dtype],
+                                   atol=TOLERANCE[dtype])
+    else:
+        assert (out == wanted.astype(dtype)).all()
+
+
+def strided(array, how):
+    """The same numbers with other strides."""
+    if how == "negative":
+        return np.ascontiguousarray(array[..., ::-1])[..., ::-1]
+    if how == "apart":
+        room = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
+        room[..., ::2] = array
+        return room[..., ::2]
+    return np.asfortranarray(array) if how == "columns first" else array
+
+
+@hypothesis.settings(max_examples=300, deadline=None)
+@hypothesis.given(
+    seed=st.integers(0, 2**32), episodes=st.integers(0, 3), samples=st.integers(0, 9),
+    targets=st.integers(0, 12), columns=st.integers(1, 9), dtype=st.sampled_from(FLOATS + INTEGERS),
+    time=st.sampled_from([np.float64, np.float32, np.int64]),
+    mode=st.sampled_from(["linear", *HOLDS]),
+    outside=st.sampled_from(["clamp", "fill", "extrapolate"]), ragged=st.booleans(),
+    how=st.sampled_from(["plain", "negative", "apart", "columns first"]))
+def test_as_the_reference(seed, episodes, samples, targets, columns, dtype, time, mode, outside,
+                          ragged, how):
+    if mode == "linear" and dtype in INTEGERS:
+        mode = "nearest"
+    values, times, at = draw(seed, episodes, samples, targets, columns, dtype, time)
+    lengths = np.random.default_rng(seed).integers(0, samples + 1, episodes) if ragged else None
+    fill = 1.0
+    wanted, inside = reference(values, times, at, mode=mode, outside=outside, fill=fill,
+                               lengths=lengths)
+    out, valid = resample(strided(values, how), strided(times, how), strided(at, how), mode=mode,
+                          outside=outside, fill=fill, lengths=lengths, valid=True)
+    check(out, wanted, dtype)
+    assert (valid == inside).all()
+    if ragged:
+        kept = np.arange(samples) < lengths[:, None]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        row = resample(strided(values[kept], how), times[kept], at, mode=mode, outside=outside,
+                       fill=fill, offsets=offsets)
+        np.testing.assert_array_equal(row, out)
+
+
+@pytest.mark.parametrize("outside", ["clamp", "fill", "extrapolate"])
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("order", ["xyzw", "wxyz"])
+def test_slerp(order, dtype, outside):
+    values, times, at = draw(3, 4, 9, 40, 8, np.float64)
+    values = (values.reshape(-1, 4) / np.linalg.norm(values.reshape(-1, 4), axis=1)[:, None])
+    values = values.reshape(4, 9, 8).astype(dtype)
+    out = resample(values, times, at, mode="slerp", outside=outside, fill=7, quaternion=order)
+    wanted, _ = reference(values, times, at, mode="slerp", outside=outside, fill=7)
+    got = out.astype(np.float64).reshape(4, 40, 2, 4)
+    wanted = wanted.reshape(4, 40, 2, 4)
+    sign = np.where((got * wanted).sum(-1, keepdims=True) < 0, -1, 1)
+    tolerance = {np.float64: 1e-9, np.float32: 1e-5, np.float16: 5e-3}[dtype]
+    np.testing.assert_allclose(got, sign * wanted, rtol=tolerance, atol=tolerance)
+
+
+def test_ranges_of_columns_have_their_own_modes():
+    values, times, at = draw(4, 2, 7, 30, 9)
+    values[..., 1:5] /= np.linalg.norm(values[..., 1:5], axis=-1, keepdims=True)
+    whole = {mode: resample(values, times, at, mode=mode) for mode in ["linear", *HOLDS]}
+    turned = resample(values[..., 1:5], times, at, mode="slerp")
+    wanted = np.concatenate([whole["linear"][..., :1], turned, whole["previous"][..., 5:7],
+                             whole["nearest"][..., 7:]], -1)
+    for ranges in ([((1, 5), "slerp"), (slice(5, 7), "previous"), (slice(-2, None), "nearest")],
+                   [(slice(7, None), "nearest"), ([5, 7], "previous"), ((1, 5), "slerp", "xyzw")]):
+        np.testing.assert_array_equal(resample(values, times, at, columns=ranges), wanted)
+
+
+def test_sensors_side_by_side():
+    one_, times_one, at = draw(5, 3, 8, 20, 2, np.float32)
+    two, times_two, _ = draw(6, 3, 5, 20, 3, np.float32)
+    sensors = [Sensor(one_, times_one, mode="previous"),
+               Sensor(two, times_two, lengths=np.array([5, 0, 2], np.int32))]
+    out, valid = resample(sensors, at=at, valid=True)
+    left, left_valid = resample(one_, times_one, at, mode="previous", valid=True)
+    right, right_valid = resample(sensors[1], at=at, valid=True)
+    assert out.shape == (3, 20, 5) and valid.shape == (3, 20, 2) and left_valid.shape == (3, 20)
+    np.testing.assert_array_equal(out, np.concatenate([left, right], -1))
+    np.testing.assert_array_equal(valid, np.stack([left_valid, right_valid], -1))
+
+
+def test_an_episode_alone():
+    values, times, at = draw(7, 1, 6, 9, 3)
+    wanted, inside = resample(values, times, at, valid=True)
+    out, valid = resample(values[0], times[0], at[0], valid=True)
+    assert out.shape == (9, 3) and valid.shape == (9,)
+    np.testing.assert_array_equal(out, wanted[0])
+    np.testing.assert_array_equal(valid, inside[0])
+    both, valid = resample([Sensor(values[0], times[0])] * 2, at=at[0], valid=True)
+    assert both.shape == (9, 6) and valid.shape == (9, 2)
+
+
+def test_one_clock_and_one_row_of_times_for_all():
+    values, times, at = draw(8, 3, 6, 9, 2)
+    times[:], at[:] = times[0], at[0]
+    wanted = resample(values, times, at)
+    for t in (times[0], np.broadcast_to(times[0], times.shape)):
+        for a in (at[0], np.broadcast_to(at[0], at.shape)):
+            np.testing.assert_array_equal(resample(values, t, a), wanted)
+    same = np.broadcast_to(values[:1], values.shape)
+    np.testing.assert_array_equal(resample(same, times, at), resample(same.copy(), times, at))
+
+
+def test_at_a_samples_time_it_is_that_sample():
+    values = np.array([[1.0], [np.nan], [3.0], [4.0], [np.inf], [6.0]])
+    times = np.array([0.0, 1.0, 2.0, 2.0, 3.0, 4.0])
+    out = resample(values, times, times)
+    np.testing.assert_array_equal(out.ravel(), [1, np.nan, 4, 4, np.inf, 6])
+
+
+def test_nanoseconds_are_exact():
+    begin = 1_700_000_000_000_000_000
+    out = resample(np.array([[0.0], [1.0]]), np.array([begin, begin + 10]),
+                   np.array([begin + 3, begin + 9]))
+    np.testing.assert_array_equal(out.ravel(), [0.3, 0.9])
+
+
+def test_into_given_arrays():
+    values, times, at = draw(9, 2, 6, 9, 3, np.float32)
+    wanted, inside = resample(values, times, at, valid=True)
+    room = np.full((2, 9, 8), np.nan, np.float32)
+    mask = np.empty((9, 2), bool).T
+    out, valid = resample(values, times, at, out=room[..., 2:5], valid=mask)
+    assert valid is mask and out.base is room
+    np.testing.assert_array_equal(out, wanted)
+    np.testing.assert_array_equal(valid, inside)
+    assert np.isnan(room[..., :2]).all() and np.isnan(room[..., 5:]).all()
+
+
+def test_arrays_of_penstock_make_arrays_of_penstock():
+    values, times, at = draw(10, 2, 6, 9, 3, np.float32)
+    room = penstock.empty(values.shape, "f32", device="cpu")
+    room.numpy()[:] = values
+    out, valid = resample(room, times, at, valid=True)
+    assert isinstance(out, penstock.Array) and valid.dtype == "bool"
+    np.testing.assert_array_equal(out.numpy(), resample(values, times, at))
+
+
+def test_read_only_arrays_are_read():
+    arrays = draw(11, 2, 6, 9, 3)
+    for array in arrays:
+        array.flags.writeable = False
+    assert resample(*arrays).shape == (2, 9, 3)
+    with pytest.raises(ValueError, match="^out: "):
+        out = np.empty((2, 9, 3))
+        out.flags.writeable = False
+        resample(*arrays, out=out)
+
+
+def test_from_many_threads():
+    from concurrent.futures import ThreadPoolExecutor
+
+    calls = [draw(seed, 3, 20, 50, 4) for seed in range(16)]
+    wanted = [resample(*each) for each in calls]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            for got, each in zip(pool.map(lambda call: resample(*call), calls), wanted):
+                np.testing.assert_array_equal(got, each)
+
+
+def bad(function):
+    values, times, at = np.zeros((2, 4, 4)), np.tile(np.arange(4.0), (2, 1)), np.zeros((2, 3))
+    return function(values, times, at)
+
+
+@pytest.mark.parametrize("call, says", [
+    (lambda v, t, a: resample(v, None, a), "^times: expected an array of times, given None"),
+    (lambda v, t, a: resample(v, t), "^at: expected an array of times, given None"),
+    (lambda v, t, a: resample(3, t, a), "^values: expected an array, given int"),
+    (lambda v, t, a: resample(v, [1.0], a), "^times: expected an array"),
+    (lambda v, t, a: resample(v[0, 0], t, a),
+     r"^values: expected \(S, D\), \(B, S, D\), or \(N, D\)"),
+    (lambda v, t, a: resample(v, t[:, :3], a), "^times: expected shape"),
+    (lambda v, t, a: resample(v, t, a[:1]), "^at: expected shape"),
+    (lambda v, t, a: resample(v, t, a.astype(np.float32)),
+     "^at: expected elements of type f64, as those of times"),
+    (lambda v, t, a: resample(v, t.astype(np.int32), a), "^times: expected elements of type f32"),
+    (lambda v, t, a: resample(v, t, a, mode="cubic"),
+     "^mode: expected 'linear' or .*given 'cubic'"),
+    (lambda v, t, a: resample(v, t, a, quaternion="xy"), "^quaternion: expected 'xyzw' or 'wxyz'"),
+    (lambda v, t, a: resample(v, t, a, outside="wrap"), "^outside: expected 'clamp'"),
+    (lambda v, t, a: resample(v, t, a, kernel="fast"), "^kernel: expected 'best'"),
+    (lambda v, t, a: resample(v.astype(np.int32), t, a),
+     "^mode: expected nearest, previous or next"),
+    (lambda v, t, a: resample(v[..., :3], t, a, mode="slerp"), "^mode: expected whole quaternions"),
+    (lambda v, t, a: resample(v, t, a, columns=[((0, 9), "next")]),
+     r"^columns\[0\]: expected a range"),
+    (lambda v, t, a: resample(v, t, a, columns=[((0, 2), "next"), ((1, 3), "next")]),
+     r"^columns\[1\]: expected columns apart"),
+    (lambda v, t, a: resample(v, t, a, columns=[(slice(0, 4, 2), "next")]),
+     r"^columns\[0\]: expected a slice without a step"),
+    (lambda v, t, a: resample(v, t, a, columns=["next"]), r"^columns\[0\]: expected \(slice or"),
+    (lambda v, t, a: resample(v, t, a, columns=[((0, 2), "warp")]),
+     r"^columns\[0\]: expected 'linear'"),
+    (lambda v, t, a: resample(v, t, a, lengths=np.array([4, 5])),
+     r"^lengths: expected lengths from 0 to 4, the samples, given 5 at \[1\]"),
+    (lambda v, t, a: resample(v, t, a, lengths=np.array([-1, 5])),
+     r"^lengths: .*given -1 at \[0\]"),
+    (lambda v, t, a: resample(v, t, a, lengths=np.array([4])), "^lengths: expected shape"),
+    (lambda v, t, a: resample(v, t, a, lengths=np.array([4, 4.0])), "^lengths: expected elements"),
+    (lambda v, t, a: resample(v[0], t[0], a, offsets=np.array([0, 3, 2])),
+     r"^offsets: expected offsets from 0 to 4.*given 2 at \[2\]"),
+    (lambda v, t, a: resample(v[0], t[0], a, offsets=np.array([0, 3, 5])), r"^offsets: .*given 5"),
+    (lambda v, t, a: resample(v[0], t[0], a, offsets=np.array([0, 4]), lengths=np.array([4])),
+     "^lengths: expected none where there are offsets"),
+    (lambda v, t, a: resample(v, -t, a, check=True), "^times: expected times that do not decrease"),
+    (lambda v, t, a: resample(v, t * np.nan, a, check=True),
+     "^times: expected times that are numbers"),
+    (lambda v, t, a: resample(v, t, a + 9, outside="error"),
+     "^at: expected times within those, 0 to 3, given 9"),
+    (lambda v, t, a: resample(v, t, a, out=np.zeros((2, 3, 5))), "^out: expected shape"),
+    (lambda v, t, a: resample(v, t, a, out=np.zeros((2, 3, 4), np.float32)),
+     "^out: expected elements of type f64, as those of values"),
+    (lambda v, t, a: resample(v, t, a, out=v[:, :3]),
+     "^out: expected memory apart from that of values"),
+    (lambda v, t, a: resample(v, t, a, valid=np.zeros((2, 3))),
+     "^valid: expected elements of type bool"),
+    (lambda v, t, a: resample(v.view(np.complex128), t, a), "^values: expected elements of f64"),
+    (lambda v, t, a: resample([], at=a), "^values: expected one sensor or more"),
+    (lambda v, t, a: resample([v], at=a),
+     "^values: expected .*a list of Sensor, given a list with nd"),
+    (lambda v, t, a: resample([Sensor(v, t)], t, a), "^times: expected none beside sensors"),
+    (lambda v, t, a: resample([Sensor(v, t)], at=a, mode="next"),
+     "^mode: expected none beside sensors"),
+    (lambda v, t, a: resample([Sensor(v, t), Sensor(v, t[:, :2])], at=a),
+     r"^sensors\[1\]\.times: expected shape"),
+    (lambda v, t, a: resample([Sensor(v, t), Sensor(v[:1], t[:1])], at=a),
+     r"^sensors\[1\]\.values: expected 2 episodes"),
+    (lambda v, t, a: resample([Sensor(v, t), Sensor(v, t, lengths=np.array([9, 0]))], at=a),
+     r"^sensors\[1\]\.lengths: expected lengths from 0 to 4"),
+    (lambda v, t, a: resample([Sensor(v, t)] * 9, at=a), "^sensors: expected one to 8"),
+])
+def test_errors_name_the_argument(call, says):
+    with pytest.raises((ValueError, TypeError), match=says):
+        bad(call)
+
+
+def test_unsorted_times_are_an_error_only_when_asked():
+    values, times, at = np.zeros((2, 4, 4)), np.tile(-np.arange(4.0), (2, 1)), np.zeros((2, 3))
+    assert (resample(values, times, at) == 0).all()
