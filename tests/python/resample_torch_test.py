@@ -266,3 +266,20 @@ def test_importing_torch_first_or_last_is_the_same(python):
         times = torch.arange(3.0)
         assert torch.equal(penstock.resample(times[:, None], times, times)[:, 0], times)
     """)
+
+
+def test_with_a_torch_that_has_no_functions_of_c(python):
+    python("""
+        import torch
+        if hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+            del torch.Tensor.__dlpack_c_exchange_api__
+        import penstock
+        times = torch.arange(3.0)
+        values = times[:, None].clone().requires_grad_()
+        out = penstock.resample(values, times, times[:2] + 0.5)
+        out.sum().backward()
+        assert out.ravel().tolist() == [0.5, 1.5]
+        assert values.grad.ravel().tolist() == [0.5, 1.0, 0.5]
+        with torch.no_grad():
+            assert torch.equal(penstock.resample(values, times, times), values)
+    """)
