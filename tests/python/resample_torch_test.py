@@ -73,6 +73,17 @@ def test_parameters_and_what_needs_no_gradient():
     assert torch.equal(room, wanted)
 
 
+def test_autograd_sees_what_is_written():
+    values, times, at = draw()
+    room = torch.ones(3, 9, 4, dtype=torch.float64)
+    kept = (room * torch.ones(4, requires_grad=True)).sum()
+    resample(values, times, at, out=room)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        kept.backward()
+    with pytest.raises(ValueError, match="^out: expected a tensor that requires no gradient"):
+        resample(values, times, at, out=room.requires_grad_())
+
+
 def test_several_sensors():
     values, times, at = draw()
     other, its_times, _ = draw(2, samples=4, columns=2)
