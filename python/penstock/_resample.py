@@ -58,11 +58,12 @@ def resample(values: Any, times: Any = None, at: Any = None, *, mode: str = "lin
     >>> penstock.resample(values, times, numpy.array([0.5, 2.0, 9.0])).ravel()
     array([ 5., 20., 30.])
 
-    Times of an episode do not decrease; of samples with one time the last counts. They are f32, f64
-    or i64, and `at` has their type. Between two samples `mode` decides: ``"linear"``,
-    ``"nearest"``, ``"previous"``, ``"next"``, or ``"slerp"`` for unit quaternions, whose real part
-    `quaternion` says is last (``"xyzw"``) or first (``"wxyz"``). `columns` gives ranges of columns
-    modes of their own: ``(slice or (begin, end), mode)``, or ``(..., "slerp", "wxyz")``.
+    Times of an episode do not decrease; of samples with one time, the last is the one at that time.
+    They are f32, f64 or i64, and `at` has their type. Between two samples `mode` decides:
+    ``"linear"``, ``"nearest"``, ``"previous"``, ``"next"``, or ``"slerp"`` for unit quaternions,
+    whose real part `quaternion` says is last (``"xyzw"``) or first (``"wxyz"``). `columns` gives
+    ranges of columns modes of their own: ``(slice or (begin, end), mode)``, or
+    ``(..., "slerp", "wxyz")``.
 
     >>> penstock.resample(values, times, numpy.array([0.5, 2.5]), mode="previous").ravel()
     array([ 0., 10.])

@@ -35,8 +35,12 @@ def run(sensors: Any, at: Any, out: Any, valid: Any, stream: Any, outside: str, 
         if out is None:
             out = torch.empty(out_shape(values, offsets, at), dtype=values[0].dtype,
                               device=values[0].device)
+        else:
+            _tell_of_write("out", out)
         if valid is True:
             valid = _mask(values, offsets, at, numbered)
+        elif valid is not None:
+            _tell_of_write("valid", valid)
         _launch(sensors, at, out, valid, stream, *options)
     elif out is None and (valid is None or valid is True):
         out, mask = torch.ops.penstock.resample(*sensors, at, valid is True, *options)
@@ -94,11 +98,20 @@ def _refuse(name: str, given: Any, why: str) -> None:
         raise InvalidArgument(name, f"None, {why}", type(given).__name__)
 
 
+def _tell_of_write(name: str, tensor: Any) -> None:
+    """Lets autograd see that a tensor it may have kept is not the same any more."""
+    if isinstance(tensor, torch.Tensor) and torch.is_grad_enabled():
+        if tensor.requires_grad:
+            raise InvalidArgument(name, "a tensor that requires no gradient", "one that does")
+        torch.autograd.graph.increment_version(tensor)
+
+
 def _launch(sensors: Any, at: Any, out: Any, valid: Any, stream: Any, outside: str, fill: float,
             check: bool, kernel: str, numbered: bool) -> None:
     values, times, lengths, offsets, layout = sensors
     if not _EXCHANGES:
         stream = _current(stream, values[0])
+    if not _EXCHANGES or stream is not None:
         values = [each.detach() for each in values]
     _core.resample(values, times, lengths, offsets, layout, at, out, valid, outside, fill, check,
                    kernel, stream, numbered)

@@ -73,6 +73,17 @@ def test_parameters_and_what_needs_no_gradient():
     assert torch.equal(room, wanted)
 
 
+def test_autograd_sees_what_is_written():
+    values, times, at = draw()
+    room = torch.ones(3, 9, 4, dtype=torch.float64)
+    kept = (room * torch.ones(4, requires_grad=True)).sum()
+    resample(values, times, at, out=room)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        kept.backward()
+    with pytest.raises(ValueError, match="^out: expected a tensor that requires no gradient"):
+        resample(values, times, at, out=room.requires_grad_())
+
+
 def test_several_sensors():
     values, times, at = draw()
     other, its_times, _ = draw(2, samples=4, columns=2)
@@ -265,4 +276,21 @@ def test_importing_torch_first_or_last_is_the_same(python):
         import torch
         times = torch.arange(3.0)
         assert torch.equal(penstock.resample(times[:, None], times, times)[:, 0], times)
+    """)
+
+
+def test_with_a_torch_that_has_no_functions_of_c(python):
+    python("""
+        import torch
+        if hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+            del torch.Tensor.__dlpack_c_exchange_api__
+        import penstock
+        times = torch.arange(3.0)
+        values = times[:, None].clone().requires_grad_()
+        out = penstock.resample(values, times, times[:2] + 0.5)
+        out.sum().backward()
+        assert out.ravel().tolist() == [0.5, 1.5]
+        assert values.grad.ravel().tolist() == [0.5, 1.0, 0.5]
+        with torch.no_grad():
+            assert torch.equal(penstock.resample(values, times, times), values)
     """)
