@@ -68,7 +68,7 @@ Outcome run(const RunOptions& options) {
   Words in(count), out(count);
   in.set(values);
   out.set(std::vector<std::uint32_t>(count, poison));
-  // What cudaMemcpy has staged may still be on its way, and the kernel's stream does not wait for it.
+  // What cudaMemcpy has staged may still be on its way; the kernel's stream does not wait for it.
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 
   Job job{in.vectors(), out.vectors(), options.tiles, options.last, options.late};
