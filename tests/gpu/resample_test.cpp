@@ -118,7 +118,8 @@ class Call {
             .at = place(at_),
             .out = place(out_),
             .valid = place(valid_),
-            .outside = outside};
+            .outside = outside,
+            .fill = is_floating(shape_.type) ? NAN : 7};
   }
   template <class Place>
   ResampleGradientOptions gradient(const Place& place, Outside outside) {

@@ -217,8 +217,9 @@ PENSTOCK_HD inline void slerp(const T (&x)[4], const T (&y)[4], T w, T (&result)
   } else {
     for (int i = 0; i < 4; ++i) result[i] = fused(w, rest[i], from[i]);
   }
+  // So many turns away that the sines of all parts are nought: any is as good.
   const T of_result = length(result);
-  for (T& part : result) part /= of_result;
+  for (int i = 0; i < 4; ++i) result[i] = of_result == 0 ? from[i] : result[i] / of_result;
 }
 
 }  // namespace ps::resampling
