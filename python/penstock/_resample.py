@@ -195,11 +195,16 @@ def _layout(mode: str, columns: Columns | None, quaternion: str, values: Any) ->
 
 
 def _range(name: str, given: Any, values: Any) -> tuple[int, int]:
-    if isinstance(given, slice):
-        begin, end, step = given.indices(_shape("values", values)[-1])
-        if step == 1:
-            return begin, end
-    elif isinstance(given, (tuple, list)) and len(given) == 2:
+    if isinstance(given, slice) and given.step in (None, 1):
+        size = _shape("values", values)[-1]  # not slice.indices: torch does not trace it
+
+        def place(bound: Any, default: int) -> int:
+            if bound is None:
+                return default
+            return min(max(bound + size if bound < 0 else bound, 0), size)
+
+        return place(given.start, 0), place(given.stop, size)
+    if isinstance(given, (tuple, list)) and len(given) == 2:
         return int(given[0]), int(given[1])
     raise InvalidArgument(name, "a slice without a step, or (begin, end)", repr(given))
 
