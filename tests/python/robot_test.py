@@ -826,7 +826,7 @@ class TestProcesses:
         program = PROGRAM.format(path=str(dataset.path)) + textwrap.dedent("""
             def read(*args):
                 print("ready", flush=True)
-                time.sleep(0.5)
+                time.sleep(3)  # a busy machine may take a while to interrupt it
                 raise RuntimeError("too late")
             loader.dataset.read = read
             try:

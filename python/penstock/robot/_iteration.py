@@ -11,14 +11,20 @@ class _Closed(Exception):
     """Ends the run whose batches nobody wants any more."""
 
 
+PATIENCE = 10.0  # seconds, for a thread that is stuck in somebody's code
+
 _OPEN: "weakref.WeakSet[HandOver]" = weakref.WeakSet()
 
 
 @atexit.register
 def _close_all() -> None:
-    """At exit the package waits for its runs; one whose batches nobody takes would not end."""
-    for over in list(_OPEN):
+    """At exit the package waits for its runs; one whose batches nobody takes would not end. What a
+    run holds must be given back before the interpreter goes, so its thread ends first."""
+    still_open = list(_OPEN)
+    for over in still_open:
         over.close()
+    for over in still_open:
+        over.join(PATIENCE)
 
 
 class HandOver:
@@ -31,6 +37,17 @@ class HandOver:
         self._failure: BaseException | None = None
         self._over = False
         self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def start(self, work: Callable[[Callable[[Any], None]], None]) -> None:
+        """Begins the thread; `work` is given the way to give."""
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True,
+                                        name="penstock.robot loader")
+        self._thread.start()
+
+    def join(self, timeout: float | None = None) -> None:
+        if self._thread is not None:
+            self._thread.join(timeout)
 
     def give(self, work: Any) -> None:
         """Waits until it was taken."""
@@ -60,8 +77,7 @@ class HandOver:
             self._waiting.clear()
             self._changed.notify_all()
 
-    def run(self, work: Callable[[Callable[[Any], None]], None]) -> None:
-        """The thread's whole life: `work` is given the way to give."""
+    def _run(self, work: Callable[[Callable[[Any], None]], None]) -> None:
         try:
             work(self.give)
         except _Closed:

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Self
@@ -47,7 +46,7 @@ class Batches:
                  recorder: _core.Timeline | None) -> None:
         self._loader, self._over = loader, HandOver()
         # The thread knows the hand-over and not this object, which may be dropped at any time.
-        over, lend, keep = self._over, loader._lend, loader._keep
+        lend, keep = loader._lend, loader._keep
 
         def work(give: Any) -> None:
             engine = lend()
@@ -56,9 +55,7 @@ class Batches:
             finally:
                 keep(engine)
 
-        self._thread = threading.Thread(target=over.run, args=(work,), daemon=True,
-                                        name="penstock.robot loader")
-        self._thread.start()
+        self._over.start(work)
 
     def __iter__(self) -> Self:
         return self
@@ -81,7 +78,7 @@ class Batches:
     def close(self) -> None:
         """Ends the pass: what is on its way is dropped, and the threads end."""
         self._over.close()
-        self._thread.join()
+        self._over.join()
 
     def __enter__(self) -> Self:
         return self
