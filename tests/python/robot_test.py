@@ -824,13 +824,18 @@ class TestProcesses:
     def test_ctrl_c(self, make):
         dataset, _ = make()
         program = PROGRAM.format(path=str(dataset.path)) + textwrap.dedent("""
+            begun = threading.Event()
             def read(*args):
+                begun.wait()
+                time.sleep(0.5)  # until the caller waits
                 print("ready", flush=True)
-                time.sleep(3)  # a busy machine may take a while to interrupt it
+                time.sleep(3)  # until it was interrupted, on a busy machine too
                 raise RuntimeError("too late")
             loader.dataset.read = read
+            batches = iter(loader)
             try:
-                next(iter(loader))
+                begun.set()
+                next(batches)
             except KeyboardInterrupt:
                 print("interrupted", threading.active_count())
         """)
