@@ -201,7 +201,8 @@ def _range(name: str, given: Any, values: Any) -> tuple[int, int]:
         def place(bound: Any, default: int) -> int:
             if bound is None:
                 return default
-            return min(max(bound + size if bound < 0 else bound, 0), size)
+            at = int(bound)
+            return min(max(at + size if at < 0 else at, 0), size)
 
         return place(given.start, 0), place(given.stop, size)
     if isinstance(given, (tuple, list)) and len(given) == 2:

@@ -109,7 +109,7 @@ class ResampleCase(Case):
             begin = (used + first) * row
             ends = (begin + row - 1) // SECTOR
             heads = begin // SECTOR
-            shared = numpy.count_nonzero(heads[1:] == ends[:-1])
+            shared = int(numpy.count_nonzero(heads[1:] == ends[:-1]))
             sectors += int((ends - heads + 1).sum()) - shared
         results = self._at.size * row
         return sectors * SECTOR + 4 * (self._times.size + self._at.size) + results
