@@ -32,8 +32,7 @@ ps::Outside outside_named(std::string_view name) {
 
 ResampleKernel kernel_named(std::string_view name) {
   if (name == "best") return ResampleKernel::best;
-  if (name == "gather") return ResampleKernel::gather;
-  throw InvalidArgument("kernel", "'best' or 'gather'", fmt::format("'{}'", name));
+  throw InvalidArgument("kernel", "'best'", fmt::format("'{}'", name));
 }
 
 // What Python makes of the modes of all sensors. For each: its mode, its order, the number of its

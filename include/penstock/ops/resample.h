@@ -79,8 +79,7 @@ enum class Outside : std::uint8_t {
 
 // Which kernel a GPU runs. The CPU has one way and ignores it.
 enum class ResampleKernel : std::uint8_t {
-  best,  // as measured
-  gather,
+  best,  // for the sensors and modes of the call
 };
 
 struct ResampleOptions {

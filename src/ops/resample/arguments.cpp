@@ -243,8 +243,8 @@ ResampleWork checked(const ResampleOptions& options, const Device& device) {
                   std::to_string(ranges));
   }
   check_outside(options.outside);
-  if (options.kernel > ResampleKernel::gather) {
-    throw_invalid("kernel", "best or gather", std::to_string(static_cast<int>(options.kernel)));
+  if (options.kernel != ResampleKernel::best) {
+    throw_invalid("kernel", "best", std::to_string(static_cast<int>(options.kernel)));
   }
 
   ResampleWork work{.outside = options.outside, .fill = options.fill};
