@@ -29,7 +29,7 @@
 //
 // All calls but those with `check` or Outside::error enqueue and return, and may be captured; a
 // call's views must stay alive until its work is done. Results are the same bits on every device
-// but for slerp, and in every run. Throws InvalidArgument, which names the argument, and
+// but for slerp and NaN's, and in every run. Throws InvalidArgument, which names the argument, and
 // Unsupported on GPUs older than 8.0.
 #pragma once
 
