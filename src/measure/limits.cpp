@@ -4,15 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 
 #include "measure/limits_parts.h"
 #include "measure/machine_host.h"
-#include "measure/machine_tools.h"
 #include "penstock/base/error.h"
 #include "penstock/measure/build.h"
 #include "penstock/measure/cancelled.h"
-#include "penstock/version.h"
 
 namespace ps {
 namespace {
@@ -121,15 +118,6 @@ LimitsOptions quick_limits() {
   return options;
 }
 
-LimitsKey limits_key(const Device& device) {
-  LimitsKey key{.device = device.capabilities().name,
-                .driver = {},
-                .cpu = Device::cpu().capabilities().name,
-                .version = PENSTOCK_VERSION};
-  if (device.kind() == DeviceKind::cuda) key.driver = detail::nvidia_driver_version();
-  return key;
-}
-
 Limits measure_limits(const Device& device, const LimitsOptions& options) {
   check(options);
   const std::vector<Ceiling> plan = plan_of(device, options);
@@ -142,7 +130,7 @@ Limits measure_limits(const Device& device, const LimitsOptions& options) {
   };
 
   Limits limits;
-  limits.key = limits_key(device);
+  limits.key = machine_key(device);
   limits.date = now_utc();
   if (options.disk) {
     detail::measure_disk(options, tick, limits.rates);
@@ -179,16 +167,6 @@ std::vector<Finding> findings(const Limits& limits, const Machine& machine) {
 }
 
 namespace detail {
-
-void fill_random(std::span<std::byte> bytes, std::uint64_t seed) {
-  std::uint64_t state = seed * 0x9E3779B97F4A7C15U + 1;
-  for (std::size_t at = 0; at < bytes.size(); at += sizeof(state)) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    std::memcpy(bytes.data() + at, &state, std::min(sizeof(state), bytes.size() - at));
-  }
-}
 
 std::size_t affordable(std::size_t wanted, std::size_t available) {
   constexpr std::size_t share = 8, least = 4 * MiB;

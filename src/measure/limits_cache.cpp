@@ -3,24 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
 #include <string>
 
+#include "base/cache_file.h"
 #include "penstock/base/error.h"
-#include "penstock/base/text_file.h"
 
 namespace ps {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::size_t largest_file = MiB;
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
 
 bool knows(const Limits& limits, const Device& device, const LimitsRequest& request) {
   const LimitsOptions& wanted = request.measure;
@@ -35,44 +26,17 @@ bool knows(const Limits& limits, const Device& device, const LimitsRequest& requ
 
 }  // namespace
 
-fs::path limits_cache_path() {
-  if (const std::string folder = variable("PENSTOCK_CACHE"); !folder.empty()) {
-    return fs::path(folder) / "limits.json";
-  }
-  if (const std::string folder = variable("XDG_CACHE_HOME"); !folder.empty()) {
-    return fs::path(folder) / "penstock" / "limits.json";
-  }
-  if (const std::string folder = variable("HOME"); !folder.empty()) {
-    return fs::path(folder) / ".cache" / "penstock" / "limits.json";
-  }
-  return {};
-}
+fs::path limits_cache_path() { return detail::cache_path("limits.json"); }
 
 std::vector<Limits> load_limits(const fs::path& file) {
-  std::string text;
-  try {
-    text = read_text(file, largest_file);
-  } catch (const SystemError& error) {
-    const int why = error.code().value();
-    if (why == ENOENT || why == ENOTDIR) return {};
-    throw;
-  }
-  return parse_limits(text);
+  return detail::load_cache(file, parse_limits);
 }
 
 void save_limits(const fs::path& file, const Limits& limits) {
-  std::error_code error;
-  fs::create_directories(file.parent_path(), error);
-  if (error) throw SystemError(error.value(), "create", file.parent_path().string());
-  std::vector<Limits> entries;
-  try {
-    entries = load_limits(file);
-  } catch (const InvalidArgument&) {
-    // Nothing in it can be believed, so nothing is lost.
-  }
-  std::erase_if(entries, [&](const Limits& old) { return old.key == limits.key; });
-  entries.push_back(limits);
-  write_text(file, format_limits(entries));
+  detail::change_cache(file, parse_limits, format_limits, [&](std::vector<Limits>& entries) {
+    std::erase_if(entries, [&](const Limits& old) { return old.key == limits.key; });
+    entries.push_back(limits);
+  });
 }
 
 LimitsAnswer obtain_limits(const Device& device, const LimitsRequest& request) {
@@ -84,7 +48,7 @@ LimitsAnswer obtain_limits(const Device& device, const LimitsRequest& request) {
 
   if (!request.fresh && !file.empty()) {
     try {
-      const LimitsKey key = limits_key(device);
+      const MachineKey key = machine_key(device);
       for (Limits& limits : load_limits(file)) {
         if (limits.key == key && knows(limits, device, request)) {
           answer.limits = std::move(limits);

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "host/drain.h"
+#include "host/random_fill.h"
 #include "measure/limits_parts.h"
 #include "penstock/base/error.h"
 #include "penstock/host/buffer.h"
@@ -49,24 +51,6 @@ auto shrinking(std::size_t bytes, const Make& make) {
     }
   }
 }
-
-// Made after the buffers, so that it waits before they go when a call fails between two copies.
-class Drain {
- public:
-  explicit Drain(Device device) : device_(std::move(device)) {}
-  Drain(const Drain&) = delete;
-  Drain& operator=(const Drain&) = delete;
-  ~Drain() {
-    try {
-      device_.synchronize();
-    } catch (const std::exception&) {
-      // What failed is already on its way to the caller.
-    }
-  }
-
- private:
-  Device device_;
-};
 
 class DeviceTest {
  public:
@@ -141,7 +125,7 @@ class DeviceTest {
     });
     const Drain drain(device_);
     const std::size_t size = buffers.source.bytes();
-    scatter(buffers.source.view());
+    scatter_random(buffers.source.view(), up_);
     run(Ceiling::device_copy, size, 2, [&](std::size_t bytes) {
       return timed_on(up_, [&] {
         in_pieces(bytes, size, [&](std::size_t part) {
@@ -164,18 +148,6 @@ class DeviceTest {
       up_.synchronize();
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     });
-  }
-
-  // Random bytes all over `target`, from one small page-locked buffer.
-  void scatter(MemoryView target) {
-    const PinnedBuffer random(device_, smallest_buffer);
-    const Drain drain(device_);
-    fill_random({random.view().data, random.bytes()}, 1);
-    for (std::size_t at = 0; at < target.bytes; at += random.bytes()) {
-      const std::size_t part = std::min(random.bytes(), target.bytes - at);
-      copy(target.sub(at, part), random.view().sub(0, part), up_);
-    }
-    up_.synchronize();
   }
 
   void run(Ceiling ceiling, std::size_t buffer_bytes, int counted, const Move& move) {

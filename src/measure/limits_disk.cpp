@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 
+#include "host/random_fill.h"
 #include "measure/limits_parts.h"
 #include "measure/scratch_file.h"
 #include "measure/together.h"

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "host/random_fill.h"
 #include "measure/limits_parts.h"
 #include "measure/together.h"
 #include "penstock/host/buffer.h"

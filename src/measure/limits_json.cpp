@@ -1,9 +1,9 @@
 // Limits as JSON and back. Reading is strict: a file that is not exactly ours is not believed.
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "measure/reading.h"
+#include "base/reading.h"
+#include "host/machine_key.h"
 #include "penstock/measure/limits_cache.h"
 
 namespace ps {
@@ -29,26 +29,11 @@ Rate parse_rate(const Reading& rate) {
           .note = rate["note"].text()};
 }
 
-std::string parse_date(const Reading& date) {
-  constexpr std::string_view shape = "dddd-dd-ddTdd:dd:ddZ";
-  const auto fits = [](char given, char wanted) {
-    return wanted == 'd' ? given >= '0' && given <= '9' : given == wanted;
-  };
-  const std::string text = date.text();
-  if (!std::equal(text.begin(), text.end(), shape.begin(), shape.end(), fits)) {
-    date.refuse("a time like 2026-01-31T12:00:00Z");
-  }
-  return text;
-}
-
 Limits parse_entry(const Reading& entry) {
   entry.only({"device", "driver", "cpu", "version", "date", "directory", "rates"});
   Limits limits;
-  limits.key = {.device = entry["device"].text(),
-                .driver = entry["driver"].text(),
-                .cpu = entry["cpu"].text(),
-                .version = entry["version"].text()};
-  limits.date = parse_date(entry["date"]);
+  limits.key = detail::parse_key(entry);
+  limits.date = entry["date"].time();
   limits.directory = entry["directory"].text();
   for (const auto& [key, rate] : entry["rates"].fields()) {
     const auto ceiling = ceiling_named(key);
@@ -66,10 +51,11 @@ Json json_of(const Limits& limits) {
                                          {"repetitions", rate.repetitions},
                                          {"note", rate.note}};
   }
-  return {{"device", limits.key.device}, {"driver", limits.key.driver},
-          {"cpu", limits.key.cpu},       {"version", limits.key.version},
-          {"date", limits.date},         {"directory", limits.directory},
-          {"rates", std::move(rates)}};
+  Json entry = detail::key_json(limits.key);
+  entry["date"] = limits.date;
+  entry["directory"] = limits.directory;
+  entry["rates"] = std::move(rates);
+  return entry;
 }
 
 std::string dumped(const Json& json) {

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <functional>
 #include <map>
-#include <span>
 
 #include "measure/sampling.h"
 #include "penstock/host/device.h"
@@ -21,9 +20,6 @@ void measure_device(const Device& device, const LimitsOptions& options, const Ce
                     Rates& rates);
 void measure_host(const LimitsOptions& options, const CeilingTick& tick, Rates& rates);
 void measure_disk(const LimitsOptions& options, const CeilingTick& tick, Rates& rates);
-
-// Bytes that hold no pattern: hardware that compresses, or saves power on zeros, must not help.
-void fill_random(std::span<std::byte> bytes, std::uint64_t seed);
 
 // `wanted`, or the share of `available` that a measurement may take; a whole number of MiB, and
 // not so little that a figure would mean nothing.

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "host/nvml.h"
 #include "host/runtime.h"
 #include "measure/machine_host.h"
 #include "measure/machine_tools.h"

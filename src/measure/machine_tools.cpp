@@ -3,11 +3,11 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
+
+#include "host/nvml.h"
 
 namespace ps::detail {
 namespace {
@@ -18,8 +18,6 @@ struct Closer {
   void operator()(void* library) const { dlclose(library); }
 };
 using Library = std::unique_ptr<void, Closer>;
-
-constexpr const char* nvml_name = "libnvidia-ml.so.1";
 
 // Stays mapped after dlclose(): these libraries start things that do not survive unloading.
 Library open_library(const std::string& name) {
@@ -60,26 +58,6 @@ std::string find_program(std::string_view program, std::string_view path) {
     if (fs::is_regular_file(file, error) && access(file.c_str(), X_OK) == 0) return file.string();
   }
   return {};
-}
-
-std::string nvidia_driver_version() {
-  if (const Library nvml = open_library(nvml_name)) {
-    using Initialise = int (*)();
-    using Version = int (*)(char*, unsigned);
-    const auto start = reinterpret_cast<Initialise>(dlsym(nvml.get(), "nvmlInit_v2"));
-    const auto stop = reinterpret_cast<Initialise>(dlsym(nvml.get(), "nvmlShutdown"));
-    const auto version = reinterpret_cast<Version>(dlsym(nvml.get(), "nvmlSystemGetDriverVersion"));
-    if (start != nullptr && stop != nullptr && version != nullptr && start() == 0) {
-      std::array<char, 96> text{};
-      const int status = version(text.data(), static_cast<unsigned>(text.size() - 1));
-      stop();
-      if (status == 0) return text.data();
-    }
-  }
-  std::ifstream module("/sys/module/nvidia/version");
-  std::string text;
-  std::getline(module, text);
-  return text;
 }
 
 std::vector<Tool> find_tools() {

@@ -14,7 +14,4 @@ std::vector<Tool> find_tools();
 // The first executable of this name in `path` (as in $PATH), or empty.
 std::string find_program(std::string_view program, std::string_view path);
 
-// The NVIDIA driver's version as the driver tells it ("580.65.06"), or empty.
-std::string nvidia_driver_version();
-
 }  // namespace ps::detail

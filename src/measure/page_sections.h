@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "measure/reading.h"
+#include "base/reading.h"
 #include "penstock/trace/page.h"
 
 namespace ps::detail {

@@ -37,7 +37,7 @@ TEST(MeasureLimits, OnTheCpuKnowsMemoryAndDisk) {
     EXPECT_EQ(rate->repetitions, 7);
   }
   EXPECT_EQ(limits.find(Ceiling::h2d), nullptr);
-  EXPECT_EQ(limits.key, limits_key(Device::cpu()));
+  EXPECT_EQ(limits.key, machine_key(Device::cpu()));
   EXPECT_EQ(limits.directory, folder.path().string());
   EXPECT_EQ(limits.date.size(), std::string("2026-01-31T12:00:00Z").size());
   EXPECT_TRUE(folder.empty());
@@ -180,17 +180,6 @@ TEST(Affordable, TakesAShareOfWhatThereIs) {
   EXPECT_EQ(affordable(256 * MiB, 0), 4 * MiB);
   EXPECT_EQ(affordable(1 * MiB, 0), 1 * MiB);
   EXPECT_EQ(affordable(10 * MiB + 1, 64 * GiB), 10 * MiB);
-}
-
-TEST(FillRandom, FillsEveryByteAndHoldsNoPattern) {
-  std::vector<std::byte> bytes(100'003), others(bytes.size());
-  detail::fill_random(bytes, 1);
-  detail::fill_random(others, 2);
-  std::array<int, 256> histogram{};
-  for (const std::byte byte : bytes) ++histogram.at(static_cast<std::size_t>(byte));
-  for (const int count : histogram) EXPECT_GT(count, 200);  // 390 on average
-  EXPECT_NE(bytes, others);
-  EXPECT_NO_THROW(detail::fill_random({}, 1));
 }
 
 TEST(LimitsJson, NamesWhatWasMeasured) {

@@ -14,6 +14,7 @@
 
 #include "penstock/base/units.h"
 #include "penstock/host/device.h"
+#include "penstock/host/machine_key.h"
 #include "penstock/measure/machine.h"
 
 namespace ps {
@@ -43,18 +44,8 @@ struct Rate {
   std::string note;  // what to know about this figure; often empty
 };
 
-// The machine that figures belong to: they are worth nothing on another.
-struct LimitsKey {
-  std::string device;   // "NVIDIA H200"; the CPU's name where that is the device
-  std::string driver;   // "580.65.06"; empty on the CPU
-  std::string cpu;      // "AMD EPYC 9334 32-Core Processor"
-  std::string version;  // of Penstock
-
-  friend bool operator==(const LimitsKey&, const LimitsKey&) = default;
-};
-
 struct Limits {
-  LimitsKey key;
+  MachineKey key;
   std::string date;       // when measured, UTC: "2026-11-15T08:30:00Z"
   std::string directory;  // that the disk figures are of; empty without them
   std::map<Ceiling, Rate> rates;
@@ -89,9 +80,6 @@ struct LimitsOptions {
 
 // A quarter of the time and smaller buffers: good to about a tenth.
 LimitsOptions quick_limits();
-
-// Who the figures of `device` belong to.
-LimitsKey limits_key(const Device& device);
 
 // Measures. On the CPU only host memory and disk. Throws InvalidArgument on options out of range,
 // SystemError naming the path when the disk test cannot write, Cancelled, OutOfMemory, DeviceError.

@@ -1,4 +1,4 @@
-#include "measure/reading.h"
+#include "base/reading.h"
 
 #include <fmt/format.h>
 
@@ -119,6 +119,18 @@ std::int64_t Reading::integer() const {
 bool Reading::flag() const {
   if (!value_->is_boolean()) refuse("true or false");
   return value_->get<bool>();
+}
+
+std::string Reading::time() const {
+  constexpr std::string_view shape = "dddd-dd-ddTdd:dd:ddZ";
+  const auto fits = [](char given, char wanted) {
+    return wanted == 'd' ? given >= '0' && given <= '9' : given == wanted;
+  };
+  std::string given = text();
+  if (!std::equal(given.begin(), given.end(), shape.begin(), shape.end(), fits)) {
+    refuse("a time like 2026-01-31T12:00:00Z");
+  }
+  return given;
 }
 
 }  // namespace ps::detail

@@ -43,6 +43,7 @@ class Reading {
   std::uint64_t count(std::uint64_t least, std::uint64_t most) const;
   std::int64_t integer() const;
   bool flag() const;
+  std::string time() const;   // of day: "2026-01-31T12:00:00Z"
   std::string shown() const;  // as it stands there, cut where long
 
  private:
