@@ -5,8 +5,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "measure/limits_parts.h"
+#include "host/random_fill.h"
 #include "penstock/base/error.h"
+#include "penstock/base/units.h"
 #include "penstock/host/buffer.h"
 #include "support/full_disk.h"
 

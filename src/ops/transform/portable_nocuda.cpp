@@ -11,6 +11,4 @@ void transform_portable(const TransformWork&, const Stream& stream) {
 
 bool transform_sm90(const TransformWork&, const Stream&) { return false; }
 
-bool sm90_is_best(const TransformWork&) { return false; }
-
 }  // namespace ps::detail

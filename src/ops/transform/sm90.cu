@@ -23,11 +23,4 @@ bool transform_sm90(const TransformWork& work, const Stream& stream) {
   return launched.has_value();
 }
 
-bool sm90_is_best(const TransformWork& work) {
-  return elementwise::dispatch<elementwise::GpuTypes, elementwise::Precision::half>(
-      work, []<class F, class Out, class... In>(const F&, Out*, const In*...) {
-        return elementwise::BestFor<F, Out, In...>::bulk;
-      });
-}
-
 }  // namespace ps::detail

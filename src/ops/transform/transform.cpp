@@ -5,6 +5,7 @@
 #include <string>
 
 #include "host/cuda/backend.h"
+#include "ops/transform/tunable.h"
 #include "penstock/base/error.h"
 #include "penstock/ops/transform.h"
 
@@ -99,13 +100,15 @@ void run(Function function, std::span<const NamedView> in, const TensorView& out
     if (work.in[0] != work.out) copy(bytes_of(out), bytes_of(in.front().view), stream);
     return;
   }
-  const bool bulk = kernel == TransformKernel::sm90 ||
-                    (kernel == TransformKernel::best && hopper && sm90_is_best(work));
-  if (bulk && transform_sm90(work, stream)) return;
-  transform_portable(work, stream);
+  transform_gpu(work, transform_kernel(work, kernel, device), stream);
 }
 
 }  // namespace
+
+void transform_gpu(const TransformWork& work, TransformKernel kernel, const Stream& stream) {
+  if (kernel == TransformKernel::sm90 && transform_sm90(work, stream)) return;
+  transform_portable(work, stream);
+}
 
 void check_elementwise(std::span<const NamedView> in, const TensorView& out, const Device& device) {
   for (const NamedView& each : in) check_view(each.name, each.view, device);

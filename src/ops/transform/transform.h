@@ -7,6 +7,7 @@
 
 #include "penstock/base/dtype.h"
 #include "penstock/host/stream.h"
+#include "penstock/ops/transform.h"
 
 namespace ps::detail {
 
@@ -39,7 +40,7 @@ void transform_portable(const TransformWork& work, const Stream& stream);
 // On a GPU of 9.0. False where the operands' addresses do not suit bulk copies: nothing was done.
 bool transform_sm90(const TransformWork& work, const Stream& stream);
 
-// Whether the latter is the faster one, by measurement.
-bool sm90_is_best(const TransformWork& work);
+// By one of the two; by the first where the second's addresses are not to be had.
+void transform_gpu(const TransformWork& work, TransformKernel kernel, const Stream& stream);
 
 }  // namespace ps::detail

@@ -11,14 +11,17 @@ enum class Load : unsigned char {
 };
 enum class Store : unsigned char { plain, streaming };
 
+// Functions of a few instructions say `static constexpr bool light = true;`.
+template <class Function>
+concept Light = Function::light;
+
 // The plain kernel: every thread loads a few vectors of every input, then computes. Small blocks,
 // few loads each and no hints: what the memory is asked for stays close together, and what is
 // written meets the L2 cache first.
 struct PlainTuning {
   static constexpr unsigned threads = 128;
-  // Loads of a thread on their way at once, in bytes of all inputs; the second for functions of a
-  // few instructions, which say `static constexpr bool light = true;`. Others need more work at
-  // hand to hide what they compute.
+  // Loads of a thread on their way at once, in bytes of all inputs; the second for light functions.
+  // Others need more work at hand to hide what they compute.
   static constexpr unsigned bytes = 64, light_bytes = 32;
   // Blocks that fit on a multiprocessor at least.
   static constexpr unsigned resident = 8, light_resident = 16;
@@ -39,7 +42,8 @@ struct KeptBulkTuning : BulkTuning {
 };
 
 // The table of what is best on Hopper, by number of inputs, bytes of the largest element and
-// whether the function is one of a few instructions. Measured: docs/notes/transform.md.
+// whether the function is one of a few instructions. Measured: docs/notes/transform.md. What
+// `penstock tune` measured on a machine comes before it in the prebuilt functions.
 template <unsigned inputs, unsigned largest, bool light>
 struct Best {
   using Plain = PlainTuning;

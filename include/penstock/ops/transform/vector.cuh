@@ -99,10 +99,6 @@ __device__ inline void store_pack(T* to, const Pack<T, n>& pack) {
   }
 }
 
-// Functions of a few instructions say `static constexpr bool light = true;`.
-template <class Function>
-concept Light = Function::light;
-
 // To f32 and back, two of 16 bits at a time where there are two.
 template <class T, unsigned n>
 __device__ inline void widen(const Pack<T, n>& from, float (&to)[n]) {
