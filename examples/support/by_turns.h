@@ -1,20 +1,14 @@
-// Times pieces of work on one stream by turns, each turn in another order, so that what else
-// happens to the machine meets all of them alike, and what one piece leaves in the caches every
-// other one.
+// Times kernels by turns: see penstock/measure/by_turns.h.
 #pragma once
 
-#include <cstddef>
-#include <functional>
 #include <stop_token>
 #include <vector>
 
-#include "penstock/host/stream.h"
+#include "penstock/measure/by_turns.h"
 
 namespace ladder {
 
-// Enqueues its work once. `number` counts up from piece to piece, for work that takes other buffers
-// than the piece before it.
-using Enqueue = std::function<void(std::size_t number)>;
+using Enqueue = ps::EnqueuePiece;
 
 struct TurnsOptions {
   int turns = 9;
