@@ -32,7 +32,10 @@ ps::Outside outside_named(std::string_view name) {
 
 ResampleKernel kernel_named(std::string_view name) {
   if (name == "best") return ResampleKernel::best;
-  throw InvalidArgument("kernel", "'best'", fmt::format("'{}'", name));
+  if (name == "tile") return ResampleKernel::tile;
+  if (name == "stage") return ResampleKernel::stage;
+  if (name == "ring") return ResampleKernel::ring;
+  throw InvalidArgument("kernel", "'best', 'tile', 'stage' or 'ring'", fmt::format("'{}'", name));
 }
 
 // What Python makes of the modes of all sensors. For each: its mode, its order, the number of its

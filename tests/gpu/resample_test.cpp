@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <list>
 #include <random>
 #include <string>
@@ -52,12 +53,17 @@ class Copies {
 
 class ResampleGpu : public GpuTest {};
 
+constexpr ResampleKernel kernels[] = {ResampleKernel::best, ResampleKernel::tile,
+                                      ResampleKernel::stage, ResampleKernel::ring};
+
 TEST_F(ResampleGpu, AgreesWithAPlainSearch) {
   const Stream stream(gpu);
   for (std::uint32_t seed = 1; seed <= 1500; ++seed) {
     RandomResample call(seed);
     Copies copies(gpu, stream);
-    resample(call.placed([&](Strided& array) { return copies.of(array); }), stream);
+    ResampleOptions options = call.placed([&](Strided& array) { return copies.of(array); });
+    options.kernel = kernels[seed % std::size(kernels)];
+    resample(options, stream);
     copies.fetch();
     ASSERT_EQ(call.wrong(), "") << "with seed " << seed;
   }
@@ -174,6 +180,7 @@ const Shape shapes[] = {
     {2, 100, 50, 3, DType::u8, DType::i64, false, false},
     {1, 20000, 3000, 8, DType::bf16, DType::f64, false, false},
     {130, 3, 9, 1, DType::i64, DType::f32, false, false},
+    {2, 40, 5000, 5, DType::f32, DType::f32, false, false},  // many targets to a sample
 };
 
 TEST_F(ResampleGpu, GivesTheBitsOfTheCpu) {
@@ -185,15 +192,48 @@ TEST_F(ResampleGpu, GivesTheBitsOfTheCpu) {
       if (mode == Interpolation::linear && !is_floating(shape.type)) continue;
       for (const auto outside : {Outside::clamp, Outside::fill, Outside::extrapolate}) {
         ++seed;
-        Call here(shape, seed), there(shape, seed);
+        Call here(shape, seed);
         resample(here.options([](Strided& array) { return array.view(); }, mode, outside), on_cpu);
+        on_cpu.synchronize();
+        for (const ResampleKernel kernel : kernels) {
+          Call there(shape, seed);
+          Copies copies(gpu, stream);
+          const auto place = [&](Strided& array) { return copies.of(array); };
+          ResampleOptions options = there.options(place, mode, outside);
+          options.kernel = kernel;
+          resample(options, stream);
+          copies.fetch();
+          const std::string which = "with seed " + std::to_string(seed) + ", kernel " +
+                                    std::to_string(static_cast<int>(kernel));
+          ASSERT_EQ(here.out().bytes(), there.out().bytes()) << which;
+          ASSERT_EQ(here.valid().bytes(), there.valid().bytes()) << which;
+        }
+      }
+    }
+  }
+}
+
+// So many targets that blocks which stay fill their ring more than once; sorted, where the last
+// tell where the next are, and not.
+TEST_F(ResampleGpu, ManyTargetsHaveTheBitsOfTheCpu) {
+  const Stream stream(gpu), on_cpu(Device::cpu());
+  for (const bool even : {true, false}) {
+    for (const bool ragged : {true, false}) {
+      const Shape shape{11, 700, 40'000, 8, DType::bf16, DType::f32, even, ragged};
+      Call here(shape, 3);
+      resample(here.options([](Strided& array) { return array.view(); }, Interpolation::linear,
+                            Outside::clamp),
+               on_cpu);
+      on_cpu.synchronize();
+      for (const ResampleKernel kernel : kernels) {
+        Call there(shape, 3);
         Copies copies(gpu, stream);
         const auto place = [&](Strided& array) { return copies.of(array); };
-        resample(there.options(place, mode, outside), stream);
-        on_cpu.synchronize();
+        ResampleOptions options = there.options(place, Interpolation::linear, Outside::clamp);
+        options.kernel = kernel;
+        resample(options, stream);
         copies.fetch();
-        ASSERT_EQ(here.out().bytes(), there.out().bytes()) << "with seed " << seed;
-        ASSERT_EQ(here.valid().bytes(), there.valid().bytes()) << "with seed " << seed;
+        ASSERT_EQ(here.out().bytes(), there.out().bytes()) << static_cast<int>(kernel);
       }
     }
   }

@@ -78,8 +78,15 @@ enum class Outside : std::uint8_t {
 };
 
 // Which kernel a GPU runs. The CPU has one way and ignores it.
+// Several sensors or modes, and columns apart from each other, have a kernel of their own, whatever
+// is asked for; otherwise rows move whole.
 enum class ResampleKernel : std::uint8_t {
-  best,  // for the sensors and modes of the call
+  best,   // as measured, for this GPU, the rows and their number
+  tile,   // a block has some targets, found together; compute capability 8.0
+  stage,  // the same by way of shared memory, for short rows that lie one behind the other; others
+          // are moved by `tile` after all
+  ring,   // blocks that stay, and find ahead of what they move; compute capability 9.0 alone, and
+          // rows that 16-byte boundaries suit, or it is `tile` after all
 };
 
 struct ResampleOptions {

@@ -243,11 +243,12 @@ ResampleWork checked(const ResampleOptions& options, const Device& device) {
                   std::to_string(ranges));
   }
   check_outside(options.outside);
-  if (options.kernel != ResampleKernel::best) {
-    throw_invalid("kernel", "best", std::to_string(static_cast<int>(options.kernel)));
+  if (options.kernel > ResampleKernel::ring) {
+    throw_invalid("kernel", "best, tile, stage or ring",
+                  std::to_string(static_cast<int>(options.kernel)));
   }
 
-  ResampleWork work{.outside = options.outside, .fill = options.fill};
+  ResampleWork work{.outside = options.outside, .fill = options.fill, .kernel = options.kernel};
   std::vector<Named> inputs;
   std::int64_t columns = 0;
   for (std::size_t i = 0; i < count; ++i) {

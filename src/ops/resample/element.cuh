@@ -70,25 +70,54 @@ __device__ inline Vector<bytes> repeated(std::uint64_t bits) {
   return v;
 }
 
+// A vector's elements as numbers, and back.
 template <class Element, unsigned bytes>
-union Elements {
-  Vector<bytes> vector;
-  Element element[bytes / sizeof(Element)];
-  __device__ Elements() {}
-  __device__ explicit Elements(const Vector<bytes>& v) : vector(v) {}
+struct Numbers {
+  static constexpr unsigned count = bytes / sizeof(Element);
+  NumberOf<Element> number[count];
+
+  union Elements {
+    Vector<bytes> vector;
+    Element element[count];
+    __device__ Elements() {}
+  };
+
+  __device__ explicit Numbers(const Vector<bytes>& v) {
+    if constexpr (std::is_same_v<Element, __nv_bfloat16> && bytes >= 4) {
+      // The upper half of a float: an instruction each, which a conversion is not.
+#pragma unroll
+      for (unsigned i = 0; i < count; ++i) {
+        const std::uint32_t word = v.word[i / 2];
+        number[i] = __uint_as_float(i % 2 == 0 ? word << 16 : word & 0xffff0000U);
+      }
+    } else {
+      Elements from;
+      from.vector = v;
+#pragma unroll
+      for (unsigned i = 0; i < count; ++i) {
+        number[i] = Arithmetic<Element>::widen(from.element[i]);
+      }
+    }
+  }
+
+  __device__ Vector<bytes> narrowed() const {
+    Elements to;
+#pragma unroll
+    for (unsigned i = 0; i < count; ++i) {
+      to.element[i] = Arithmetic<Element>::narrow(number[i]);
+    }
+    return to.vector;
+  }
 };
 
 template <class Element, unsigned bytes>
 __device__ inline Vector<bytes> blended_vector(const Vector<bytes>& x, const Vector<bytes>& y,
                                                NumberOf<Element> w) {
-  using A = Arithmetic<Element>;
-  const Elements<Element, bytes> a(x), b(y);
-  Elements<Element, bytes> out;
+  Numbers<Element, bytes> a(x);
+  const Numbers<Element, bytes> b(y);
 #pragma unroll
-  for (unsigned i = 0; i < bytes / sizeof(Element); ++i) {
-    out.element[i] = A::narrow(blended(A::widen(a.element[i]), A::widen(b.element[i]), w));
-  }
-  return out.vector;
+  for (unsigned i = 0; i < a.count; ++i) a.number[i] = blended(a.number[i], b.number[i], w);
+  return a.narrowed();
 }
 
 }  // namespace ps::resampling

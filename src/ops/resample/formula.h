@@ -90,15 +90,22 @@ struct Located {
   std::int64_t earlier = 0, later = 0;
 };
 
+// `i`: the last sample that is not later than t, or -1.
 template <class T>
-PENSTOCK_HD inline Located locate(const Times<T>& times, T t, std::int64_t hint, bool line) {
+PENSTOCK_HD inline Located located(const Times<T>& times, T t, std::int64_t i, bool line) {
   if (times.count == 0 || t != t) return {};
-  const std::int64_t i = last_of(times.count, hint, [&](std::int64_t k) { return times[k] <= t; });
   const bool two = line && times.count > 1;
   if (i < 0) return {Where::before, 0, two ? 1 : 0};
   if (times[i] == t) return {Where::within, i, i};
   if (i + 1 < times.count) return {Where::within, i, i + 1};
   return {Where::after, two ? i - 1 : i, i};
+}
+
+template <class T>
+PENSTOCK_HD inline Located locate(const Times<T>& times, T t, std::int64_t hint, bool line) {
+  if (times.count == 0 || t != t) return {};
+  const std::int64_t i = last_of(times.count, hint, [&](std::int64_t k) { return times[k] <= t; });
+  return located(times, t, i, line);
 }
 
 // to - from, the exact one rounded to f64.

@@ -1,4 +1,4 @@
-// What the GPU's kernels share: episodes, division by what a launch knows, the bits of no sample.
+// What the GPU's kernels share: episodes, and where to begin looking.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,25 +7,9 @@
 
 #include "ops/resample/formula.h"
 #include "ops/resample/work.h"
+#include "penstock/kit/scheduler.h"
 
 namespace ps::resampling {
-
-// i / divisor for any i, by multiplication.
-class Divider {
- public:
-  Divider() = default;
-  explicit Divider(unsigned divisor) {
-    while ((std::uint64_t{1} << shift_) < divisor) ++shift_;
-    factor_ = static_cast<unsigned>((((std::uint64_t{1} << shift_) - divisor) << 32) / divisor + 1);
-  }
-  __device__ unsigned operator()(unsigned i) const {
-    const unsigned high = __umulhi(i, factor_);
-    return shift_ == 0 ? i : (high + ((i - high) >> 1)) >> (shift_ - 1);
-  }
-
- private:
-  unsigned factor_ = 0, shift_ = 0;
-};
 
 // Where an episode begins in the rows of samples, and how many it has; none where that is wrong.
 struct DeviceEpisode {
@@ -63,12 +47,15 @@ __device__ inline Times<Time> device_times(const detail::SensorWork& sensor, std
 }
 
 // A place to begin looking from: where the sample would be if the targets went from the first to
-// the last in even steps.
-__device__ inline std::int64_t even_place(unsigned t, unsigned targets, std::int64_t samples) {
-  if (targets < 2 || samples < 2) return 0;
-  const float share = static_cast<float>(t) / static_cast<float>(targets - 1);
-  const auto place = static_cast<std::int64_t>(share * static_cast<float>(samples - 1));
-  return place < samples ? place : samples - 1;
+// the last in even steps, of which `even` is one as a share of all the way.
+inline float even_step(unsigned targets) {
+  return targets > 1 ? 1 / static_cast<float>(targets - 1) : 0;
+}
+template <class Index>
+__device__ inline Index even_place(float even, unsigned t, Index samples) {
+  const auto last = samples > 0 ? samples - 1 : 0;
+  const auto place = static_cast<Index>(static_cast<float>(t) * even * static_cast<float>(last));
+  return place < last ? place : last;
 }
 
 }  // namespace ps::resampling

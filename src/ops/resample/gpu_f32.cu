@@ -1,5 +1,5 @@
 // Times of type f32.
-#include "ops/resample/choice.cuh"
+#include "ops/resample/portable.cuh"
 
 namespace ps::resampling {
 

@@ -1,5 +1,5 @@
 // Times of type f64.
-#include "ops/resample/choice.cuh"
+#include "ops/resample/portable.cuh"
 
 namespace ps::resampling {
 

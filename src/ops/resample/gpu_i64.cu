@@ -1,5 +1,5 @@
 // Times of type i64.
-#include "ops/resample/choice.cuh"
+#include "ops/resample/portable.cuh"
 
 namespace ps::resampling {
 

@@ -38,7 +38,8 @@ struct MixedWork {
   unsigned tile;     // of a block; times `sensors` at most as many as it has threads
   unsigned tiles;    // of an episode
   unsigned units;    // of a row
-  Divider by_tiles, by_tile, by_units;
+  kit::Divisor by_tiles{1}, by_tile{1}, by_units{1};
+  float even;  // what even_place() wants
   Outside outside;
 };
 
@@ -58,7 +59,7 @@ __device__ inline Spot spot_of(const MixedWork& work, const detail::SensorWork& 
   const DeviceEpisode episode = device_episode(sensor, b, wrong);
   const Times<Time> times = device_times<Time>(sensor, b, episode);
   const Time wanted = static_cast<const Time*>(work.at)[b * work.at_episode + t * work.at_target];
-  const Located located = locate(times, wanted, even_place(t, work.targets, times.count),
+  const Located located = locate(times, wanted, even_place(work.even, t, times.count),
                                  work.outside == Outside::extrapolate);
   valid = located.where == Where::within;
   Spot spot;
@@ -144,12 +145,12 @@ __global__ void __launch_bounds__(mixed_threads, 6)
   __shared__ Spot spots[mixed_threads];
 
   // Setup.
-  const unsigned b = work.by_tiles(blockIdx.x);
+  const unsigned b = work.by_tiles.divide(blockIdx.x);
   const unsigned begin = (blockIdx.x - b * work.tiles) * work.tile;
   const unsigned count = min(work.tile, work.targets - begin);
 
   // A thread finds one target's samples of one sensor.
-  if (const unsigned s = work.by_tile(threadIdx.x), i = threadIdx.x - s * work.tile;
+  if (const unsigned s = work.by_tile.divide(threadIdx.x), i = threadIdx.x - s * work.tile;
       s < work.sensors && i < count) {
     bool valid = false;
     spots[threadIdx.x] = spot_of<Time>(work, work.sensor[s], b, begin + i, valid);
@@ -163,7 +164,7 @@ __global__ void __launch_bounds__(mixed_threads, 6)
   // All threads make units.
   unsigned char* const out = work.out + b * work.out_episode + begin * work.out_target;
   for (unsigned i = threadIdx.x; i < count * work.units; i += mixed_threads) {
-    const unsigned target = work.by_units(i), unit = i - target * work.units;
+    const unsigned target = work.by_units.divide(i), unit = i - target * work.units;
     unsigned which = 0;
     while (which + 1 < work.segments && unit >= work.segment[which + 1].begin) ++which;
     const MixedSegment& segment = work.segment[which];

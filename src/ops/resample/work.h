@@ -51,6 +51,7 @@ struct ResampleWork {
   std::int64_t valid_episode = 0, valid_target = 0, valid_sensor = 0;
   Outside outside = Outside::clamp;
   double fill = 0;
+  ResampleKernel kernel = ResampleKernel::best;
 };
 
 // What a check found first: in the order of sensors, episodes, samples.

@@ -1,0 +1,111 @@
+// From a call's work to that of the kernels, on the host.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "ops/resample/fill.h"
+#include "ops/resample/whole.cuh"
+
+namespace ps::resampling {
+namespace {
+
+using detail::ResampleWork;
+using detail::SegmentWork;
+using detail::SensorWork;
+
+// The largest power of two, up to 16, that divides all of what is put in.
+class Alignment {
+ public:
+  void include(const void* address) { bits_ |= reinterpret_cast<std::uintptr_t>(address); }
+  void include(std::int64_t bytes) { bits_ |= static_cast<std::uint64_t>(bytes); }
+  unsigned bytes() const {
+    unsigned bytes = 16;
+    while (bits_ % bytes != 0) bytes /= 2;
+    return bytes;
+  }
+
+ private:
+  std::uint64_t bits_ = 0;
+};
+
+std::uint64_t filling(std::uint64_t bits, std::size_t size) {
+  for (std::size_t have = size; have < 8; have *= 2) bits |= bits << (8 * have);
+  return bits;
+}
+
+// Strides of values, in bytes.
+SensorWork in_bytes(SensorWork sensor, std::int64_t size) {
+  sensor.value_episode *= size;
+  sensor.value_sample *= size;
+  sensor.value_column *= size;
+  return sensor;
+}
+
+// How wide the vectors are that a segment's columns may be moved by.
+unsigned vector_bytes(const ResampleWork& work, const SegmentWork& segment, std::int64_t size) {
+  const SensorWork& sensor = work.sensor[segment.sensor];
+  if (sensor.value_column != 1) return static_cast<unsigned>(size);
+  Alignment alignment;
+  alignment.include(sensor.values);
+  alignment.include(work.out);
+  for (const std::int64_t elements :
+       {sensor.value_episode, sensor.value_sample, work.out_episode, work.out_target,
+        segment.column, segment.out_column, segment.count}) {
+    alignment.include(elements * size);
+  }
+  return alignment.bytes();
+}
+
+template <class Work>
+void fill_common(Work& to, const ResampleWork& work, std::int64_t size) {
+  const FillBits bits = fill_bits(work);
+  to.at = work.at;
+  to.at_episode = work.at_episode;
+  to.at_target = work.at_target;
+  to.out = static_cast<unsigned char*>(work.out);
+  to.out_episode = work.out_episode * size;
+  to.out_target = work.out_target * size;
+  to.valid = work.valid;
+  to.valid_episode = work.valid_episode;
+  to.valid_target = work.valid_target;
+  to.fill = filling(bits.outside, static_cast<std::size_t>(size));
+  to.missing = filling(bits.missing, static_cast<std::size_t>(size));
+  to.targets = static_cast<unsigned>(work.targets);
+  to.even = even_step(to.targets);
+  to.outside = work.outside;
+}
+
+// Where one sensor's rows move whole. They may be a part of the columns in memory.
+struct Whole {
+  WholeWork work{};
+  unsigned bytes = 0;  // of a vector
+};
+std::optional<Whole> whole_of(const ResampleWork& work) {
+  const SegmentWork& only = work.segment[0];
+  const SensorWork& sensor = work.sensor[0];
+  constexpr std::int64_t most = std::numeric_limits<int>::max();
+  const auto size = static_cast<std::int64_t>(size_of(work.type));
+  if (work.sensors != 1 || work.segments != 1 || only.mode == Interpolation::slerp ||
+      sensor.value_column != 1 || sensor.samples > most || only.count * size > most) {
+    return std::nullopt;
+  }
+  Whole whole;
+  WholeWork& to = whole.work;
+  fill_common(to, work, size);
+  to.sensor = in_bytes(sensor, size);
+  whole.bytes = vector_bytes(work, only, size);
+  to.vectors = static_cast<unsigned>(only.count * size / whole.bytes);
+  to.by_vectors = kit::Divisor(std::max(to.vectors, 1U));
+  to.mode = only.mode;
+  // Random times stray by about the root of their number from even ones.
+  const auto episodes = sensor.offsets != nullptr ? std::max<std::int64_t>(work.episodes, 1) : 1;
+  const double root = std::sqrt(static_cast<double>(sensor.samples / episodes));
+  to.margin = static_cast<int>(std::min(16 + 3 * root, 512.0));
+  return whole;
+}
+
+}  // namespace
+}  // namespace ps::resampling

@@ -1,0 +1,147 @@
+// The kernels for every supported GPU. A file for each type of times has them: together they take
+// minutes to compile.
+#pragma once
+
+#include <algorithm>
+
+#include "ops/resample/launch.cuh"
+#include "ops/resample/mixed.cuh"
+#include "ops/resample/tile.cuh"
+
+namespace ps::resampling {
+namespace {
+
+// Targets of a block: enough vectors for its threads, but enough blocks for the GPU first.
+unsigned targets_of_block(const ResampleWork& work, unsigned vectors, unsigned most,
+                          int multiprocessors) {
+  constexpr unsigned vectors_of_block = 2048, blocks_of_multiprocessor = 4, fewest = 4;
+  const auto enough = static_cast<std::int64_t>(blocks_of_multiprocessor) * multiprocessors;
+  unsigned tile = std::clamp(vectors_of_block / std::max(vectors, 1U), 1U, most);
+  tile = static_cast<unsigned>(std::min<std::int64_t>(tile, work.targets));
+  while (tile > fewest && work.episodes * ((work.targets + tile - 1) / tile) < enough) {
+    tile /= 2;
+  }
+  return tile;
+}
+
+template <class Config>
+cudaError_t run_tiles(TileWork& tile, const ResampleWork& work, int multiprocessors,
+                      cudaStream_t stream) {
+  const WholeWork& whole = tile.whole;
+  tile.tile = targets_of_block(work, whole.vectors, Config::threads, multiprocessors);
+  tile.tiles = (whole.targets + tile.tile - 1) / tile.tile;
+  tile.by_tiles = kit::Divisor(tile.tiles);
+  return launch_tiles<Config>(tile, work.episodes, stream);
+}
+
+// Rows that fit into shared memory with a block's times: those of its targets on an even clock, and
+// some on both sides.
+unsigned rows_of_stage(const ResampleWork& work, unsigned tile, unsigned row) {
+  constexpr unsigned most = 32 * 1024, beside = 32;
+  const auto episodes = work.sensor[0].offsets != nullptr ? work.episodes : 1;
+  const auto samples = work.sensor[0].samples / std::max<std::int64_t>(episodes, 1);
+  const auto even = static_cast<double>(tile) * static_cast<double>(samples) /
+                    static_cast<double>(std::max<std::int64_t>(work.targets, 1));
+  return static_cast<unsigned>(std::min({even + 2 + beside, static_cast<double>(samples),
+                                         static_cast<double>(most / std::max(row, 1U))}));
+}
+
+template <class Element, class Time, unsigned bytes>
+cudaError_t run_tiles(TileWork& tile, const ResampleWork& work, int multiprocessors,
+                      cudaStream_t stream) {
+  if constexpr (bytes >= 4) {  // what a copy into shared memory moves at least
+    const auto row = static_cast<std::int64_t>(tile.whole.vectors) * bytes;
+    if (work.kernel == ResampleKernel::stage && tile.whole.sensor.value_sample == row) {
+      using Config = TileConfig<Element, Time, bytes, true>;
+      const unsigned targets =
+          targets_of_block(work, tile.whole.vectors, Config::threads, multiprocessors);
+      tile.stage = rows_of_stage(work, targets, static_cast<unsigned>(row));
+      return run_tiles<Config>(tile, work, multiprocessors, stream);
+    }
+  }
+  return run_tiles<TileConfig<Element, Time, bytes, false>>(tile, work, multiprocessors, stream);
+}
+
+template <class Element, class Time>
+cudaError_t run_tiles(const Whole& whole, const ResampleWork& work, int multiprocessors,
+                      cudaStream_t stream) {
+  constexpr std::size_t least = std::is_same_v<Element, Moved> ? 1 : sizeof(Element);
+  TileWork tile{.whole = whole.work};
+  const unsigned bytes = whole.bytes;
+  if (bytes == 16) return run_tiles<Element, Time, 16>(tile, work, multiprocessors, stream);
+  if (bytes == 8) return run_tiles<Element, Time, 8>(tile, work, multiprocessors, stream);
+  if constexpr (least <= 4) {
+    if (bytes == 4) return run_tiles<Element, Time, 4>(tile, work, multiprocessors, stream);
+  }
+  if constexpr (least <= 2) {
+    if (bytes == 2) return run_tiles<Element, Time, 2>(tile, work, multiprocessors, stream);
+  }
+  if constexpr (least <= 1) {
+    if (bytes == 1) return run_tiles<Element, Time, 1>(tile, work, multiprocessors, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+template <class Element, class Time>
+cudaError_t run_mixed(MixedWork& work, const ResampleWork& all, int multiprocessors,
+                      cudaStream_t stream) {
+  work.tile = targets_of_block(all, work.units, mixed_threads / work.sensors, multiprocessors);
+  work.tiles = (work.targets + work.tile - 1) / work.tile;
+  work.by_tiles = kit::Divisor(work.tiles);
+  work.by_tile = kit::Divisor(work.tile);
+  work.by_units = kit::Divisor(std::max(work.units, 1U));
+  const auto blocks = static_cast<unsigned>(all.episodes * work.tiles);
+  mixed_kernel<Element, Time><<<blocks, mixed_threads, 0, stream>>>(work);
+  return cudaGetLastError();
+}
+
+template <class Element, class Time>
+cudaError_t run(const ResampleWork& work, int multiprocessors, cudaStream_t stream) {
+  if (const std::optional<Whole> whole = whole_of(work)) {
+    if (whole->work.mode == Interpolation::linear) {
+      return run_tiles<Element, Time>(*whole, work, multiprocessors, stream);
+    }
+    return run_tiles<Moved, Time>(*whole, work, multiprocessors, stream);
+  }
+  const auto size = static_cast<std::int64_t>(size_of(work.type));
+  MixedWork mixed{};
+  fill_common(mixed, work, size);
+  mixed.valid_sensor = work.valid_sensor;
+  mixed.sensors = work.sensors;
+  mixed.segments = work.segments;
+  for (unsigned i = 0; i < work.sensors; ++i) mixed.sensor[i] = in_bytes(work.sensor[i], size);
+  for (unsigned i = 0; i < work.segments; ++i) {
+    const SegmentWork& from = work.segment[i];
+    const bool quaternion = from.mode == Interpolation::slerp;
+    const std::int64_t stride = work.sensor[from.sensor].value_column;
+    const auto bytes = quaternion ? static_cast<unsigned>(size) : vector_bytes(work, from, size);
+    mixed.segment[i] = {.begin = mixed.units,
+                        .sensor = static_cast<std::uint8_t>(from.sensor),
+                        .mode = from.mode,
+                        .bytes = static_cast<std::uint8_t>(bytes),
+                        .column = from.column * stride * size,
+                        .step = stride == 1 ? static_cast<std::int64_t>(bytes) : stride * size,
+                        .out = from.out_column * size};
+    mixed.units += static_cast<unsigned>(from.count * size / bytes / (quaternion ? 4 : 1));
+  }
+  return run_mixed<Element, Time>(mixed, work, multiprocessors, stream);
+}
+
+template <class Time>
+cudaError_t run(const ResampleWork& work, int multiprocessors, cudaStream_t stream) {
+  switch (work.type) {
+    case DType::f64:
+      return run<double, Time>(work, multiprocessors, stream);
+    case DType::f32:
+      return run<float, Time>(work, multiprocessors, stream);
+    case DType::f16:
+      return run<__half, Time>(work, multiprocessors, stream);
+    case DType::bf16:
+      return run<__nv_bfloat16, Time>(work, multiprocessors, stream);
+    default:
+      return run<Moved, Time>(work, multiprocessors, stream);
+  }
+}
+
+}  // namespace
+}  // namespace ps::resampling
