@@ -15,6 +15,7 @@ class Rotation {
   Rotation(const Device& device, std::size_t bytes);
 
   MemoryView operator()(std::size_t number) const;
+  std::size_t sets() const { return sets_; }
 
  private:
   std::size_t bytes_, stride_, sets_;

@@ -64,7 +64,8 @@ const ChoiceTable* make_table(ChoiceTables& tables, const Device& device) {
 }  // namespace
 
 std::span<const Tunable* const> all_tunables() {
-  static const std::array<const Tunable*, 2> all = {&iterate_tunable(), &transform_tunable()};
+  static const std::array<const Tunable*, 3> all = {&iterate_tunable(), &resample_tunable(),
+                                                    &transform_tunable()};
   return all;
 }
 

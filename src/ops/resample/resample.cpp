@@ -4,6 +4,7 @@
 
 #include "host/cuda/backend.h"
 #include "ops/resample/arguments.h"
+#include "ops/resample/tunable.h"
 #include "ops/resample/work.h"
 #include "penstock/base/error.h"
 
@@ -41,13 +42,15 @@ void check_contents(const ResampleWork& work, ResampleChecks checks, bool of_sen
 void resample(const ResampleOptions& options, const Stream& stream) {
   using namespace resampling;
   const Device device = stream.device();
-  const detail::ResampleWork work = checked(options, device);
+  detail::ResampleWork work = checked(options, device);
   const bool writes = options.out.elements() > 0 || work.valid != nullptr;
   if (work.episodes == 0 || (!writes && !options.check)) return;
   if (!on_cpu(stream)) require_gpu(device, options.kernel);
   check_contents(work, {options.check, options.outside == Outside::error}, true, stream);
   if (!writes || work.targets == 0) return;
-  return on_cpu(stream) ? detail::resample_cpu(work, stream) : detail::resample_gpu(work, stream);
+  if (on_cpu(stream)) return detail::resample_cpu(work, stream);
+  work.kernel = detail::resample_kernel(work, device);
+  detail::resample_gpu(work, stream);
 }
 
 void resample_gradient(const ResampleGradientOptions& options, const Stream& stream) {
