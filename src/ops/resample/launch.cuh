@@ -71,11 +71,31 @@ void fill_common(Work& to, const ResampleWork& work, std::int64_t size) {
   to.valid = work.valid;
   to.valid_episode = work.valid_episode;
   to.valid_target = work.valid_target;
-  to.fill = filling(bits.outside, static_cast<std::size_t>(size));
-  to.missing = filling(bits.missing, static_cast<std::size_t>(size));
+  to.blank = {filling(bits.outside, static_cast<std::size_t>(size)),
+              filling(bits.missing, static_cast<std::size_t>(size))};
   to.targets = static_cast<unsigned>(work.targets);
   to.even = even_step(to.targets);
   to.outside = work.outside;
+}
+
+// Samples of an episode, about.
+std::int64_t usual_samples(const SensorWork& sensor, std::int64_t episodes) {
+  return sensor.samples / (sensor.offsets != nullptr ? std::max<std::int64_t>(episodes, 1) : 1);
+}
+
+// Random times stray by about the root of their number from even ones.
+int margin_of(const SensorWork& sensor, std::int64_t episodes) {
+  const double root = std::sqrt(static_cast<double>(usual_samples(sensor, episodes)));
+  return static_cast<int>(std::min(16 + 3 * root, 512.0));
+}
+
+Strip strip_of(const ResampleWork& work, const SegmentWork& segment, unsigned bytes) {
+  const auto size = static_cast<std::int64_t>(size_of(work.type));
+  const auto vectors = static_cast<unsigned>(segment.count * size / bytes);
+  return {.vectors = vectors,
+          .by_vectors = kit::Divisor(std::max(vectors, 1U)),
+          .sample = work.sensor[segment.sensor].value_sample * size,
+          .target = work.out_target * size};
 }
 
 // Where one sensor's rows move whole. They may be a part of the columns in memory.
@@ -97,13 +117,9 @@ std::optional<Whole> whole_of(const ResampleWork& work) {
   fill_common(to, work, size);
   to.sensor = in_bytes(sensor, size);
   whole.bytes = vector_bytes(work, only, size);
-  to.vectors = static_cast<unsigned>(only.count * size / whole.bytes);
-  to.by_vectors = kit::Divisor(std::max(to.vectors, 1U));
+  to.strip = strip_of(work, only, whole.bytes);
   to.mode = only.mode;
-  // Random times stray by about the root of their number from even ones.
-  const auto episodes = sensor.offsets != nullptr ? std::max<std::int64_t>(work.episodes, 1) : 1;
-  const double root = std::sqrt(static_cast<double>(sensor.samples / episodes));
-  to.margin = static_cast<int>(std::min(16 + 3 * root, 512.0));
+  to.margin = margin_of(sensor, work.episodes);
   return whole;
 }
 

@@ -28,7 +28,7 @@ template <class Config>
 cudaError_t run_tiles(TileWork& tile, const ResampleWork& work, int multiprocessors,
                       cudaStream_t stream) {
   const WholeWork& whole = tile.whole;
-  tile.tile = targets_of_block(work, whole.vectors, Config::threads, multiprocessors);
+  tile.tile = targets_of_block(work, whole.strip.vectors, Config::threads, multiprocessors);
   tile.tiles = (whole.targets + tile.tile - 1) / tile.tile;
   tile.by_tiles = kit::Divisor(tile.tiles);
   return launch_tiles<Config>(tile, work.episodes, stream);
@@ -38,8 +38,7 @@ cudaError_t run_tiles(TileWork& tile, const ResampleWork& work, int multiprocess
 // some on both sides.
 unsigned rows_of_stage(const ResampleWork& work, unsigned tile, unsigned row) {
   constexpr unsigned most = 32 * 1024, beside = 32;
-  const auto episodes = work.sensor[0].offsets != nullptr ? work.episodes : 1;
-  const auto samples = work.sensor[0].samples / std::max<std::int64_t>(episodes, 1);
+  const std::int64_t samples = usual_samples(work.sensor[0], work.episodes);
   const auto even = static_cast<double>(tile) * static_cast<double>(samples) /
                     static_cast<double>(std::max<std::int64_t>(work.targets, 1));
   return static_cast<unsigned>(std::min({even + 2 + beside, static_cast<double>(samples),
@@ -50,11 +49,11 @@ template <class Element, class Time, unsigned bytes>
 cudaError_t run_tiles(TileWork& tile, const ResampleWork& work, int multiprocessors,
                       cudaStream_t stream) {
   if constexpr (bytes >= 4) {  // what a copy into shared memory moves at least
-    const auto row = static_cast<std::int64_t>(tile.whole.vectors) * bytes;
+    const auto row = static_cast<std::int64_t>(tile.whole.strip.vectors) * bytes;
     if (work.kernel == ResampleKernel::stage && tile.whole.sensor.value_sample == row) {
       using Config = TileConfig<Element, Time, bytes, true>;
       const unsigned targets =
-          targets_of_block(work, tile.whole.vectors, Config::threads, multiprocessors);
+          targets_of_block(work, tile.whole.strip.vectors, Config::threads, multiprocessors);
       tile.stage = rows_of_stage(work, targets, static_cast<unsigned>(row));
       return run_tiles<Config>(tile, work, multiprocessors, stream);
     }
@@ -83,48 +82,50 @@ cudaError_t run_tiles(const Whole& whole, const ResampleWork& work, int multipro
 }
 
 template <class Element, class Time>
-cudaError_t run_mixed(MixedWork& work, const ResampleWork& all, int multiprocessors,
-                      cudaStream_t stream) {
-  work.tile = targets_of_block(all, work.units, mixed_threads / work.sensors, multiprocessors);
-  work.tiles = (work.targets + work.tile - 1) / work.tile;
-  work.by_tiles = kit::Divisor(work.tiles);
-  work.by_tile = kit::Divisor(work.tile);
-  work.by_units = kit::Divisor(std::max(work.units, 1U));
-  const auto blocks = static_cast<unsigned>(all.episodes * work.tiles);
-  mixed_kernel<Element, Time><<<blocks, mixed_threads, 0, stream>>>(work);
-  return cudaGetLastError();
-}
-
-template <class Element, class Time>
-cudaError_t run(const ResampleWork& work, int multiprocessors, cudaStream_t stream) {
-  if (const std::optional<Whole> whole = whole_of(work)) {
-    if (whole->work.mode == Interpolation::linear) {
-      return run_tiles<Element, Time>(*whole, work, multiprocessors, stream);
-    }
-    return run_tiles<Moved, Time>(*whole, work, multiprocessors, stream);
-  }
+cudaError_t run_mixed(const ResampleWork& work, int multiprocessors, cudaStream_t stream) {
   const auto size = static_cast<std::int64_t>(size_of(work.type));
   MixedWork mixed{};
   fill_common(mixed, work, size);
   mixed.valid_sensor = work.valid_sensor;
   mixed.sensors = work.sensors;
   mixed.segments = work.segments;
-  for (unsigned i = 0; i < work.sensors; ++i) mixed.sensor[i] = in_bytes(work.sensor[i], size);
+  unsigned vectors = 0;
   for (unsigned i = 0; i < work.segments; ++i) {
     const SegmentWork& from = work.segment[i];
-    const bool quaternion = from.mode == Interpolation::slerp;
     const std::int64_t stride = work.sensor[from.sensor].value_column;
-    const auto bytes = quaternion ? static_cast<unsigned>(size) : vector_bytes(work, from, size);
-    mixed.segment[i] = {.begin = mixed.units,
-                        .sensor = static_cast<std::uint8_t>(from.sensor),
-                        .mode = from.mode,
-                        .bytes = static_cast<std::uint8_t>(bytes),
-                        .column = from.column * stride * size,
-                        .step = stride == 1 ? static_cast<std::int64_t>(bytes) : stride * size,
-                        .out = from.out_column * size};
-    mixed.units += static_cast<unsigned>(from.count * size / bytes / (quaternion ? 4 : 1));
+    const bool quaternions = from.mode == Interpolation::slerp;
+    const unsigned bytes =
+        quaternions ? static_cast<unsigned>(size) : vector_bytes(work, from, size);
+    MixedSegment& to = mixed.segment[i];
+    to = {.strip = strip_of(work, from, quaternions ? 4 * bytes : bytes),
+          .column = from.column * stride * size,
+          .step = stride * size,
+          .out = from.out_column * size,
+          .sensor = static_cast<std::uint8_t>(from.sensor),
+          .bytes = static_cast<std::uint8_t>(bytes),
+          .mode = from.mode};
+    mixed.sensor[from.sensor].modes |= 1U << static_cast<unsigned>(from.mode);
+    vectors += to.strip.vectors;
   }
-  return run_mixed<Element, Time>(mixed, work, multiprocessors, stream);
+  for (unsigned i = 0; i < work.sensors; ++i) {
+    mixed.sensor[i].sensor = in_bytes(work.sensor[i], size);
+    mixed.sensor[i].margin = margin_of(work.sensor[i], work.episodes);
+  }
+  mixed.tile = targets_of_block(work, vectors, mixed_spots / work.sensors, multiprocessors);
+  mixed.tiles = (mixed.targets + mixed.tile - 1) / mixed.tile;
+  mixed.by_tiles = kit::Divisor(mixed.tiles);
+  mixed.by_tile = kit::Divisor(mixed.tile);
+  return launch_mixed<Element, Time>(mixed, work.episodes, stream);
+}
+
+template <class Element, class Time>
+cudaError_t run(const ResampleWork& work, int multiprocessors, cudaStream_t stream) {
+  const std::optional<Whole> whole = whole_of(work);
+  if (!whole) return run_mixed<Element, Time>(work, multiprocessors, stream);
+  if (whole->work.mode == Interpolation::linear) {
+    return run_tiles<Element, Time>(*whole, work, multiprocessors, stream);
+  }
+  return run_tiles<Moved, Time>(*whole, work, multiprocessors, stream);
 }
 
 template <class Time>

@@ -115,8 +115,11 @@ __device__ inline void find_all(const RingWork& work, RingStorage<Config>& share
     bool special = false;
     int place = even;
     if (lane < batch.count) {
-      const auto [where, picked] = find(batch.times, batch.near, batch.wanted, even,
-                                        mode_of<typename Config::Element>(whole), whole.outside);
+      const Seen<Time> seen =
+          look(batch.times, batch.near, batch.wanted, even, whole.outside == Outside::extrapolate);
+      Pick picked = pick(seen.at, seen.times, batch.wanted,
+                         mode_of<typename Config::Element>(whole), whole.outside);
+      picked.first += seen.shift;
       const unsigned char* const rows = static_cast<const unsigned char*>(whole.sensor.values) +
                                         batch.b * whole.sensor.value_episode +
                                         batch.episode.begin * whole.sensor.value_sample;
@@ -125,7 +128,7 @@ __device__ inline void find_all(const RingWork& work, RingStorage<Config>& share
       if (!special) place = static_cast<int>(picked.first);
       if (whole.valid != nullptr) {
         whole.valid[batch.b * whole.valid_episode + t * whole.valid_target] =
-            where == Where::within;
+            seen.at.where == Where::within;
       }
     }
     off = __shfl_sync(~0U, place - even, batch.count - 1);
@@ -159,8 +162,10 @@ __device__ inline void move_all(const RingWork& work, RingStorage<Config>& share
     const auto& stage = shared.stages[consumer.wait()];
     const unsigned count = stage.count;
     if (count == 0) return;
-    make_rows<GlobalRows, typename Config::Element, Config::bytes, Roles::compute_threads,
-              Config::at_once>(work.whole, stage.sources, count, stage.out, stage.plain, thread);
+    make_strip<GlobalRows, typename Config::Element, Config::bytes, Roles::compute_threads,
+               Config::at_once>(
+        work.whole.strip, work.whole.blank, [&](unsigned i) { return stage.sources[i]; }, count,
+        stage.out, stage.plain, thread);
     __syncwarp();
     if (kit::lane_index() == 0) consumer.release();
   }

@@ -38,8 +38,8 @@ std::optional<cudaError_t> resample_ring(const ResampleWork& work, int multiproc
                                          cudaStream_t stream) {
   constexpr std::int64_t most_targets = std::numeric_limits<int>::max(), most_bytes = 1 << 20;
   const std::optional<Whole> whole = whole_of(work);
-  if (!whole || whole->bytes != RingConfig<float, float>::bytes || whole->work.vectors == 0 ||
-      whole->work.vectors * whole->bytes > most_bytes ||
+  if (!whole || whole->bytes != RingConfig<float, float>::bytes || whole->work.strip.vectors == 0 ||
+      whole->work.strip.vectors * whole->bytes > most_bytes ||
       work.episodes > most_targets / work.targets) {
     return std::nullopt;
   }

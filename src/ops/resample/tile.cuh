@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(Config::threads, Config::resident)
     if (room >= 0) {
       stage_low = max(from - room / 2, 0);
       stage_count = min(stage_low + static_cast<int>(work.stage), all) - stage_low;
-      const unsigned vectors = static_cast<unsigned>(stage_count) * whole.vectors;
+      const unsigned vectors = static_cast<unsigned>(stage_count) * whole.strip.vectors;
       const unsigned char* const at = rows + stage_low * whole.sensor.value_sample;
       for (unsigned i = threadIdx.x; i < vectors; i += threads) {
         kit::cp_async<bytes>(staged + i * bytes, at + i * bytes);
@@ -91,8 +91,11 @@ __global__ void __launch_bounds__(Config::threads, Config::resident)
   // A thread finds one target's samples.
   bool special = false;
   if (finds) {
-    const auto [where, picked] = find(times, near, wanted, even_place(whole.even, t, all),
-                                      mode_of<typename Config::Element>(whole), whole.outside);
+    const Seen<Time> seen = look(times, near, wanted, even_place(whole.even, t, all),
+                                 whole.outside == Outside::extrapolate);
+    Pick picked = pick(seen.at, seen.times, wanted, mode_of<typename Config::Element>(whole),
+                       whole.outside);
+    picked.first += seen.shift;
     Source<Number> source = source_of<Number>(picked, rows, whole.sensor.value_sample);
     special = !source.is_row();
     if constexpr (Config::staged) {
@@ -103,16 +106,17 @@ __global__ void __launch_bounds__(Config::threads, Config::resident)
     }
     shared.sources[threadIdx.x] = source;
     if (whole.valid != nullptr) {
-      whole.valid[b * whole.valid_episode + t * whole.valid_target] = where == Where::within;
+      whole.valid[b * whole.valid_episode + t * whole.valid_target] =
+          seen.at.where == Where::within;
     }
   }
   const bool plain = __syncthreads_or(static_cast<int>(special)) == 0;
 
   // All threads move rows.
   using Rows = std::conditional_t<Config::staged, AnyRows, GlobalRows>;
-  make_rows<Rows, typename Config::Element, bytes, threads, Config::at_once>(
-      whole, shared.sources, count, whole.out + b * whole.out_episode + begin * whole.out_target,
-      plain, threadIdx.x);
+  make_strip<Rows, typename Config::Element, bytes, threads, Config::at_once>(
+      whole.strip, whole.blank, [&](unsigned i) { return shared.sources[i]; }, count,
+      whole.out + b * whole.out_episode + begin * whole.out_target, plain, threadIdx.x);
 }
 
 // Launch.
@@ -120,7 +124,7 @@ template <class Config>
 cudaError_t launch_tiles(const TileWork& work, std::int64_t episodes, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(episodes * work.tiles);
   const std::size_t stage = Config::staged
-                                ? std::size_t{work.stage} * work.whole.vectors * Config::bytes
+                                ? std::size_t{work.stage} * work.whole.strip.vectors * Config::bytes
                                 : std::size_t{0};
   tile_kernel<Config><<<blocks, Config::threads, stage, stream>>>(work);
   return cudaGetLastError();

@@ -1,0 +1,131 @@
+// Moving: columns side by side, the same for every target, made of rows of values.
+#pragma once
+
+#include "ops/resample/element.cuh"
+#include "ops/resample/gpu.cuh"
+
+namespace ps::resampling {
+
+// Strides are in bytes.
+struct Strip {
+  unsigned vectors = 0;  // of a row
+  kit::Divisor by_vectors{1};
+  std::int64_t sample = 0;  // from a row of values to the next
+  std::int64_t target = 0;  // from a row of results to the next
+};
+
+// What stands where there is no row: bits of an element, filling 8 bytes.
+struct Blank {
+  std::uint64_t fill = 0, missing = 0;
+};
+
+// Where rows of values lie.
+struct GlobalRows {
+  template <unsigned bytes>
+  static __device__ Vector<bytes> load(const unsigned char* from) {
+    __builtin_assume(__isGlobal(from));
+    return *reinterpret_cast<const Vector<bytes>*>(from);
+  }
+};
+struct AnyRows {
+  template <unsigned bytes>
+  static __device__ Vector<bytes> load(const unsigned char* from) {
+    return *reinterpret_cast<const Vector<bytes>*>(from);
+  }
+};
+
+// What a target's row is made of: a row of values, blended with the next one where weight is not 0.
+// Two addresses are no rows.
+template <class Number>
+struct alignas(16) Source {
+  const unsigned char* row;
+  Number weight;
+
+  static __device__ const unsigned char* missing() { return nullptr; }
+  static __device__ const unsigned char* fill() {
+    return reinterpret_cast<const unsigned char*>(1);
+  }
+  __device__ bool is_row() const { return reinterpret_cast<std::uintptr_t>(row) > 1; }
+};
+
+// `rows`: from the one that the pick calls 0.
+template <class Number>
+__device__ inline Source<Number> source_of(const Pick& picked, const unsigned char* rows,
+                                           std::int64_t sample) {
+  if (picked.action == Action::missing) return {Source<Number>::missing(), 0};
+  if (picked.action == Action::fill) return {Source<Number>::fill(), 0};
+  const bool blends = picked.action == Action::blend;
+  return {rows + picked.first * sample, blends ? static_cast<Number>(picked.weight) : Number{0}};
+}
+
+// Makes the strip of `targets`, from `out` on. sources(i): what that of target i is made of.
+// `plain`: all of them are made of rows.
+template <class Rows, class Element, unsigned bytes, unsigned threads, unsigned at_once,
+          class Sources>
+__device__ inline void make_strip(const Strip& strip, const Blank& blank, const Sources& sources,
+                                  unsigned targets, unsigned char* out, bool plain,
+                                  unsigned thread) {
+  using Number = NumberOf<Element>;
+  constexpr bool moves = std::is_same_v<Element, Moved>;
+  const unsigned all = targets * strip.vectors, row = strip.vectors * bytes;
+  // From one vector of a thread to its next: rows, and bytes of one.
+  const unsigned step = strip.by_vectors.divide(threads);
+  const unsigned rest = (threads - step * strip.vectors) * bytes;
+  unsigned target = strip.by_vectors.divide(thread);
+  unsigned at = (thread - target * strip.vectors) * bytes;
+  const auto advance = [&] {
+    const bool wraps = at + rest >= row;
+    target += step + (wraps ? 1 : 0);
+    at += rest - (wraps ? row : 0);
+  };
+
+  // A few vectors of a thread are under way at once.
+  unsigned i = thread;
+  if (plain) {
+    for (; i + (at_once - 1) * threads < all; i += at_once * threads) {
+      Vector<bytes> x[at_once], y[at_once];
+      Number weight[at_once];
+      unsigned char* to[at_once];
+#pragma unroll
+      for (unsigned k = 0; k < at_once; ++k) {
+        const Source<Number> from = sources(target);
+        weight[k] = from.weight;
+        to[k] = out + target * strip.target + at;
+        x[k] = Rows::template load<bytes>(from.row + at);
+        if constexpr (!moves) {
+          const std::int64_t later = from.weight != 0 ? strip.sample : 0;
+          y[k] = Rows::template load<bytes>(from.row + later + at);
+        }
+        advance();
+      }
+#pragma unroll
+      for (unsigned k = 0; k < at_once; ++k) {
+        if constexpr (!moves) {
+          const Vector<bytes> blend = blended_vector<Element>(x[k], y[k], weight[k]);
+          x[k] = weight[k] != 0 ? blend : x[k];
+        }
+        store(to[k], x[k]);
+      }
+    }
+  }
+  for (; i < all; i += threads) {
+    const Source<Number> from = sources(target);
+    Vector<bytes> x;
+    if (from.is_row()) {
+      x = Rows::template load<bytes>(from.row + at);
+      if constexpr (!moves) {
+        if (from.weight != 0) {
+          const auto y = Rows::template load<bytes>(from.row + strip.sample + at);
+          x = blended_vector<Element>(x, y, from.weight);
+        }
+      }
+    } else {
+      const bool fills = from.row == Source<Number>::fill();
+      x = repeated<bytes>(fills ? blank.fill : blank.missing);
+    }
+    store(out + target * strip.target + at, x);
+    advance();
+  }
+}
+
+}  // namespace ps::resampling
