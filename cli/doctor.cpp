@@ -12,6 +12,7 @@
 #include "penstock/base/error.h"
 #include "penstock/measure/limits_cache.h"
 #include "penstock/measure/machine.h"
+#include "penstock/measure/tune.h"
 #include "program.h"
 #include "progress.h"
 #include "table.h"
@@ -76,6 +77,8 @@ Diagnosis diagnose(const DoctorOptions& options, const std::stop_token& stop) {
     result.warnings.insert(result.warnings.end(), result.ceilings->warnings.begin(),
                            result.ceilings->warnings.end());
   }
+  const TuneState choices = tune_state(Device::parse(options.device));
+  result.warnings.insert(result.warnings.end(), choices.warnings.begin(), choices.warnings.end());
   result.machine = inspect_machine();
   result.findings = findings(result.machine);
   if (result.ceilings) {

@@ -10,8 +10,8 @@ namespace ps::test {
 namespace {
 
 // Every command of the program; a new one joins here.
-const std::vector<std::vector<std::string>> commands = {
-    {"doctor"}, {"demo"}, {"overlap"}, {"ladder", "host"}, {"bench"}};
+const std::vector<std::vector<std::string>> commands = {{"doctor"},         {"demo"},  {"overlap"},
+                                                        {"ladder", "host"}, {"bench"}, {"tune"}};
 
 void expect_one_error_line(const Ended& ended) {
   EXPECT_EQ(ended.out, "");
@@ -63,6 +63,9 @@ TEST(Usage, WhatItDoesNotUnderstandIsTwo) {
       {"doctor", "--quick", "--no-measure"},
       {"doctor", "--json=perhaps"},
       {"doctor", "a\nb"},
+      {"tune", "dance"},
+      {"tune", "--list", "--reset"},
+      {"tune", "--reset", "--dry-run"},
   };
   for (const auto& arguments : wrong) {
     const Ended ended = Penstock()(arguments);

@@ -1,0 +1,153 @@
+// penstock tune: measures the kernels that operators may choose from, and keeps the winners.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "commands.h"
+#include "options.h"
+#include "penstock/base/error.h"
+#include "penstock/measure/tune.h"
+#include "program.h"
+#include "progress.h"
+#include "tune_text.h"
+
+namespace ps::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct TuneCommand {
+  std::string op, device = "best";
+  bool json = false, quick = false, dry_run = false, reset = false, list = false;
+};
+
+void print_json(Json document) {
+  fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+void warn(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) {
+    fmt::print(stderr, "penstock: warning: {}\n", warning);
+  }
+}
+
+std::filesystem::path checked_path() {
+  std::filesystem::path file = choices_path();
+  if (file.empty()) {
+    throw Unsupported("no folder to keep choices in: set PENSTOCK_CACHE, XDG_CACHE_HOME or HOME");
+  }
+  return file;
+}
+
+void list(const TuneCommand& command, const Device& device) {
+  const TuneState state = tune_state(device, command.op);
+  if (command.json) {
+    return print_json({{"schema", 1},
+                       {"device", device.name()},
+                       {"problems", state_json(state)},
+                       {"warnings", state.warnings}});
+  }
+  warn(state.warnings);
+  fmt::print("{}{}", state_text(state), nothing_to_choose(state, device));
+}
+
+void reset(const TuneCommand& command, const Device& device) {
+  const std::vector<std::string> warnings = tune_state(device, command.op).warnings;
+  const std::size_t forgotten = forget_choices(checked_path(), machine_key(device), command.op);
+  if (command.json) {
+    return print_json({{"schema", 1},
+                       {"device", device.name()},
+                       {"forgotten", forgotten},
+                       {"warnings", warnings}});
+  }
+  warn(warnings);
+  fmt::print("{} measured choice{} of {} forgotten: the built-in ones apply\n", forgotten,
+             forgotten == 1 ? "" : "s", device.name());
+}
+
+Tuning measured(const TuneCommand& command, const Device& device, const std::stop_token& stop) {
+  ProgressBar bar;
+  TuneOptions options = command.quick ? quick_tune() : TuneOptions{};
+  options.op = command.op;
+  options.stop = stop;
+  options.progress = [&bar](std::string_view problem, double share) { bar.update(share, problem); };
+  return tune(device, options);
+}
+
+void tune(const TuneCommand& command, const Device& device, const std::stop_token& stop) {
+  const TuneState before = tune_state(device, command.op);
+  const bool choice = std::ranges::any_of(
+      before.problems, [](const ProblemState& each) { return each.kernels.size() > 1; });
+  const bool keeps = choice && !command.dry_run;
+  const std::string file = keeps ? checked_path().string() : "";  // before time is spent
+  const Tuning tuning = measured(command, device, stop);
+  if (keeps) save_choices(file, choices_of(tuning));
+  if (command.json) {
+    return print_json({{"schema", 1},
+                       {"device", device.name()},
+                       {"date", tuning.date},
+                       {"problems", tuning_json(tuning)},
+                       {"kept", keeps ? Json(file) : Json(nullptr)},
+                       {"warnings", before.warnings}});
+  }
+  warn(before.warnings);
+  fmt::print("{}{}", tuning_text(tuning), nothing_to_choose(before, device));
+  if (keeps) fmt::print("kept in {}\n", file);
+  if (choice && command.dry_run) fmt::print("nothing kept: --dry-run\n");
+}
+
+void run(const TuneCommand& command, const std::stop_token& stop) {
+  const Device device = Device::parse(command.device);
+  if (command.list) return list(command, device);
+  if (command.reset) return reset(command, device);
+  tune(command, device, stop);
+}
+
+}  // namespace
+
+void add_tune(Program& program) {
+  const auto options = std::make_shared<TuneCommand>();
+  CLI::App& command = *program.app().add_subcommand(
+      "tune", "Measures the kernels that operators choose from, and keeps the winners");
+  command.add_option("OP", options->op, "The operator; default: all")
+      ->type_name("")
+      ->check(CLI::IsMember(tunable_operators()));
+  add_device_option(command, options->device);
+  add_json_flag(command, options->json);
+  CLI::Option* quick =
+      command.add_flag("--quick", options->quick, "A fifth of the turns; wins need more of a gain");
+  CLI::Option* dry_run =
+      command.add_flag("--dry-run", options->dry_run, "Measure and print, but keep nothing");
+  CLI::Option* reset = command.add_flag(
+      "--reset", options->reset, "Forget what was measured on this device: the built-in applies");
+  reset->excludes(quick)->excludes(dry_run);
+  command
+      .add_flag("--list", options->list,
+                "Problems, kernels, what is used now and why; measures nothing")
+      ->excludes(quick)
+      ->excludes(dry_run)
+      ->excludes(reset);
+  command.footer(
+      "Kernels are built ahead of time, and those of one problem give the same bits: a choice "
+      "changes\n"
+      "times, never results. The kernels of a problem run by turns, each turn in another order, on "
+      "memory\n"
+      "beyond the L2 cache. The fastest replaces the built-in choice if its gain (median over the "
+      "turns of\n"
+      "how much faster it was in the same turn) is more than the noise (three standard errors of "
+      "that\n"
+      "median, printed behind it). A kernel that a call names itself always comes first.\n\n"
+      "Choices are kept in $PENSTOCK_CACHE/choices.json, else in ~/.cache/penstock/choices.json, "
+      "for this\n"
+      "GPU, driver and version. A program reads them at an operator's first call.\n\n"
+      "Examples:\n"
+      "  penstock tune                       every operator on the first GPU\n"
+      "  penstock tune transform --dry-run   what would be chosen\n"
+      "  penstock tune --list --json         what is used now");
+  command.callback([&program, options] {
+    program.chosen([&program, options] { run(*options, program.stop()); });
+  });
+}
+
+}  // namespace ps::cli
