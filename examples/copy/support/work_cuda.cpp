@@ -11,36 +11,16 @@
 #include "penstock/host/cuda.h"
 #include "penstock/ops/iterate.h"
 #include "support/check_cuda.h"
+#include "support/kernel_arguments.h"
 
 namespace ladder::copy {
 namespace {
 
 constexpr std::uintptr_t boundary = 16;
 
-void check_view(std::string_view argument, const ps::TensorView& view, const ps::Device& device) {
-  const auto refuse = [&](std::string_view expected) {
-    throw ps::InvalidArgument(argument, expected, view.describe());
-  };
-  if (view.dtype() != ps::DType::f32) refuse("elements of type f32");
-  if (!view.is_contiguous()) refuse("a contiguous view");
-  if (view.elements() == 0) return;
-  if (reinterpret_cast<std::uintptr_t>(view.data()) % alignof(float) != 0) {
-    refuse("data at a multiple of 4 bytes");
-  }
-  if (view.place() != device.place()) {
-    refuse(fmt::format("memory of {}, the stream's device", device.name()));
-  }
-}
-
-bool overlap(const ps::TensorView& a, const ps::TensorView& b) {
-  const auto begin_a = reinterpret_cast<std::uintptr_t>(a.data());
-  const auto begin_b = reinterpret_cast<std::uintptr_t>(b.data());
-  return begin_a < begin_b + b.bytes() && begin_b < begin_a + a.bytes();
-}
-
 void check_options(Formula formula, const Options& options, const ps::Device& device) {
-  check_view("in", options.in, device);
-  check_view("out", options.out, device);
+  check_view("in", options.in, ps::DType::f32, device);
+  check_view("out", options.out, ps::DType::f32, device);
   if (options.out.elements() != options.in.elements()) {
     throw ps::InvalidArgument("out", "as many elements as in, " + options.in.describe(),
                               options.out.describe());
@@ -48,29 +28,15 @@ void check_options(Formula formula, const Options& options, const ps::Device& de
   if (options.rounds < 0) {
     throw ps::InvalidArgument("rounds", "0 or more", std::to_string(options.rounds));
   }
-  if (options.in.elements() > 0 && overlap(options.in, options.out)) {
-    throw ps::InvalidArgument("out", "memory apart from in", "memory that overlaps it");
-  }
+  check_apart("out", options.out, "in", options.in);
   if (formula != Formula::row) return;
-  check_view("coefficients", options.coefficients, device);
+  check_view("coefficients", options.coefficients, ps::DType::f32, device);
   const std::size_t needed = coefficients_for(static_cast<std::size_t>(options.in.elements()));
   if (std::cmp_not_equal(options.coefficients.elements(), needed)) {
     throw ps::InvalidArgument("coefficients", fmt::format("{} elements", needed),
                               options.coefficients.describe());
   }
-  if (needed > 0 && overlap(options.coefficients, options.out)) {
-    throw ps::InvalidArgument("out", "memory apart from coefficients", "memory that overlaps it");
-  }
-}
-
-// Not through Device::capabilities(), which asks for much more and takes its time.
-int compute_capability(const ps::Device& device) {
-  int major = 0, minor = 0;
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index()),
-        "cudaDeviceGetAttribute");
-  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device.index()),
-        "cudaDeviceGetAttribute");
-  return major * 10 + minor;
+  check_apart("out", options.out, "coefficients", options.coefficients);
 }
 
 // The neighbours of element i in the rows above and below.
@@ -131,14 +97,7 @@ double exact(Formula formula, std::span<const float> in, std::span<const float> 
 }
 
 std::string why_not(const Kernel& kernel, const ps::Device& device) {
-  if (device.kind() != ps::DeviceKind::cuda) return "it needs a GPU";
-  const int found = compute_capability(device);
-  const auto says = [&](const char* needed) {
-    return fmt::format("it needs compute capability {}, and {} has {}.{}", needed, device.name(),
-                       found / 10, found % 10);
-  };
-  if (kernel.hopper && found != 90) return says("9.0, for bulk copies");
-  return found < 80 ? says("8.0") : "";
+  return why_no_kernel(device, kernel.hopper);
 }
 
 void enqueue(const Kernel& kernel, const Options& options, const ps::Stream& stream) {
