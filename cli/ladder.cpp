@@ -20,6 +20,7 @@ struct LadderOptions {
   std::size_t chunk = 0;
   std::string trace;
   bool quick = false;
+  bool all_shapes = false;
   bool list = false;
   bool json = false;
 };
@@ -46,6 +47,7 @@ void climb(std::string_view name, const LadderOptions& options, const std::stop_
                            .bytes = options.bytes,
                            .chunk = options.chunk,
                            .quick = options.quick,
+                           .all_shapes = options.all_shapes,
                            .trace = options.trace,
                            .stop = stop});
   std::vector<ladder::RungRows> results;
@@ -97,16 +99,28 @@ void add_host(CLI::App& ladders, Program& program) {
       "  penstock ladder host --json | jq '.rungs[] | {name, rows: [.rows[].seconds]}'");
 }
 
-// Ladders of kernels need a GPU. `example` is the name of a rung.
-void add_kernels(CLI::App& ladders, Program& program, const std::string& name,
-                 const std::string& about, const std::string& bytes, const std::string& example) {
+// A ladder of kernels, which needs a GPU.
+struct KernelLadder {
+  std::string name, about;
+  std::string example;     // the name of a rung
+  std::string bytes = {};  // about --bytes, where there is such an option
+  bool traced = true, has_shapes = false;
+};
+
+void add_kernels(CLI::App& ladders, Program& program, const KernelLadder& ladder) {
   const auto options = std::make_shared<LadderOptions>();
-  CLI::App& command = add_command(ladders, program, name, about, options);
-  if (!bytes.empty()) add_bytes_option(command, "--bytes", options->bytes, bytes);
-  command
-      .add_option("--trace", options->trace,
-                  "Folder for pages of what the parts of each rung's kernel did when")
-      ->type_name("DIR");
+  CLI::App& command = add_command(ladders, program, ladder.name, ladder.about, options);
+  if (!ladder.bytes.empty()) add_bytes_option(command, "--bytes", options->bytes, ladder.bytes);
+  if (ladder.traced) {
+    command
+        .add_option("--trace", options->trace,
+                    "Folder for pages of what the parts of each rung's kernel did when")
+        ->type_name("DIR");
+  }
+  if (ladder.has_shapes) {
+    command.add_flag("--all-shapes", options->all_shapes,
+                     "Six shapes, from a small one to a very long one, instead of two");
+  }
   command.footer(fmt::format(
       "share: of the limit that was measured in the same run; speed-up: against the first row of\n"
       "the same work. Registers, shared memory and occupancy are what the driver says here.\n\n"
@@ -114,7 +128,7 @@ void add_kernels(CLI::App& ladders, Program& program, const std::string& name,
       "  penstock ladder {0} --quick\n"
       "  penstock ladder {0} --only {1}\n"
       "  penstock ladder {0} --list --json    which instructions each rung's machine code holds",
-      name, example));
+      ladder.name, ladder.example));
 }
 
 }  // namespace
@@ -125,12 +139,25 @@ void add_ladder(Program& program) {
   command.require_subcommand(1);
   command.footer("Example:\n  penstock ladder host --quick");
   add_host(command, program);
-  add_kernels(command, program, "copy",
-              "Between a GPU's memory and its multiprocessors: from plain loads to roles on a ring",
-              "Bytes of input in each row; default: 2 GiB", "vectorised");
-  add_kernels(command, program, "gemm",
-              "Matrix products: from a thread per element to tensor cores that never wait", "",
-              "mma-sync");
+  add_kernels(
+      command, program,
+      {.name = "copy",
+       .about =
+           "Between a GPU's memory and its multiprocessors: from plain loads to roles on a ring",
+       .example = "vectorised",
+       .bytes = "Bytes of input in each row; default: 2 GiB"});
+  add_kernels(
+      command, program,
+      {.name = "gemm",
+       .about = "Matrix products: from a thread per element to tensor cores that never wait",
+       .example = "mma-sync"});
+  add_kernels(
+      command, program,
+      {.name = "resample",
+       .about = "Rows at irregular times: from a search a thread to a warp that finds ahead",
+       .example = "warp-search",
+       .traced = false,
+       .has_shapes = true});
 }
 
 }  // namespace ps::cli

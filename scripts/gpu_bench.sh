@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # gpu_bench.sh [NAME...]: runs the benchmarks, all or those named; each writes its results file, and
-# docs/results.md follows. The ladders of kernels also leave traces, for the tutorial's pictures.
+# docs/results.md follows. The tutorial's ladders also leave traces, for its pictures.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,8 +19,8 @@ run() {
     "$python" "bench/$name.py" --output "$results"
   elif [[ $name == ladder_* ]]; then
     local ladder=${name#ladder_} traces=build/traces
-    local trace=(--trace "$traces")
-    [[ $ladder == host ]] && trace=()
+    local trace=()
+    [[ $ladder == copy || $ladder == gemm ]] && trace=(--trace "$traces")
     rm -f "$traces/${ladder}"_*
     "$bin/penstock" ladder "$ladder" "${trace[@]}" --json >"$results.part"
     mv "$results.part" "$results"
@@ -39,7 +39,7 @@ fi
 names=("$@")
 if ((${#names[@]} == 0)); then
   mapfile -t names < <(cd "$bin" && printf '%s\n' bench_* | sed 's/^bench_//')
-  names+=(ladder_host ladder_copy ladder_gemm)
+  names+=(ladder_host ladder_copy ladder_gemm ladder_resample)
   if "$python" -c 'import penstock' 2>/dev/null; then
     for file in "$operators"/[a-z]*.py bench/*.py; do
       name=$(basename "$file" .py)

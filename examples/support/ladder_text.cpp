@@ -119,7 +119,8 @@ std::string as_table(Context& context, const std::vector<RungRows>& results) {
       text += pipeline_rows(result, width);
       continue;
     }
-    text += fmt::format("  machine code: {}\n", machine_text(*result.rung.machine));
+    const std::string machine = machine_text(*result.rung.machine);
+    if (!machine.empty()) text += fmt::format("  machine code: {}\n", machine);
     text += kernel_rows(result, width, work);
   }
   return text;
@@ -131,7 +132,8 @@ std::string list_as_text(const std::vector<Rung>& rungs) {
   std::string text;
   for (const Rung& rung : rungs) {
     text += fmt::format("{:{}}  {}", rung.name, width, rung.sentence);
-    if (rung.machine != nullptr) text += fmt::format(" [{}]", machine_text(*rung.machine));
+    const std::string machine = rung.machine != nullptr ? machine_text(*rung.machine) : "";
+    if (!machine.empty()) text += fmt::format(" [{}]", machine);
     text += '\n';
   }
   return text;

@@ -147,6 +147,43 @@ TEST(LadderCopy, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(penstock("ladder copy --chunk 1MiB").code, 2);
 }
 
+const std::vector<std::string> resample_rungs{"baseline", "warp-search", "vectorised", "cp.async",
+                                              "bulk",     "tensor",      "persistent", "library"};
+
+TEST(LadderResample, ListsItsRungsWithoutAGpu) {
+  const Finished run = penstock("ladder resample --list --json");
+  ASSERT_EQ(run.code, 0) << run.output;
+  std::vector<std::string> names;
+  const auto json = nlohmann::json::parse(run.output);
+  for (const auto& rung : json.at("rungs")) {
+    names.push_back(rung.at("name"));
+    EXPECT_EQ(rung.at("ladder"), "resample");
+    EXPECT_FALSE(rung.at("sentence").get<std::string>().empty());
+    const bool is_library = names.back() == "library";  // whose machine code is elsewhere
+    EXPECT_EQ(rung.at("machine").at("holds").empty(), is_library) << names.back();
+  }
+#if PENSTOCK_WITH_CUDA
+  EXPECT_EQ(names, resample_rungs);
+  const Finished text = penstock("ladder resample --list");
+  EXPECT_NE(text.output.find("[UBLKCP.S.G, "), std::string::npos) << text.output;
+  EXPECT_EQ(text.output.find("[]"), std::string::npos) << text.output;
+#else
+  EXPECT_TRUE(names.empty());
+#endif
+}
+
+TEST(LadderResample, NeedsAGpuAndSaysSo) {
+  const Finished run = penstock("ladder resample --all-shapes --device cpu");
+  EXPECT_EQ(run.code, 1);
+  EXPECT_NE(run.output.find("'resample' needs a GPU: "), std::string::npos) << run.output;
+}
+
+TEST(LadderResample, RefusesWhatItDoesNotKnow) {
+  EXPECT_NE(penstock("ladder resample --only no-such-rung --device cpu").code, 0);
+  EXPECT_EQ(penstock("ladder resample --trace out").code, 2) << "it has no traces";
+  EXPECT_EQ(penstock("ladder copy --all-shapes").code, 2) << "it has one shape";
+}
+
 TEST(LadderHost, ListsItsRungs) {
   const Finished run = penstock("ladder host --list --json");
   ASSERT_EQ(run.code, 0) << run.output;

@@ -1,0 +1,53 @@
+// A warp per target. Its lanes search together: 32 places at once, a ballot, and a thirty-second
+// part is left, so that 500 times take two looks at memory instead of nine. One lane computes the
+// weight, a division in double precision, and tells the others by a shuffle. Then they move the
+// row, element by element. The search is support/search.cuh; rungs that cannot do some size leave
+// it to this one.
+#include "penstock/host/cuda.h"
+#include "penstock/kit/launch.cuh"
+#include "resample/support/rung.h"
+#include "resample/support/search.cuh"
+#include "support/kernel_use.cuh"
+
+namespace {
+
+using namespace ladder::resample;
+using namespace ps::kit;
+
+constexpr unsigned threads = 256, warps = threads / warp_threads;
+
+__global__ void __launch_bounds__(threads) warp_search(Work work) {
+  const unsigned target = blockIdx.x * warps + warp_index();
+  if (target >= work.all_targets()) return;
+  const Sample sample = find_by_warp(work, target);
+
+  const __nv_bfloat16* const from = work.values + std::size_t{sample.row} * work.columns;
+  __nv_bfloat16* const to = work.out + std::size_t{target} * work.columns;
+  for (unsigned column = lane_index(); column < work.columns; column += warp_threads) {
+    const __nv_bfloat16 x = work.samples > 0 ? from[column] : __nv_bfloat16{};
+    const __nv_bfloat16 y = sample.blends() ? from[work.columns + column] : x;
+    to[column] = blended(x, y, sample.weight);
+  }
+}
+
+}  // namespace
+
+void ladder::resample::by_warps(const Work& work, const ps::Stream& stream) {
+  launch(warp_search, {.grid = (work.all_targets() + warps - 1) / warps, .block = threads},
+         ps::cuda_stream(stream), work);
+}
+
+namespace {
+
+std::vector<Kernel> kernels() {
+  return {{.label = "a warp per target", .launch = by_warps, .use = [] {
+             return ladder::kernel_use(warp_search, threads);
+           }}};
+}
+
+const ladder::Instructions machine{.holds = {"VOTE", "SHFL", "LDG.U16", "STG.U16"},
+                                   .lacks = {"LDG.128", "STG.128"}};
+PENSTOCK_RESAMPLE_RUNG("warp-search", "A warp per target: 32 lanes search, and move, together.",
+                       machine, kernels);
+
+}  // namespace

@@ -1,0 +1,103 @@
+// Rows ahead: a warp stays for several targets, and while the rows of the next ones travel it
+// blends those of the oldest. cuda::pipeline has the words for it: acquire a stage, copy, commit;
+// wait for it, use it, release. The copies are cp.async's: 16 bytes a lane into shared memory, past
+// the registers. A lane reads only what it asked for itself, so that the pipeline of one thread is
+// enough, and no barrier. The search for a target also falls into the time that others' rows take.
+// Rows that are not whole vectors of 16 bytes go through the rung of the warps that search.
+#include <cuda/pipeline>
+
+#include "penstock/host/cuda.h"
+#include "penstock/kit/launch.cuh"
+#include "resample/support/rung.h"
+#include "resample/support/search.cuh"
+#include "support/kernel_use.cuh"
+
+namespace {
+
+using namespace ladder::resample;
+using namespace ps::kit;
+
+constexpr unsigned threads = 128, warps = threads / warp_threads;
+constexpr auto vector_size = cuda::aligned_size_t<vector_bytes>(vector_bytes);
+
+// A stage is a slice of a target's rows: a vector a lane. A warp takes `run` targets.
+template <unsigned depth>
+__global__ void __launch_bounds__(threads) rows_ahead(Work work, unsigned run) {
+  // Shared storage: every thread its own column of it.
+  __shared__ uint4 earlier[depth][threads], later[depth][threads];
+  __shared__ float weights[depth][threads];
+
+  // Setup.
+  cuda::pipeline<cuda::thread_scope_thread> pipeline = cuda::make_pipeline();
+  const unsigned all = work.all_targets(), vectors = work.columns / vector_elements;
+  const unsigned begin = (blockIdx.x * warps + warp_index()) * run;
+  const unsigned end = begin + run < all ? begin + run : all;
+  const unsigned me = threadIdx.x, lane = lane_index();
+
+  unsigned asked_stage = 0, asked_target = begin, asked_vector = lane;
+  Sample sample{};  // of the target that is asked for
+  const auto ask = [&] {
+    pipeline.producer_acquire();
+    if (asked_target < end) {
+      if (asked_vector == lane) sample = find_by_warp(work, asked_target);
+      weights[asked_stage][me] = sample.weight;
+      if (asked_vector < vectors) {
+        const uint4* const from = reinterpret_cast<const uint4*>(work.values) +
+                                  std::size_t{sample.row} * vectors + asked_vector;
+        cuda::memcpy_async(&earlier[asked_stage][me], from, vector_size, pipeline);
+        if (sample.blends()) {
+          cuda::memcpy_async(&later[asked_stage][me], from + vectors, vector_size, pipeline);
+        }
+      }
+      asked_vector += warp_threads;
+      if (asked_vector - lane >= vectors) asked_vector = lane, ++asked_target;
+    }
+    pipeline.producer_commit();  // empty or not: counting commits counts stages
+    asked_stage = asked_stage + 1 == depth ? 0 : asked_stage + 1;
+  };
+  for (unsigned i = 0; i + 1 < depth; ++i) ask();
+
+  unsigned stage = 0;
+  for (unsigned target = begin; target < end; ++target) {
+    uint4* const to = reinterpret_cast<uint4*>(work.out) + std::size_t{target} * vectors;
+    for (unsigned slice = 0; slice < vectors; slice += warp_threads) {
+      ask();  // into the stage of the turn before
+      cuda::pipeline_consumer_wait_prior<depth - 1>(pipeline);
+      if (slice + lane < vectors) {
+        const float weight = weights[stage][me];
+        const uint4 x = earlier[stage][me], y = weight > 0 ? later[stage][me] : x;
+        __stcs(to + slice + lane, blended(x, y, weight));
+      }
+      pipeline.consumer_release();
+      stage = stage + 1 == depth ? 0 : stage + 1;
+    }
+  }
+  cuda::pipeline_consumer_wait_prior<0>(pipeline);
+}
+
+// Launch: as many warps as the GPU holds at once, each with its share of the targets.
+template <unsigned depth>
+void run(const Work& work, const ps::Stream& stream) {
+  if (!has_vectors(work)) return by_warps(work, stream);
+  const unsigned all = work.all_targets();
+  const unsigned most = resident_clusters(rows_ahead<depth>, {.block = threads}) * warps;
+  const unsigned share = (all + most - 1) / most, takers = (all + share - 1) / share;
+  launch(rows_ahead<depth>, {.grid = (takers + warps - 1) / warps, .block = threads},
+         ps::cuda_stream(stream), work, share);
+}
+
+template <unsigned depth>
+Kernel make() {
+  return {.label = "depth " + std::to_string(depth), .launch = run<depth>, .use = [] {
+            return ladder::kernel_use(rows_ahead<depth>, threads);
+          }};
+}
+
+std::vector<Kernel> kernels() { return {make<2>(), make<4>()}; }
+
+const ladder::Instructions machine{
+    .holds = {"LDGSTS.128", "LDGDEPBAR", "DEPBAR", "VOTE", "STG.128"}, .lacks = {"LDG.128"}};
+PENSTOCK_RESAMPLE_RUNG("cp.async", "cuda::pipeline: the next targets' rows travel meanwhile.",
+                       machine, kernels);
+
+}  // namespace

@@ -1,0 +1,117 @@
+// Roles on a ring. Blocks stay and walk through the targets. A finder warp finds the samples of the
+// next ones, a lane each, and has their rows brought; meanwhile the movers blend rows that have
+// landed. Between them stands the kit's ring: the finder acquires a stage, the copies and the
+// finder itself commit it, the movers wait for it and release it. Searching, loading and storing
+// then all happen at once, in one block.
+// Rows of whole 16 bytes up to 32 KiB; others go through the rung of the warps that search.
+#include "penstock/host/cuda.h"
+#include "penstock/kit/barrier.cuh"
+#include "penstock/kit/bulk.cuh"
+#include "penstock/kit/fence.cuh"
+#include "penstock/kit/launch.cuh"
+#include "penstock/kit/ring.h"
+#include "penstock/kit/roles.cuh"
+#include "penstock/kit/scheduler.h"
+#include "resample/support/rung.h"
+#include "resample/support/sample.cuh"
+#include "support/kernel_use.cuh"
+
+namespace {
+
+using namespace ladder::resample;
+using namespace ps::kit;
+
+// Configuration. The finder is the loader of the team.
+constexpr unsigned depth = 3, mover_warps = 8;
+using Team = Roles<1, mover_warps>;
+constexpr unsigned stage_bytes = 32 * 1024;  // of rows, where two rows are no more
+constexpr unsigned most_row_bytes = 32 * 1024;
+
+// A stage is `group` targets. A row has so many vectors.
+__global__ void __launch_bounds__(Team::threads, 2)
+    persistent(Work work, unsigned group, Divisor row_vectors) {
+  // Shared storage.
+  extern __shared__ __align__(128) unsigned char memory[];
+  __shared__ Ring<Barrier, depth> ring;
+  __shared__ float weights[depth][warp_threads];
+  const unsigned vectors = row_vectors.value();
+  const auto rows_of = [&](unsigned stage) {
+    return reinterpret_cast<uint4*>(memory) + stage * group * 2 * vectors;
+  };
+
+  // Setup.
+  if (threadIdx.x == 0) {
+    ring.init(1, mover_warps);
+    fence_barrier_init();
+  }
+  __syncthreads();
+  const unsigned all = work.all_targets(), step = gridDim.x * group, lane = lane_index();
+
+  // Roles.
+  const Role role = Team::role();
+  if (role == Role::loader) {
+    Producer<Barrier, depth> stages(ring);
+    for (unsigned begin = blockIdx.x * group; begin < all; begin += step) {
+      const unsigned count = group < all - begin ? group : all - begin;
+      const Sample sample = lane < count ? find(work, begin + lane) : Sample{};
+      const unsigned stage = stages.acquire();
+      if (lane < count) {
+        weights[stage][lane] = sample.weight;
+        const unsigned bytes = (sample.blends() ? 2 : 1) * vectors * vector_bytes;
+        stages.full(stage).expect(bytes);
+        bulk_load(rows_of(stage) + lane * 2 * vectors,
+                  work.values + std::size_t{sample.row} * work.columns, bytes, stages.full(stage));
+      }
+      __syncwarp();
+      if (lane == 0) stages.commit();  // behind all of its lanes' announcements and weights
+    }
+  } else {
+    Consumer<Barrier, depth> stages(ring);
+    for (unsigned begin = blockIdx.x * group; begin < all; begin += step) {
+      const unsigned count = group < all - begin ? group : all - begin;
+      uint4* const to = reinterpret_cast<uint4*>(work.out) + std::size_t{begin} * vectors;
+      const unsigned stage = stages.wait();
+      const uint4* const rows = rows_of(stage);
+      for (unsigned i = Team::index(role); i < count * vectors; i += Team::compute_threads) {
+        const unsigned target = row_vectors.divide(i), at = i + target * vectors;
+        const float weight = weights[stage][target];
+        const uint4 x = rows[at], y = weight > 0 ? rows[at + vectors] : x;
+        __stcs(to + i, blended(x, y, weight));
+      }
+      __syncwarp();
+      if (lane == 0) stages.release();
+    }
+  }
+}
+
+// Launch: as many blocks as the GPU holds at once.
+unsigned group_of(unsigned row_bytes) {
+  const unsigned fit = stage_bytes / (2 * row_bytes);
+  return fit < 1 ? 1 : fit < warp_threads ? fit : warp_threads;
+}
+
+void run(const Work& work, const ps::Stream& stream) {
+  const unsigned vectors = work.columns / vector_elements, row_bytes = vectors * vector_bytes;
+  if (!has_vectors(work) || row_bytes > most_row_bytes) return by_warps(work, stream);
+  const unsigned group = group_of(row_bytes), stages = (work.all_targets() + group - 1) / group;
+  LaunchOptions options{.block = Team::threads,
+                        .shared_bytes = std::size_t{depth} * group * 2 * row_bytes};
+  const unsigned most = resident_clusters(persistent, options);
+  options.grid = stages < most ? stages : most;
+  launch(persistent, options, ps::cuda_stream(stream), work, group, Divisor(vectors));
+}
+
+std::vector<Kernel> kernels() {
+  return {{.label = "a finder, 8 movers, depth 3",
+           .launch = run,
+           .use = [] { return ladder::kernel_use(persistent, Team::threads, depth * stage_bytes); },
+           .hopper = true}};
+}
+
+const ladder::Instructions machine{.holds = {"UBLKCP.S.G", "SYNCS", "LDS.128", "STG.128"},
+                                   .lacks = {"LDG.128", "LDGSTS", "UTMALDG"}};
+PENSTOCK_RESAMPLE_RUNG("persistent",
+                       "A warp finds what is next while the others move what is here.", machine,
+                       kernels);
+
+}  // namespace

@@ -1,0 +1,52 @@
+// One shape with times of one kind on the GPU, in as many sets as it takes to be out of its cache
+// by the time one is used again, and a check of the results.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "penstock/host/buffer.h"
+#include "penstock/host/stream.h"
+#include "resample/support/data.h"
+#include "resample/support/work.h"
+#include "support/by_turns.h"
+
+namespace ladder::resample {
+
+class Case {
+ public:
+  Case(const ps::Stream& stream, const Shape& shape, Clock clock);
+
+  const std::string& name() const { return name_; }
+  // That any kernel must move.
+  std::size_t bytes() const { return bytes_; }
+
+  // Runs the kernel on a poisoned output and compares every element with the CPU's. Throws
+  // std::runtime_error.
+  void check(const Kernel& kernel) const;
+
+  // A launch of the kernel, for by_turns().
+  Enqueue run(const Kernel& kernel) const;
+  // As many bytes by cudaMemcpy: it reads one half of them and writes the other.
+  Enqueue memcpy() const;
+
+ private:
+  struct Set {
+    ps::DeviceBuffer memory;  // values, times, targets and results
+    ps::DeviceBuffer copied;  // where the limit copies to
+  };
+  ps::MemoryView part(std::size_t turn, std::size_t number) const;
+  Options options(std::size_t turn) const;
+
+  ps::Stream stream_;
+  Shape shape_;
+  std::string name_;
+  std::size_t bytes_ = 0;
+  std::size_t part_bytes_[4] = {};
+  std::vector<Set> sets_;
+  std::vector<std::uint16_t> expected_;
+};
+
+}  // namespace ladder::resample

@@ -1,0 +1,88 @@
+#include "resample/support/work.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "penstock/base/error.h"
+#include "penstock/host/cuda.h"
+#include "support/check_cuda.h"
+#include "support/kernel_arguments.h"
+
+namespace ladder::resample {
+namespace {
+
+// Numbers of rows are of 32 bits, and kernels add to them.
+constexpr std::int64_t most_rows = std::int64_t{1} << 30;
+
+bool is_aligned(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % vector_bytes == 0;
+}
+
+void check_shape(std::string_view argument, const ps::TensorView& view,
+                 const std::vector<std::int64_t>& wanted) {
+  if (std::vector(view.shape().begin(), view.shape().end()) == wanted) return;
+  throw ps::InvalidArgument(argument, fmt::format("the shape ({})", fmt::join(wanted, ", ")),
+                            view.describe());
+}
+
+Work checked(const Options& options, const ps::Device& device) {
+  check_view("values", options.values, ps::DType::bf16, device);
+  check_view("times", options.times, ps::DType::f32, device);
+  check_view("at", options.at, ps::DType::f32, device);
+  check_view("out", options.out, ps::DType::bf16, device);
+  if (options.values.rank() != 3) {
+    throw ps::InvalidArgument("values", "3 dimensions", options.values.describe());
+  }
+  if (options.at.rank() != 2) {
+    throw ps::InvalidArgument("at", "2 dimensions", options.at.describe());
+  }
+  const std::int64_t episodes = options.values.extent(0), samples = options.values.extent(1),
+                     columns = options.values.extent(2), targets = options.at.extent(1);
+  check_shape("times", options.times, {episodes, samples});
+  check_shape("at", options.at, {episodes, targets});
+  check_shape("out", options.out, {episodes, targets, columns});
+  const auto check_rows = [&](std::string_view argument, std::int64_t rows, std::int64_t extent) {
+    if (rows < most_rows && extent < most_rows) return;
+    throw ps::InvalidArgument(argument, "fewer than 2^30 rows and columns",
+                              fmt::format("{} and {}", rows, extent));
+  };
+  check_rows("values", episodes * samples, columns);
+  check_rows("at", episodes * targets, targets);
+  check_apart("out", options.out, "values", options.values);
+  check_apart("out", options.out, "times", options.times);
+  check_apart("out", options.out, "at", options.at);
+  return {.values = static_cast<const __nv_bfloat16*>(options.values.data()),
+          .times = static_cast<const float*>(options.times.data()),
+          .at = static_cast<const float*>(options.at.data()),
+          .out = static_cast<__nv_bfloat16*>(options.out.data()),
+          .episodes = static_cast<unsigned>(episodes),
+          .samples = static_cast<unsigned>(samples),
+          .targets = static_cast<unsigned>(targets),
+          .columns = static_cast<unsigned>(columns)};
+}
+
+}  // namespace
+
+bool has_vectors(const Work& work) {
+  return work.samples > 0 && work.columns % vector_elements == 0 && is_aligned(work.values) &&
+         is_aligned(work.out);
+}
+
+std::string why_not(const Kernel& kernel, const ps::Device& device) {
+  return why_no_kernel(device, kernel.hopper);
+}
+
+void enqueue(const Kernel& kernel, const Options& options, const ps::Stream& stream) {
+  const ps::Device device = stream.device();
+  if (const std::string why = why_not(kernel, device); !why.empty()) {
+    throw ps::Unsupported(fmt::format("the kernel '{}': {}", kernel.label, why));
+  }
+  const Work work = checked(options, device);
+  if (options.out.elements() == 0) return;
+  check(cudaSetDevice(device.index()), "cudaSetDevice");
+  kernel.launch(work, stream);
+}
+
+}  // namespace ladder::resample
