@@ -36,6 +36,10 @@ def test_traced_kernels_are_left_out():
     ("LDG.E.EF.128", "LDG", True),
     ("LDG.E.EF.128", "LDG.128", True),
     ("LDG.E.EF.128", "LDG.64", False),
+    ("LDG.E.U16", "LDG.U16", True),
+    ("LDG.E.U16", "LDG.128", False),
+    ("VOTE.ANY", "VOTE", True),
+    ("VOTEU.ANY", "VOTE", False),
     ("LDGSTS.E.128", "LDG", False),
     ("LDGSTS.E.128", "LDG.128", False),
     ("UBLKCP.S.G", "UBLKCP.S.G", True),
@@ -56,6 +60,10 @@ def test_what_is_missing_and_what_should_be():
     assert list(sass.faults(rung(["UTMALDG.2D"]), held)) == ["teaches UTMALDG.2D, and has none"]
     assert list(sass.faults(rung(lacks=["LDG"]), held)) == [
         "does without LDG, and has LDG.E.EF.128"]
+
+
+def test_a_rung_whose_kernels_lie_elsewhere_teaches_no_instruction():
+    assert list(sass.faults(rung(), set())) == []
 
 
 @pytest.mark.parametrize("listing, expected", [
