@@ -3,13 +3,13 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
 #include <list>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "gpu/gpu_test.h"
+#include "gpu/resample_large.h"
 #include "penstock/base/error.h"
 #include "penstock/host/buffer.h"
 #include "penstock/host/cuda.h"
@@ -51,10 +51,19 @@ class Copies {
   std::list<Copy> copies_;
 };
 
-class ResampleGpu : public GpuTest {};
+class ResampleGpu : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    const auto capability = gpu.capabilities();
+    if (capability.compute_major == 9 && capability.compute_minor == 0) kernels.push_back(ResampleKernel::ring);
+  }
 
-constexpr ResampleKernel kernels[] = {ResampleKernel::best, ResampleKernel::tile,
-                                      ResampleKernel::stage, ResampleKernel::ring};
+  // The kernels that this GPU has.
+  std::vector<ResampleKernel> kernels{ResampleKernel::best, ResampleKernel::tile,
+                                      ResampleKernel::stage};
+};
 
 TEST_F(ResampleGpu, AgreesWithAPlainSearch) {
   const Stream stream(gpu);
@@ -62,7 +71,7 @@ TEST_F(ResampleGpu, AgreesWithAPlainSearch) {
     RandomResample call(seed);
     Copies copies(gpu, stream);
     ResampleOptions options = call.placed([&](Strided& array) { return copies.of(array); });
-    options.kernel = kernels[seed % std::size(kernels)];
+    options.kernel = kernels[seed % kernels.size()];
     resample(options, stream);
     copies.fetch();
     ASSERT_EQ(call.wrong(), "") << "with seed " << seed;
@@ -213,6 +222,30 @@ TEST_F(ResampleGpu, GivesTheBitsOfTheCpu) {
   }
 }
 
+// Rows of one sensor by every kernel, rows of several by their own: bit by bit as on the CPU.
+TEST_F(ResampleGpu, LargeCallsHaveTheBitsOfTheCpu) {
+  const Stream stream(gpu), on_cpu(Device::cpu());
+  for (std::uint32_t seed = 1; seed <= 240; ++seed) {
+    const bool whole = seed % 2 == 0;
+    LargeResample here(seed, whole);
+    resample(here.options([](Strided& array) { return array.view(); }), on_cpu);
+    on_cpu.synchronize();
+    for (const ResampleKernel kernel : kernels) {
+      if (!whole && kernel != ResampleKernel::best) continue;
+      LargeResample there(seed, whole);
+      Copies copies(gpu, stream);
+      ResampleOptions options = there.options([&](Strided& array) { return copies.of(array); });
+      options.kernel = kernel;
+      resample(options, stream);
+      copies.fetch();
+      const std::string which = "with seed " + std::to_string(seed) + ", kernel " +
+                                std::to_string(static_cast<int>(kernel));
+      ASSERT_EQ(here.out(), there.out()) << which;
+      ASSERT_EQ(here.valid(), there.valid()) << which;
+    }
+  }
+}
+
 // So many targets that blocks which stay fill their ring more than once; sorted, where the last
 // tell where the next are, and not.
 TEST_F(ResampleGpu, ManyTargetsHaveTheBitsOfTheCpu) {
@@ -234,6 +267,7 @@ TEST_F(ResampleGpu, ManyTargetsHaveTheBitsOfTheCpu) {
         resample(options, stream);
         copies.fetch();
         ASSERT_EQ(here.out().bytes(), there.out().bytes()) << static_cast<int>(kernel);
+        ASSERT_EQ(here.valid().bytes(), there.valid().bytes()) << static_cast<int>(kernel);
       }
     }
   }

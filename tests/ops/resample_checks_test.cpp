@@ -113,6 +113,29 @@ TEST_F(ResampleChecks, OfAGpuThatIsTooOld) {
   }
 }
 
+// Rows of nothing take no memory, however many there are.
+TEST_F(ResampleChecks, OfMoreRowsThanAGpuCounts) {
+  FakeMachine machine;
+  const std::int64_t many = std::int64_t{1} << 30;
+  const auto there = [&](DType type, std::vector<std::int64_t> shape) {
+    return TensorView(values.data(), type, shape, machine.gpu().place());
+  };
+  const auto with = [&](std::int64_t episodes) {
+    return refused(
+        [&](const Stream& stream) {
+          resample({.sensors = {{.values = there(DType::f32, {episodes, 3, 0}),
+                                 .times = there(DType::f64, {3})}},
+                    .at = there(DType::f64, {2}),
+                    .out = there(DType::f32, {episodes, 2, 0})},
+                   stream);
+        },
+        machine.gpu());
+  };
+  EXPECT_EQ(with(many - 1).argument, "");
+  EXPECT_EQ(with(many).argument, "out");
+  EXPECT_EQ(with(many).expected, "less than 2^31 rows on a GPU");
+}
+
 TEST_F(ResampleChecks, OfTheGradient) {
   const ResampleGradientOptions fine{.gradient = view(values.data(), DType::f32, {B, T, 3}),
                                      .times = view(times.data(), DType::f64, {B, S}),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "ops/resample/views.h"
@@ -204,6 +205,16 @@ void take_at(ResampleWork& work, const Named& at, const Named& times, const Devi
 
 void take_rows(ResampleWork& work, const Named& rows, std::int64_t columns, const Device& device) {
   check_shape(rows, {work.episodes, work.targets, columns}, "episodes, wanted times, columns");
+  // What its kernels count in 32 bits.
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  if (device.kind() != DeviceKind::cpu) {
+    if (columns > most / static_cast<std::int64_t>(size_of(work.type))) {
+      throw_invalid(rows.name, "rows of less than 2 GiB on a GPU", rows.view.describe());
+    }
+    if (work.targets > 0 && work.episodes > most / work.targets) {
+      throw_invalid(rows.name, "less than 2^31 rows on a GPU", rows.view.describe());
+    }
+  }
   if (rows.view.elements() > 0 && columns > 1 && rows.view.strides()[2] != 1) {
     throw_invalid(rows.name, "columns next to each other",
                   fmt::format("{} with stride {}", rows.view.describe(), rows.view.strides()[2]));

@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <limits>
 
 #include "ops/resample/formula.h"
 #include "ops/resample/work.h"
@@ -45,6 +46,9 @@ __device__ inline Times<Time> device_times(const detail::SensorWork& sensor, std
               episode.begin * sensor.time_sample,
           sensor.time_sample, episode.count};
 }
+
+// Of an episode whose places, and those a few of its lengths away, are ints.
+inline constexpr std::int64_t most_samples = std::numeric_limits<int>::max() / 4;
 
 // A place to begin looking from: where the sample would be if the targets went from the first to
 // the last in even steps, of which `even` is one as a share of all the way.

@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(gradient_threads, 4)
     std::int64_t begin = 0;  // of the episode, in rows
     if (sensor.offsets != nullptr) {
       if (threadIdx.x == 0) {
-        shared.episode = last_of(work.episodes, 0, [&](std::int64_t i) {
+        shared.episode = work.episodes == 0 ? -1 : last_of(work.episodes, 0, [&](std::int64_t i) {
           return device_length(sensor, sensor.offsets, i) <= row;
         });
       }

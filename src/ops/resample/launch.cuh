@@ -106,10 +106,9 @@ struct Whole {
 std::optional<Whole> whole_of(const ResampleWork& work) {
   const SegmentWork& only = work.segment[0];
   const SensorWork& sensor = work.sensor[0];
-  constexpr std::int64_t most = std::numeric_limits<int>::max();
   const auto size = static_cast<std::int64_t>(size_of(work.type));
   if (work.sensors != 1 || work.segments != 1 || only.mode == Interpolation::slerp ||
-      sensor.value_column != 1 || sensor.samples > most || only.count * size > most) {
+      sensor.value_column != 1 || sensor.samples > most_samples) {
     return std::nullopt;
   }
   Whole whole;

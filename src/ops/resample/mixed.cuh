@@ -4,8 +4,6 @@
 // then all threads make the row, neighbouring columns with one mode after the other.
 #pragma once
 
-#include <climits>
-
 #include "ops/resample/near.cuh"
 #include "ops/resample/strip.cuh"
 
@@ -22,7 +20,7 @@ inline constexpr int mixed_window = 2048 / sizeof(Time);  // times at hand of a 
 struct MixedSegment {
   Strip strip;          // its vectors are quaternions for slerp
   std::int64_t column;  // bytes from a sample's first column
-  std::int64_t step;    // bytes from a column to the next in a sample
+  std::int64_t step;    // bytes from a vector to the next in a sample, or an element where apart
   std::int64_t out;     // bytes from a row's first column
   std::uint8_t sensor;
   std::uint8_t bytes;  // of a vector; of an element where columns are apart, and for slerp
@@ -137,8 +135,10 @@ __device__ inline void slerp_strided(unsigned char* to, const unsigned char* x,
   NumberOf<Element> from[4], until[4], result[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    from[i] = A::widen(*reinterpret_cast<const Element*>(x + i * step));
-    until[i] = A::widen(*reinterpret_cast<const Element*>(y + i * step));
+    from[i] = Numbers<Element, sizeof(Element)>(GlobalRows::load<sizeof(Element)>(x + i * step))
+                  .number[0];
+    until[i] = Numbers<Element, sizeof(Element)>(GlobalRows::load<sizeof(Element)>(y + i * step))
+                   .number[0];
   }
   slerp(from, until, weight, result);
 #pragma unroll
@@ -238,12 +238,13 @@ __global__ void __launch_bounds__(mixed_threads, mixed_resident)
     bool wrong = false;
     const DeviceEpisode episode = device_episode(sensor.sensor, b, wrong);
     const Times<Time> times = device_times<Time>(sensor.sensor, b, episode);
-    // None at hand of so many that places take 64 bits.
-    const auto all = static_cast<int>(min(times.count, std::int64_t{INT_MAX}));
+    // None at hand of so many that places may take more than an int.
+    const bool many = times.count > most_samples;
+    const auto all = static_cast<int>(many ? most_samples : times.count);
     const int from = even_place(work.even, begin, all);
     const int until = min(even_place(work.even, begin + count - 1, all) + 2, all);
-    const int low = all == INT_MAX ? 1 : max(from - sensor.margin, 0);
-    const int high = all == INT_MAX ? 1 : min(until + sensor.margin, all);
+    const int low = many ? 1 : max(from - sensor.margin, 0);
+    const int high = many ? 1 : min(until + sensor.margin, all);
     const Near<Time> near =
         fetch_near<mixed_threads>(times_near + s * mixed_stride<Time>, times, low,
                                   min(high - low, mixed_window<Time>), threadIdx.x);
@@ -271,7 +272,7 @@ __global__ void __launch_bounds__(mixed_threads, mixed_resident)
         spot_of<Time>(work.sensor[s], place, near, shared.wanted[i],
                       even_place(work.even, begin + i, place.samples), work.outside, valid);
     shared.spots[j] = spot;
-    special |= spot.action != Action::copy;
+    special |= spot.action != Action::copy && work.sensor[s].modes != 0;
     if (work.valid != nullptr) {
       work.valid[b * work.valid_episode + (begin + i) * work.valid_target + s * work.valid_sensor] =
           valid;

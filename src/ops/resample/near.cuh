@@ -69,10 +69,13 @@ __device__ inline Seen<Time> look(const Times<Time>& times, const Near<Time>& ne
   const bool begins = near.low == 0 || (some && near.times[0] <= t);
   const bool ends =
       near.low + near.count == times.count || (some && t < near.times[near.count - 1]);
-  if (begins && ends) {
+  // A line through the first or the last two needs both of them.
+  const bool enough = near.count > 1 || near.count == times.count;
+  if (begins && ends && enough) {
     const Times<Time> at_hand{near.times, 1, near.count};
     return {at_hand, near.low, located(at_hand, t, not_later(near, t) - 1, line)};
   }
+  __builtin_assume(__isGlobal(times.first));
   return {times, 0, locate(times, t, hint, line)};
 }
 

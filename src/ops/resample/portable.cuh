@@ -34,11 +34,12 @@ cudaError_t run_tiles(TileWork& tile, const ResampleWork& work, int multiprocess
   return launch_tiles<Config>(tile, work.episodes, stream);
 }
 
-// Rows that fit into shared memory with a block's times: those of its targets on an even clock, and
-// some on both sides.
+// Rows that come into shared memory with a block's times: those of its targets on an even clock,
+// and some on both sides. None where most of them would not be wanted.
 unsigned rows_of_stage(const ResampleWork& work, unsigned tile, unsigned row) {
-  constexpr unsigned most = 32 * 1024, beside = 32;
+  constexpr unsigned most = 32 * 1024, beside = 32, sparse = 3;
   const std::int64_t samples = usual_samples(work.sensor[0], work.episodes);
+  if (samples / sparse > work.targets) return 0;
   const auto even = static_cast<double>(tile) * static_cast<double>(samples) /
                     static_cast<double>(std::max<std::int64_t>(work.targets, 1));
   return static_cast<unsigned>(std::min({even + 2 + beside, static_cast<double>(samples),
@@ -55,7 +56,7 @@ cudaError_t run_tiles(TileWork& tile, const ResampleWork& work, int multiprocess
       const unsigned targets =
           targets_of_block(work, tile.whole.strip.vectors, Config::threads, multiprocessors);
       tile.stage = rows_of_stage(work, targets, static_cast<unsigned>(row));
-      return run_tiles<Config>(tile, work, multiprocessors, stream);
+      if (tile.stage > 0) return run_tiles<Config>(tile, work, multiprocessors, stream);
     }
   }
   return run_tiles<TileConfig<Element, Time, bytes, false>>(tile, work, multiprocessors, stream);
@@ -99,7 +100,7 @@ cudaError_t run_mixed(const ResampleWork& work, int multiprocessors, cudaStream_
     MixedSegment& to = mixed.segment[i];
     to = {.strip = strip_of(work, from, quaternions ? 4 * bytes : bytes),
           .column = from.column * stride * size,
-          .step = stride * size,
+          .step = stride == 1 ? std::int64_t{bytes} : stride * size,
           .out = from.out_column * size,
           .sensor = static_cast<std::uint8_t>(from.sensor),
           .bytes = static_cast<std::uint8_t>(bytes),

@@ -19,6 +19,13 @@ struct Blank {
   std::uint64_t fill = 0, missing = 0;
 };
 
+// Results lie in global memory, also where a compiler cannot see that.
+template <unsigned bytes>
+__device__ inline void store_global(unsigned char* to, const Vector<bytes>& v) {
+  __builtin_assume(__isGlobal(to));
+  store(to, v);
+}
+
 // Where rows of values lie.
 struct GlobalRows {
   template <unsigned bytes>
@@ -104,7 +111,7 @@ __device__ inline void make_strip(const Strip& strip, const Blank& blank, const 
           const Vector<bytes> blend = blended_vector<Element>(x[k], y[k], weight[k]);
           x[k] = weight[k] != 0 ? blend : x[k];
         }
-        store(to[k], x[k]);
+        store_global(to[k], x[k]);
       }
     }
   }
@@ -123,7 +130,7 @@ __device__ inline void make_strip(const Strip& strip, const Blank& blank, const 
       const bool fills = from.row == Source<Number>::fill();
       x = repeated<bytes>(fills ? blank.fill : blank.missing);
     }
-    store(out + target * strip.target + at, x);
+    store_global(out + target * strip.target + at, x);
     advance();
   }
 }

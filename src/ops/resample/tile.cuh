@@ -93,8 +93,8 @@ __global__ void __launch_bounds__(Config::threads, Config::resident)
   if (finds) {
     const Seen<Time> seen = look(times, near, wanted, even_place(whole.even, t, all),
                                  whole.outside == Outside::extrapolate);
-    Pick picked = pick(seen.at, seen.times, wanted, mode_of<typename Config::Element>(whole),
-                       whole.outside);
+    Pick picked =
+        pick(seen.at, seen.times, wanted, mode_of<typename Config::Element>(whole), whole.outside);
     picked.first += seen.shift;
     Source<Number> source = source_of<Number>(picked, rows, whole.sensor.value_sample);
     special = !source.is_row();
