@@ -8,6 +8,7 @@
 namespace ps::fuzz {
 
 int limits(const std::uint8_t* data, std::size_t size);    // the ceilings' cache file
+int choices(const std::uint8_t* data, std::size_t size);   // of kernels, the cache file
 int document(const std::uint8_t* data, std::size_t size);  // reports, results, ladders, timelines
 
 }  // namespace ps::fuzz
