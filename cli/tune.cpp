@@ -22,7 +22,7 @@ struct TuneCommand {
   bool json = false, quick = false, dry_run = false, reset = false, list = false;
 };
 
-void print_json(Json document) {
+void print_json(const Json& document) {
   fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 

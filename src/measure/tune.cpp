@@ -180,7 +180,7 @@ Verdict compare_turns(const std::vector<std::vector<double>>& seconds) {
   // distance from the median is their deviation over 1.4826.
   constexpr double errors_per_distance = 1.2533 * 1.4826, errors_that_count = 3;
   Verdict verdict;
-  const double turns = static_cast<double>(seconds.front().size());
+  const auto turns = static_cast<double>(seconds.front().size());
   for (std::size_t i = 1; i < seconds.size(); ++i) {
     std::vector<double> gains, distances;
     for (std::size_t turn = 0; turn < seconds[i].size(); ++turn) {

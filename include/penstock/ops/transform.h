@@ -29,7 +29,7 @@ namespace ps {
 
 // Which kernel a GPU runs. The CPU has one way and ignores it.
 enum class TransformKernel : std::uint8_t {
-  best,      // as measured, for this GPU, function and type
+  best,      // as measured, for this GPU, function and type: by `penstock tune`, else by us
   portable,  // plain vector loads; compute capability 8.0
   sm90,      // tiles by bulk copies into shared memory; compute capability 9.0 alone, and
              // operands that 16-byte boundaries suit, or it is `portable` after all
