@@ -66,7 +66,8 @@ template <class Element, class Time>
 cudaError_t run_tiles(const Whole& whole, const ResampleWork& work, int multiprocessors,
                       cudaStream_t stream) {
   constexpr std::size_t least = std::is_same_v<Element, Moved> ? 1 : sizeof(Element);
-  TileWork tile{.whole = whole.work};
+  TileWork tile{};
+  tile.whole = whole.work;
   const unsigned bytes = whole.bytes;
   if (bytes == 16) return run_tiles<Element, Time, 16>(tile, work, multiprocessors, stream);
   if (bytes == 8) return run_tiles<Element, Time, 8>(tile, work, multiprocessors, stream);
