@@ -1,6 +1,7 @@
 """Whether what a kernel wrote is right: every element, with nothing left over from before."""
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from ._operator import Call, Case, Peer
 # Every byte set makes floats NaN. Where NaN, or -1, is the right answer that proves nothing, so a
 # second run starts from a pattern that is finite.
 FIRST_POISON, SECOND_POISON = 0xFF, 0x5A
-BLOCK = 1 << 16  # elements compared at a time, in a cache
+BLOCK = 1 << 16  # elements that a thread compares at a time
 
 
 @dataclass(frozen=True)
@@ -78,15 +79,20 @@ def _compare_one(case: Case, tolerance: float, number: int, got: Any, wanted: An
     if got.shape != wanted.shape:
         return Verdict(float("nan"),
                        f"output {number}: expected shape {wanted.shape}, given {got.shape}")
-    count, first, worst = 0, 0, 0.0
     mine, right = got.reshape(-1), wanted.reshape(-1)
-    for begin in range(0, got.size, BLOCK):
+
+    def block(begin: int) -> tuple[float, Any]:
         part = slice(begin, begin + BLOCK)
-        error, wrong = _errors(case, tolerance, mine[part], right[part])
-        worst = float(numpy.maximum(worst, error.max()))  # NaN wins
-        if count == 0:
-            first = begin + int(wrong.argmax())
-        count += int(wrong.sum())
+        return _errors(case, tolerance, mine[part], right[part])
+
+    count, first, worst = 0, 0, 0.0
+    begins = range(0, got.size, BLOCK)
+    with ThreadPoolExecutor() as pool:  # NumPy gives the lock back
+        for begin, (error, wrong) in zip(begins, pool.map(block, begins)):
+            worst = float(numpy.maximum(worst, error))  # NaN wins
+            if count == 0 and len(wrong):
+                first = begin + int(wrong[0])
+            count += len(wrong)
     if count == 0:
         return Verdict(worst)
     at = tuple(int(i) for i in numpy.unravel_index(first, got.shape))
@@ -95,12 +101,15 @@ def _compare_one(case: Case, tolerance: float, number: int, got: Any, wanted: An
                           f"given {got[at]!s}")
 
 
-def _errors(case: Case, tolerance: float, got: Any, wanted: Any) -> tuple[Any, Any]:
-    """Of every element, and whether it is more than may be."""
+def _errors(case: Case, tolerance: float, got: Any, wanted: Any) -> tuple[float, Any]:
+    """The largest, and where there is more than may be."""
     import numpy
 
     with numpy.errstate(all="ignore"):
         error = case.error(got.astype("f8"), wanted.astype("f8"))
-        same = (got == wanted) | ((got != got) & (wanted != wanted))  # equal infinities, and NaN
-        error = numpy.where(same, 0.0, error)
-        return error, ~(error <= tolerance)  # not "error > tolerance", which lets NaN pass
+        wrong = ~(error <= tolerance)  # not "error > tolerance", which lets NaN pass
+        if wrong.any():
+            same = (got == wanted) | ((got != got) & (wanted != wanted))  # equal infinities, and NaN
+            error = numpy.where(same, 0.0, error)
+            wrong &= ~same
+        return float(error.max()), numpy.flatnonzero(wrong)
