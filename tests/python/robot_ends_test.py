@@ -71,7 +71,7 @@ class TestEnds:
 
 
 PROGRAM = """
-import os, sys, threading, time
+import os, signal, sys, threading, time
 from penstock import robot
 loader = robot.Loader({path!r}, "action", at=50, steps=10, batch=1, threads=1, device="cpu",
                       like="numpy")
@@ -127,13 +127,17 @@ class TestProcesses:
     def test_ctrl_c(self, make):
         dataset, _ = make()
         program = PROGRAM.format(path=str(dataset.path)) + textwrap.dedent("""
-            begun = threading.Event()
+            begun, interrupted = threading.Event(), threading.Event()
+            def interrupt(*args):
+                interrupted.set()
+                raise KeyboardInterrupt
             def read(*args):
                 begun.wait()
                 time.sleep(0.5)  # until the caller waits
                 print("ready", flush=True)
-                time.sleep(3)  # until it was interrupted, on a busy machine too
+                interrupted.wait(60)
                 raise RuntimeError("too late")
+            signal.signal(signal.SIGINT, interrupt)
             loader.dataset.read = read
             batches = iter(loader)
             try:
