@@ -10,7 +10,7 @@ import pytest
 
 from penstock.bench._captured import Captured
 from penstock.bench._compiled import Compiled
-from penstock.bench._device_copy import device_copy
+from penstock.bench._device_copy import device_copies
 
 
 class Tensor:
@@ -104,7 +104,7 @@ def test_a_failed_capture_is_ended(torch):
 
 
 def test_a_copy_reads_half_and_writes_half_past_the_cache(torch):
-    copy = device_copy(moved=1000, device="cuda:0", cache=2000)
+    copy = device_copies(moved=1000, device="cuda:0", cache=2000)["cudaMemcpy"]
     assert copy.version == "CUDA 13.0"
     for _ in range(14):
         copy.call("inputs", "outputs")
@@ -112,6 +112,16 @@ def test_a_copy_reads_half_and_writes_half_past_the_cache(torch):
     assert all(target.data.size == 500 and (target.data == 1).all() for target in targets)
     assert len({id(target) for target in targets}) == 7  # 7,000 bytes, more than 3 * 2,000
     assert targets[:7] == targets[7:]
+
+
+def test_a_captured_copy_is_only_replayed(torch):
+    copy = device_copies(moved=1000, device="cuda:0", cache=2000)["cudaMemcpy captured"].call
+    copy.prepare("inputs", "outputs")
+    assert torch.noted.count("begin") == 7
+    torch.noted.clear()
+    for _ in range(14):
+        copy("inputs", "outputs")
+    assert torch.noted == ["replay"] * 14
 
 
 def test_what_is_compiled_is_compiled_whole_and_once(torch):
