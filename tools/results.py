@@ -1,8 +1,15 @@
 #!/usr/bin/env python3
-"""Writes docs/results.md from every results file: results.py [--check]"""
+"""Writes docs/results.md from every results file, and tables into pages: results.py [--check]
+
+A page says where: the table of bench/results/NAME.json stands between the lines
+
+    <!-- results of NAME -->
+    <!-- end of results -->
+"""
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -15,6 +22,9 @@ result that was not checked in its run is not there. The floor is the limit that
 same run; ours and the peers ran by turns in one process. Times are the GPU's own where it was timed
 alone, else those of a call until its work was done.
 """
+
+
+PLACE = re.compile(r"(<!-- results of ([\w-]+) -->\n).*?(<!-- end of results -->\n)", re.DOTALL)
 
 
 class Unreadable(Exception):
@@ -106,37 +116,52 @@ def stamp(document):
     return line
 
 
-def section(path, document):
+def body(path, document):
     try:
         parts = of_rungs(document) if "rungs" in document else of_cases(document)
         again = f"Again: `scripts/gpu_bench.sh {path.stem}`."
-        return "\n\n".join([f"## {path.stem}", stamp(document), *parts, again])
+        return "\n\n".join([stamp(document), *parts, again])
     except (KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
         raise Unreadable(f"{path}: not as results are: {type(error).__name__} {error}") from None
 
 
 def render(folder):
-    sections = [section(path, read(path)) for path in sorted(folder.glob("*.json"))]
+    sections = [f"## {path.stem}\n\n{body(path, read(path))}"
+                for path in sorted(folder.glob("*.json"))]
     return "\n\n".join([HEAD.rstrip(), *sections]) + "\n"
+
+
+def filled(text, folder):
+    """A page with the tables that it wants."""
+    def table_of(place):
+        path = folder / f"{place[2]}.json"
+        return f"{place[1]}\n{body(path, read(path))}\n\n{place[3]}"
+
+    return PLACE.sub(table_of, text)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--results", type=Path, default=ROOT / "bench" / "results")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "results.md")
+    parser.add_argument("--pages", type=Path, default=ROOT / "docs", help="folder of such pages")
     parser.add_argument("--check", action="store_true", help="compare, do not write")
     args = parser.parse_args()
     try:
-        made = render(args.results)
+        made = {args.output: render(args.results)}
+        for page in sorted(args.pages.rglob("*.md")):
+            text = page.read_text()
+            if PLACE.search(text):
+                made[page] = filled(text, args.results)
     except Unreadable as error:
         sys.exit(f"results: {error}")
-    if not args.check:
-        args.output.write_text(made)
-        return 0
-    if not args.output.is_file() or args.output.read_text() != made:
-        print(f"results: {args.output.name} is stale: run tools/results.py and commit it")
-        return 1
-    return 0
+    stale = [path for path, text in made.items() if not path.is_file() or path.read_text() != text]
+    for path in stale:
+        if args.check:
+            print(f"results: {path.name} is stale: run tools/results.py and commit it")
+        else:
+            path.write_text(made[path])
+    return 1 if args.check and stale else 0
 
 
 if __name__ == "__main__":

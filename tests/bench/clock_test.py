@@ -40,6 +40,15 @@ def test_the_gpu_is_held_back_until_everything_is_enqueued(monkeypatch):
     assert calls == ["sleep 200000", "record", "run", "record", "wait"]
 
 
+def test_alone_is_what_events_around_a_call_see(monkeypatch):
+    calls = []
+    monkeypatch.setitem(sys.modules, "torch", fake_torch(calls))
+    clock = CudaClock(0)
+    calls.clear()
+    assert clock.alone_us(lambda: calls.append("run")) == 500
+    assert calls == ["synchronize", "record", "run", "record", "wait"]
+
+
 def test_a_call_is_timed_until_its_work_is_done(monkeypatch):
     calls = []
     monkeypatch.setitem(sys.modules, "torch", fake_torch(calls))
@@ -60,6 +69,7 @@ def test_without_torch_it_says_what_to_do(monkeypatch, torch, said):
 
 def test_on_the_cpu_there_is_no_gpu_time():
     assert CpuClock().gpu_us(lambda: None, 1.0) is None
+    assert CpuClock().alone_us(lambda: None) is None
 
 
 def test_nothing_heavy_is_imported_before_it_is_needed():

@@ -80,11 +80,21 @@ def operator(monkeypatch):
     return install
 
 
+@pytest.fixture(scope="session")
+def ceilings(tmp_path_factory):
+    """Where the machine's are kept, measured once for all tests; quick ones would not be kept."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PENSTOCK_CACHE", str(folder))
+        penstock.limits("cpu", disk=False)
+    return folder
+
+
 @pytest.fixture
-def bench(capfd, monkeypatch, tmp_path):
+def bench(capfd, monkeypatch, tmp_path, ceilings):
     """Runs the command line in this process; gives its exit code, output and errors."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PENSTOCK_CACHE", str(ceilings))
 
     def run(*words):
         try:

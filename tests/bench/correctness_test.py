@@ -3,6 +3,7 @@
 import numpy
 import pytest
 
+from penstock.bench import Peer
 from penstock.bench._clock import CpuClock
 from penstock.bench._correctness import check
 
@@ -116,6 +117,27 @@ def test_infinities_are_compared(context):
 ])
 def test_what_cannot_be_compared_is_wrong(context, kernel, said):
     assert said in verdict(context, kernel).complaint
+
+
+def test_the_first_wrong_element_is_found_in_a_large_array(context):
+    def off(x, out):
+        double(x, out)
+        out[[70_000, 200_001]] += 1
+
+    found = verdict(context, off, elements=300_000)
+    assert "2 of 300000 elements wrong, the first at [70000]" in found.complaint
+    assert found.max_error > 0.3
+
+
+def test_a_peer_may_round_more_often(context):
+    def rough(x, out):
+        double(x, out)
+        out[500] += 1e-3
+
+    case = Doubling(context, peers={"strict": Peer("1", rough), "lenient": Peer("1", rough, 1e-2)})
+    verdicts = check(case, {name: rough for name in ("ours", "strict", "lenient")}, CpuClock())
+    assert [name for name, found in verdicts.items() if found.right] == ["lenient"]
+    assert "within 1e-06" in verdicts["strict"].complaint
 
 
 def test_nothing_to_compute_is_right(context):

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from penstock.bench import _modes, _ncu
-from penstock.bench._counters import parse
+from penstock.bench._counters import DRAM, parse
 from penstock.bench._failure import Failure
+from penstock.bench._profiling import Profiler
 
 from conftest import Doubling, double
 
-SAMPLE = Path(__file__).parent / "samples" / "raw.csv"
+SAMPLES = Path(__file__).parent / "samples"
+SAMPLE = SAMPLES / "raw.csv"
 FAST = SAMPLE.read_text().replace('"128.00"', '"64.00"').replace('"384.00"', '"192.00"')
 
 # Notes its words; makes a report of what would be in it, and prints that when it is imported.
@@ -21,6 +23,16 @@ STAND_IN = f"""
 for word in "$@"; do echo "$word"; done >> words.txt
 while [ $# -gt 0 ]; do
   if [ "$1" = --export ]; then cp {SAMPLE} "$2"; fi
+  if [ "$1" = --import ]; then cat "$2"; fi
+  shift
+done
+"""
+
+# The same, with another sample for every kernel.
+BY_KERNEL = f"""
+while [ $# -gt 0 ]; do
+  if [ "$1" = --export ]; then report=$2; fi
+  if [ "$1" = --kernel ]; then cp "{SAMPLES}/$2.csv" "$report"; fi
   if [ "$1" = --import ]; then cat "$2"; fi
   shift
 done
@@ -59,7 +71,103 @@ def test_two_kernels_stand_side_by_side(bench, program, gpu, tmp_path):
     assert code == 0 and out.splitlines()[1].split() == ["default", "other", "other/default"]
     assert "1.000" in out
     code, out, _ = bench("double", "--mode", "ncu", "--json", "--kernel", "other")
-    assert json.loads(out)["profiles"]["other"]["launches"] == 2
+    case, = json.loads(out)["cases"]
+    assert case["profiles"]["other"]["launches"] == 2
+    assert case["reports"] == {"other": "double_double_other.ncu-rep"}
+
+
+def cells(out, label):
+    line, = (line for line in out.splitlines() if line.startswith(label))
+    return line.removeprefix(label).split()
+
+
+def test_the_baseline_and_the_best_are_compared(bench, program, gpu, operator):
+    program("ncu", BY_KERNEL)
+    operator(lambda context: [Doubling(context, kernels={"best": double, "baseline": double})])
+    code, out, err = bench("double", "--mode", "ncu", "--kernel", "baseline", "--kernel", "best")
+    assert code == 0, err
+    assert out.splitlines()[1].split() == ["baseline", "best", "best/baseline"]
+    assert cells(out, "launches") == ["3", "3", "1.000"]
+    assert cells(out, "time of all") == ["300", "us", "120", "us", "0.400"]
+    assert cells(out, "DRAM read") == ["180.00", "MB", "180.00", "MB", "1.000"]
+    assert cells(out, "DRAM rate") == ["1000.0", "GB/s", "2500.0", "GB/s", "2.500"]
+    assert cells(out, "of 4000.0 GB/s measured") == ["25.0", "%", "62.5", "%", "2.500"]
+    assert cells(out, "DRAM, of its peak") == ["20.0", "%", "50.0", "%", "2.500"]
+    code, out, _ = bench("double", "--mode", "ncu", "--kernel", "best", "--compare",
+                         "double_double_baseline.ncu-rep")
+    assert code == 0 and cells(out, "time of all")[-1] == "2.500"
+
+
+def test_of_several_cases_the_share_of_the_memory_stands_beside_the_time(bench, program, gpu,
+                                                                         operator, tmp_path):
+    program("ncu", BY_KERNEL)
+    operator(lambda context: [Doubling(context, name, kernels={"best": double, "baseline": double})
+                              for name in ("a, b", "c", "d")])
+    code, out, err = bench("double", "--mode", "ncu", "--case", "a, b", "c", "--kernel", "best",
+                           "--kernel", "baseline")
+    assert code == 0, err
+    head, *rows = (line.split("  ") for line in out.splitlines()[-5:])
+    assert [[cell.strip() for cell in row if cell.strip()] for row in rows] == [
+        [case, kernel, *told] for case in ("a, b", "c") for kernel, told in (
+            ("best", ["40 us", "2500.0 GB/s", "62.5 %", "50.0 %"]),
+            ("baseline", ["100 us", "1000.0 GB/s", "25.0 %", "20.0 %"]))]
+    assert (tmp_path / "double_a-b_best.ncu-rep").is_file()
+    code, _, err = bench("double", "--mode", "ncu", "--case", "c", "d", "--compare", "x.ncu-rep")
+    assert code == 2 and "--compare: expected one case, given 2 cases" in err
+
+
+@pytest.fixture
+def counted(monkeypatch, program, operator):
+    """Counters in mode performance, as if the CPU had them."""
+    operator(lambda context: [Doubling(context, kernels={"best": double})])
+
+    def install(script):
+        path = program("ncu", script)
+        monkeypatch.setattr(_modes, "_profiler", lambda subject, context: Profiler(
+            str(path), subject, context))
+        limits = types.SimpleNamespace(data={"rates": {
+            name: {"bytes_per_second": 4e12} for name in ("host_copy", "device_copy")}})
+        monkeypatch.setattr(_modes, "_ceilings", lambda context: Rates(limits.data))
+
+    return install
+
+
+class Rates:
+    def __init__(self, data):
+        self.data = data
+
+    def __getitem__(self, name):
+        return self.data["rates"][name]["bytes_per_second"]
+
+
+def test_counters_stand_beside_the_times(bench, counted):
+    counted(BY_KERNEL)
+    code, out, err = bench("double", "--quick", "--device", "cpu", "--counters", "--json")
+    assert code == 0, err
+    case, = json.loads(out)["cases"]
+    assert case["ours"]["call_us"] > 0
+    told = case["metrics"]["counters"]
+    assert told["of_ceiling"] == pytest.approx(0.625) and told[DRAM] == pytest.approx(50)
+    code, out, _ = bench("double", "--quick", "--device", "cpu", "--counters")
+    assert "DRAM" in out and "50.0 %" in out
+
+
+def test_times_are_kept_where_ncu_fails(bench, counted):
+    counted("echo ERR_NVGPUCTRPERM; exit 1")
+    code, out, err = bench("double", "--quick", "--device", "cpu", "--counters", "--json")
+    case, = json.loads(out)["cases"]
+    assert code == 0 and case["ours"]["call_us"] > 0
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in case["metrics"]["counters"]["absent"]
+    assert "double: ncu may not read" in err
+
+
+def test_counters_need_a_gpu_and_their_mode(bench, operator, program):
+    operator()
+    program("ncu", BY_KERNEL)
+    code, _, err = bench("double", "--device", "cpu", "--counters")
+    assert code == 2 and "--device: expected a GPU" in err
+    code, _, err = bench("double", "--device", "cpu", "--counters", "--mode", "correctness")
+    assert code == 2 and "--counters: expected --mode performance" in err
 
 
 def test_another_report_stands_beside(bench, program, gpu, tmp_path):
@@ -137,4 +245,4 @@ def test_profiles_of_unknown_shares_are_shown():
     text = SAMPLE.read_text().replace('"50.00"', '"n/a"')
     table = _ncu.table({"a": parse(text, "a")}, 4e12)
     assert next(line for line in table.splitlines() if "L2" in line).split()[-1] == "-"
-    assert "lts__t_sector_hit_rate.pct" not in _ncu.as_json({"a": parse(text, "a")}, 4e12)["a"]
+    assert "lts__t_sector_hit_rate.pct" not in _ncu.told(parse(text, "a"), 4e12)

@@ -30,21 +30,6 @@ def test_iterate_is_right(bench):
     assert out.count("right") == 6
 
 
-def test_resample_is_right(bench):
-    code, out, err = bench("resample", "--mode", "correctness", "--device", "cpu", "--quick")
-    assert code == 0, err
-    assert out.count("right") == 8
-
-
-def test_resample_counts_the_sectors_it_needs(context):
-    case = operators.find("resample").cases(context)[0]
-    rows = case.params["episodes"] * case.params["samples"]
-    results = case.params["episodes"] * case.params["targets"]
-    row = 4 * case.params["columns"]
-    most = (rows + results) * row + 4 * (rows + results)
-    assert results * row + 4 * (rows + results) < case.bytes <= most
-
-
 def test_iterate_counts_its_bytes_and_operations(context):
     case = operators.find("iterate").cases(context)[2]
     elements, rounds = case.params["elements"], case.params["rounds"]

@@ -6,8 +6,11 @@ import stat
 import numpy
 import pytest
 
-from penstock.bench import Absent, Peer
+from penstock.bench import Absent, Peer, Yardstick
 from penstock.bench import _results
+from penstock.bench._clock import CpuClock
+from penstock.bench._performance import run_case
+from penstock.bench._timing import Plan
 
 from conftest import Doubling, double
 
@@ -80,6 +83,43 @@ def test_a_peer_that_is_wrong_is_left_out(bench, operator):
     assert code == 0 and case["peer"] == {}
     assert set(case["metrics"]["left_out"]) == {"liar", "crash"}
     assert "liar is left out: output 0: 1 of 1000" in err and "ZeroDivisionError" in err
+
+
+def test_a_yardstick_is_timed_and_not_checked(bench, operator):
+    moved = []
+    copy = Yardstick("9", lambda x, out: moved.append(x.nbytes))
+    operator(lambda context: [Doubling(context, peers={"copy": copy})])
+    code, out, err = bench("double", "--quick", "--device", "cpu", "--json")
+    results = json.loads(out)
+    assert code == 0 and "left out" not in err and results["peers"] == {"copy": "9"}
+    assert results["cases"][0]["peer"]["copy"]["call_us"] > 0 and len(moved) > 5
+    code, out, _ = bench("double", "--mode", "correctness", "--device", "cpu")
+    assert code == 0 and "copy" not in out
+    code, out, _ = bench("double", "--mode", "single_run", "--device", "cpu", "--kernel", "copy")
+    assert code == 0 and "copy: 1 calls" in out
+
+
+class GpuClock(CpuClock):
+    """Says that a GPU took some time."""
+
+    def gpu_us(self, run, expected_host_us):
+        run()
+        return 8.0
+
+    def alone_us(self, run):
+        run()
+        return 12.0
+
+
+def test_on_a_gpu_both_of_its_times_and_the_hosts_are_written(context):
+    case = Doubling(context, kernels={"best": double, "other": double},
+                    peers={"copy": Yardstick("9", lambda x, out: None)})
+    entry = run_case(case, case.kernels(), GpuClock(), Plan.quick(), 1 << 16,
+                     {"host_copy": 1e9}).entry
+    for times in (entry["ours"], entry["peer"]["copy"], entry["metrics"]["kernels"]["other"]):
+        assert times["gpu_us"] == 8 and times["alone_us"] == 12
+        assert {"call_us", "host_us", "gpu_us_p10", "alone_us_p90"} <= set(times)
+    assert entry["metrics"]["enqueue_us"] > 0 and entry["metrics"]["of_floor"] == 1  # 8000 bytes
 
 
 def test_variants_stand_beside_the_kernel_that_is_judged(bench, operator):

@@ -31,6 +31,10 @@ class ToldClock(Clock):
             run()
         return self.gpu
 
+    def alone_us(self, run):
+        run()
+        return self.gpu + 4
+
 
 def run_order(clock, plan):
     order = []
@@ -46,12 +50,14 @@ def test_ours_and_theirs_run_by_turns_under_the_same_rest():
     assert len(samples["A"].call_us) == len(samples["B"].call_us) == 3
 
 
-def test_on_a_gpu_each_turn_is_timed_by_both_clocks():
+def test_on_a_gpu_each_turn_is_timed_by_every_clock():
     clock = ToldClock(gpu=9.0)
     order, samples = run_order(clock, Plan(warm_up=1, samples=2, rest_seconds=0.25,
-                                           sustained_seconds=0))
-    assert order == "AB" + "A-A-B-B-" * 2 + "AAABBB" * 3
+                                           sustained_seconds=0, enqueued=2))
+    assert order == "AB" + "A-A-A-B-B-B-" * 2 + "AAABBB" * 3 + "AABB" * 3
     assert samples["A"].gpu_us == [9.0, 9.0] and samples["A"].judged_us == 9.0
+    assert samples["A"].alone_us == [13.0, 13.0]
+    assert samples["A"].enqueue_us == 2.5  # 5 for two calls
     assert clock.expected == [5.0] * 4  # what the stream has to be held back for
 
 
@@ -99,6 +105,22 @@ def test_every_set_is_another_and_all_are_used_in_turn(context):
         rotation.call(call)
     assert len(set(seen)) == len(memory) == len(rotation)
     assert seen[:len(rotation)] == seen[len(rotation):]
+
+
+def test_a_call_makes_what_it_keeps_for_every_set_beforehand(context):
+    rotation = Rotation(Doubling(context), 100_000)
+    made = []
+
+    class Keeping:
+        def __call__(self, x, out):
+            raise AssertionError("not yet")
+
+        def prepare(self, x, out):
+            made.append(out.ctypes.data)
+
+    rotation.prepare(Keeping())
+    rotation.prepare(lambda x, out: made.append("called"))
+    assert len(set(made)) == len(made) == len(rotation)
 
 
 def test_tiny_cases_say_that_they_stay_in_the_cache(context):

@@ -37,7 +37,8 @@ def run(tmp_path):
             text = content if isinstance(content, str) else json.dumps(content)
             (tmp_path / "in" / name).write_text(text)
         return subprocess.run([sys.executable, RESULTS, "--results", tmp_path / "in", "--output",
-                               tmp_path / "out.md", *arguments], capture_output=True, text=True)
+                               tmp_path / "out.md", "--pages", tmp_path / "pages", *arguments],
+                              capture_output=True, text=True)
 
     return run_results
 
@@ -71,6 +72,33 @@ def test_it_is_the_same_every_time_and_stale_when_a_figure_changes(run, tmp_path
     done = run({"resample.json": changed}, "--check")
     assert done.returncode == 1 and "out.md is stale" in done.stdout
     assert (tmp_path / "out.md").read_text() == first
+
+
+def test_a_page_gets_the_table_it_wants(run, tmp_path):
+    page = tmp_path / "pages" / "ops" / "resample.md"
+    page.parent.mkdir(parents=True)
+    before = "# Resample\n\n<!-- results of resample -->\n"
+    after = "<!-- end of results -->\n\nMore.\n"
+    page.write_text(f"{before}an old table\n{after}")
+    other = page.with_name("other.md")
+    other.write_text("# Other\n")
+    assert run({"resample.json": CASES}).returncode == 0
+    text = page.read_text()
+    assert text.startswith(before) and text.endswith(after) and "an old table" not in text
+    assert "| a\\|b | 100 µs | 80 µs | 80.0 % | 1.5 ms | 15.000 | – | – |" in text.splitlines()
+    assert run({}, "--check").returncode == 0
+    page.write_text(text.replace("80 µs", "70 µs"))
+    done = run({}, "--check")
+    assert done.returncode == 1 and "resample.md is stale" in done.stdout
+    assert run({}).returncode == 0 and page.read_text() == text
+    assert other.read_text() == "# Other\n"
+
+
+def test_a_page_cannot_want_the_table_of_no_file(run, tmp_path):
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "a.md").write_text("<!-- results of none -->\n<!-- end of results -->\n")
+    done = run({"resample.json": CASES})
+    assert done.returncode == 1 and "none.json" in done.stderr
 
 
 def test_check_without_a_page_is_stale(run):

@@ -85,10 +85,28 @@ TEST_F(ResampleRows, BlendToTheSameBits) {
         Row x = random_row(random, type, count, offset), y = random_row(random, type, count, 3);
         const std::size_t size = size_of(type);
         Row a(count * size, offset * size), b(count * size, offset * size);
-        plain.blend(a.data(), x.data(), y.data(), w, count);
-        fast.blend(b.data(), x.data(), y.data(), w, count);
+        plain.blend({a.data(), x.data(), y.data(), w, x.data(), y.data()}, count);
+        fast.blend({b.data(), x.data(), y.data(), w, y.data(), x.data()}, count);
         expect_same(a, b, count, type);
       }
+    }
+  }
+}
+
+TEST_F(ResampleRows, BlendPastTheCachesToTheSameBits) {
+  constexpr std::size_t aligned = resampling::past_alignment;
+  for (const DType type : row_types) {
+    const std::size_t size = size_of(type);
+    const RowKernels plain = resampling::baseline_rows(type), fast = resampling::avx2_rows(type);
+    for (std::size_t bytes = 0; bytes <= 10 * aligned; bytes += aligned) {
+      const std::size_t count = bytes / size;
+      Row x = random_row(random, type, count, 1), y = random_row(random, type, count, 3);
+      Row a(bytes, 0), b = a;
+      ASSERT_EQ(reinterpret_cast<std::uintptr_t>(b.data()) % aligned, 0);
+      plain.blend({a.data(), x.data(), y.data(), 0.3, x.data(), y.data()}, count);
+      fast.blend_past({b.data(), x.data(), y.data(), 0.3, x.data(), y.data()}, count);
+      fast.settle();
+      expect_same(a, b, count, type);
     }
   }
 }

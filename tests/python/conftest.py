@@ -1,7 +1,11 @@
+import gc
+import os
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 
 import pytest
 
@@ -18,13 +22,57 @@ def pipeline():
 
 
 @pytest.fixture
+def torch():
+    return pytest.importorskip("torch", reason="torch is not installed here")
+
+
+@pytest.fixture
 def python():
-    """Runs a program in a fresh interpreter and returns what it did."""
+    """Runs a program in a fresh interpreter and returns what it did.
+
+    One that takes too long fails, and takes along what it started.
+    """
 
     def run(source, timeout=60, code=0):
-        done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(source)],
-                              capture_output=True, text=True, timeout=timeout)
-        assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
-        return done
+        with subprocess.Popen([sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(source)],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              start_new_session=True) as child:
+            try:
+                out, err = child.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, signal.SIGKILL)
+                out, err = child.communicate()
+                pytest.fail(f"not done after {timeout} s; it said {out!r} and {err!r}")
+        assert child.returncode == code, (child.returncode, out, err)
+        return subprocess.CompletedProcess(child.args, code, out, err)
 
     return run
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Writes a dataset of robot data; returns it and what is in its episodes."""
+    from robot_support import FEATURES, an_episode, write_dataset
+
+    def make(layout="v2.1", lengths=(20, 7, 33, 12, 5), features=FEATURES, change=None, jitter=0.5,
+             **more):
+        episodes = [an_episode(length, number, jitter) for number, length in enumerate(lengths)]
+        for episode in episodes if change else ():
+            change(episode)
+        folder = tmp_path / f"data{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        write_dataset(folder, layout, episodes, features, **more)
+        return penstock.robot.Dataset(folder), episodes
+
+    return make
+
+
+@pytest.fixture
+def no_thread_stays():
+    before = set(threading.enumerate())
+    yield
+    gc.collect()
+    end = time.monotonic() + 10
+    while set(threading.enumerate()) - before and time.monotonic() < end:
+        time.sleep(0.01)
+    assert set(threading.enumerate()) <= before

@@ -209,6 +209,27 @@ def test_at_a_samples_time_it_is_that_sample():
     np.testing.assert_array_equal(out.ravel(), [1, np.nan, 4, 4, np.inf, 6])  # of two the last
 
 
+@pytest.mark.parametrize("time", [np.float64, np.float32, np.int64])
+@pytest.mark.parametrize("outside", ["clamp", "extrapolate"])
+@pytest.mark.parametrize("mode, wanted", [
+    ("linear", [10, 20, 22, 25, 28, 50, 55, 58, 70, 70]),
+    ("nearest", [10, 20, 20, 20, 30, 50, 50, 60, 70, 70]),
+    ("previous", [10, 20, 20, 20, 20, 50, 50, 50, 70, 70]),
+    ("next", [10, 20, 30, 30, 30, 50, 60, 60, 70, 70]),
+])
+def test_around_samples_of_one_time(mode, wanted, outside, time):
+    """At that time the last counts; before it the first is the neighbour, after it the last.
+
+    Through two of one time there is no line: nothing goes on beyond them.
+    """
+    times = np.array([10, 10, 40, 40, 40, 70, 70], time)
+    values = np.array([10, 20, 30, 40, 50, 60, 70], np.float64)[:, None]
+    at = np.array([0, 10, 16, 25, 34, 40, 55, 64, 70, 80], time)
+    out, valid = resample(values, times, at, mode=mode, outside=outside, valid=True)
+    np.testing.assert_array_equal(out.ravel(), wanted)
+    assert valid.tolist() == [False, *[True] * 8, False]
+
+
 def test_nanoseconds_are_exact():
     begin = 1_700_000_000_000_000_000
     out = resample(np.array([[0.0], [1.0]]), np.array([begin, begin + 10]),

@@ -451,8 +451,7 @@ def test_others_run_meanwhile():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_tensors_of_torch(streamed, tmp_path, dtype):
-    torch = pytest.importorskip("torch", reason="torch is not installed here")
+def test_tensors_of_torch(torch, streamed, tmp_path, dtype):
     element = getattr(torch, dtype)
     x, y = torch.randn(3, 50_001).to(element), torch.randn(3, 50_001).to(element)
     out = torch.zeros_like(x)

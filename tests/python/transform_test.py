@@ -120,8 +120,7 @@ def test_what_may_not_be_written_is_refused():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_tensors_of_torch(dtype):
-    torch = pytest.importorskip("torch", reason="torch is not installed here")
+def test_tensors_of_torch(torch, dtype):
     element = getattr(torch, dtype)
     x = torch.randn(3, 1001).to(element)
     y = transform.gelu(x)

@@ -4,6 +4,6 @@
 ``operators/`` that describes its cases; see :class:`Case`.
 """
 
-from ._operator import Absent, Case, Context, Operator, Peer
+from ._operator import Absent, Case, Context, Operator, Peer, Yardstick
 
-__all__ = ["Absent", "Case", "Context", "Operator", "Peer"]
+__all__ = ["Absent", "Case", "Context", "Operator", "Peer", "Yardstick"]

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from .._errors import InvalidArgument
 from ._operator import Call, Case
-from ._performance import present
+from ._performance import answering, present
 
 T = TypeVar("T")
 
@@ -30,6 +30,10 @@ def one_case(all_cases: Sequence[Case], wanted: Sequence[str]) -> Case:
 def kernels(case: Case, wanted: Sequence[str]) -> dict[str, Call]:
     """Ours: all, or those that were named."""
     return _pick("--kernel", wanted, dict(case.kernels()))
+
+
+def checked(case: Case, wanted: Sequence[str]) -> dict[str, Call]:
+    return _pick("--kernel", wanted, {**case.kernels(), **answering(case)})
 
 
 def kernels_and_peers(case: Case, wanted: Sequence[str]) -> dict[str, Call]:

@@ -28,6 +28,7 @@ examples:
   penstock bench iterate --output bench/results/iterate.json
   penstock bench iterate --mode correctness --case ragged --seed 7
   penstock bench iterate --mode ncu --kernel default --kernel torch
+  penstock bench resample --mode ncu --kernel baseline --kernel best
 """
 
 
@@ -67,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     add("--output", metavar="FILE", type=Path,
         help="results to write; in mode ncu the report, else named after the kernel")
     add("--plot", metavar="FILE.png", type=Path, help="a picture of the figures, by matplotlib")
+    add("--counters", action="store_true", help="in mode performance: also ncu's, of every case")
     add("--compare", metavar="FILE.ncu-rep", type=Path, help="in mode ncu: another report, beside")
     add("--device", default="best", help="cpu, cuda, cuda:1, ... or best: the first GPU, else the CPU")
     add("--seed", metavar="N", type=_count(0), help="of the inputs; default: a new one every time")
@@ -105,4 +107,6 @@ def _run(args: argparse.Namespace) -> int:
         raise InvalidArgument("OP", f"one of {', '.join(operators.names())}", "nothing")
     if args.compare and args.mode != "ncu":
         raise InvalidArgument("--compare", "--mode ncu", f"--mode {args.mode}")
+    if args.counters and args.mode != "performance":
+        raise InvalidArgument("--counters", "--mode performance", f"--mode {args.mode}")
     return MODES[args.mode](operators.find(args.op), context, args)

@@ -25,7 +25,11 @@ class Clock(ABC):
 
     @abstractmethod
     def gpu_us(self, run: Run, expected_host_us: float) -> float | None:
-        """What the GPU alone took; None on the CPU, which has no other clock."""
+        """What the GPU took, launching apart; None on the CPU, which has no other clock."""
+
+    @abstractmethod
+    def alone_us(self, run: Run) -> float | None:
+        """Between events around a call on an idle GPU: what a caller's own events see."""
 
     def profiled(self) -> AbstractContextManager[object]:
         """Marks what a profiler is to look at, where it was told to wait for that."""
@@ -46,6 +50,9 @@ class CpuClock(Clock):
         pass
 
     def gpu_us(self, run: Run, expected_host_us: float) -> float | None:
+        return None
+
+    def alone_us(self, run: Run) -> float | None:
         return None
 
 
@@ -73,6 +80,10 @@ class CudaClock(Clock):
         # time that the host needs to launch would count as the GPU's.
         stall = min(2 * expected_host_us + 20, 20_000)
         self._torch.cuda._sleep(int(stall * self._cycles_per_us))
+        return self._between_events(run)
+
+    def alone_us(self, run: Run) -> float | None:
+        self.synchronize()
         return self._between_events(run)
 
     def profiled(self) -> AbstractContextManager[object]:

@@ -1,16 +1,18 @@
 """Whether what a kernel wrote is right: every element, with nothing left over from before."""
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from ._arrays import arrays_in, poison, to_numpy
 from ._clock import Clock
-from ._operator import Call, Case
+from ._operator import Call, Case, Peer
 
 # Every byte set makes floats NaN. Where NaN, or -1, is the right answer that proves nothing, so a
 # second run starts from a pattern that is finite.
 FIRST_POISON, SECOND_POISON = 0xFF, 0x5A
+BLOCK = 1 << 16  # elements that a thread compares at a time
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,9 @@ def check(case: Case, calls: Mapping[str, Call], clock: Clock) -> dict[str, Verd
     wanted = [to_numpy(array) for array in arrays_in(case.reference(case.make_inputs(0)))]
     verdicts = {}
     for name, call in calls.items():
-        verdict = _compare(case, first.pop(name), wanted)
+        verdict = _compare(case, name, first.pop(name), wanted)
         if verdict.right:
-            verdict = _compare(case, _run(case, call, clock, SECOND_POISON), wanted)
+            verdict = _compare(case, name, _run(case, call, clock, SECOND_POISON), wanted)
         verdicts[name] = verdict
     return verdicts
 
@@ -50,38 +52,64 @@ def _run(case: Case, call: Call, clock: Clock, byte: int) -> list[Any] | str:
     return [to_numpy(array) for array in arrays_in(outputs if returned is None else returned)]
 
 
-def _compare(case: Case, got: list[Any] | str, wanted: list[Any]) -> Verdict:
+def tolerance_of(case: Case, name: str) -> float:
+    peer = case.peers().get(name)
+    own = peer.tolerance if isinstance(peer, Peer) else None
+    return case.tolerance if own is None else own
+
+
+def _compare(case: Case, name: str, got: list[Any] | str, wanted: list[Any]) -> Verdict:
     if isinstance(got, str):
         return Verdict(float("nan"), got)
     if len(got) != len(wanted):
         return Verdict(float("nan"), f"expected {len(wanted)} outputs, given {len(got)}")
     worst = 0.0
+    tolerance = tolerance_of(case, name)
     for number, (mine, right) in enumerate(zip(got, wanted)):
-        verdict = _compare_one(case, number, mine, right)
+        verdict = _compare_one(case, tolerance, number, mine, right)
         if not verdict.right:
             return verdict
         worst = max(worst, verdict.max_error)
     return Verdict(worst)
 
 
-def _compare_one(case: Case, number: int, got: Any, wanted: Any) -> Verdict:
+def _compare_one(case: Case, tolerance: float, number: int, got: Any, wanted: Any) -> Verdict:
     import numpy
 
     if got.shape != wanted.shape:
         return Verdict(float("nan"),
                        f"output {number}: expected shape {wanted.shape}, given {got.shape}")
-    if got.size == 0:
-        return Verdict(0.0)
+    mine, right = got.reshape(-1), wanted.reshape(-1)
+
+    def block(begin: int) -> tuple[float, Any]:
+        part = slice(begin, begin + BLOCK)
+        return _errors(case, tolerance, mine[part], right[part])
+
+    count, first, worst = 0, 0, 0.0
+    begins = range(0, got.size, BLOCK)
+    with ThreadPoolExecutor() as pool:  # NumPy gives the lock back
+        for begin, (error, wrong) in zip(begins, pool.map(block, begins)):
+            worst = float(numpy.maximum(worst, error))  # NaN wins
+            if count == 0 and len(wrong):
+                first = begin + int(wrong[0])
+            count += len(wrong)
+    if count == 0:
+        return Verdict(worst)
+    at = tuple(int(i) for i in numpy.unravel_index(first, got.shape))
+    return Verdict(worst, f"output {number}: {count} of {got.size} elements wrong, the first at "
+                          f"{list(at)}: expected {wanted[at]!s} within {tolerance:g}, "
+                          f"given {got[at]!s}")
+
+
+def _errors(case: Case, tolerance: float, got: Any, wanted: Any) -> tuple[float, Any]:
+    """The largest, and where there is more than may be."""
+    import numpy
+
     with numpy.errstate(all="ignore"):
         error = case.error(got.astype("f8"), wanted.astype("f8"))
-        same = (got == wanted) | ((got != got) & (wanted != wanted))  # equal infinities, and NaN
-        error = numpy.where(same, 0.0, error)
-        wrong = ~(error <= case.tolerance)  # not "error > tolerance", which lets NaN pass
-    count = int(wrong.sum())
-    if count == 0:
-        return Verdict(float(error.max()))
-    at = tuple(int(i) for i in numpy.unravel_index(int(wrong.argmax()), wrong.shape))
-    return Verdict(float(numpy.max(error)),
-                   f"output {number}: {count} of {wrong.size} elements wrong, the first at "
-                   f"{list(at)}: expected {wanted[at]!s} within {case.tolerance:g}, "
-                   f"given {got[at]!s}")
+        wrong = ~(error <= tolerance)  # not "error > tolerance", which lets NaN pass
+        if wrong.any():
+            same = (got == wanted) | ((got != got) & (wanted != wanted))  # equal infinities, and NaN
+            error = numpy.where(same, 0.0, error)
+            wrong &= ~same
+        return float(error.max()), numpy.flatnonzero(wrong)

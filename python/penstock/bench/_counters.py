@@ -8,8 +8,9 @@ from ._failure import Failure
 
 TIME = "gpu__time_duration.sum"
 READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
+DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
 SHARES = {  # weighed by time where there are several launches
-    "dram__throughput.avg.pct_of_peak_sustained_elapsed": "DRAM, of its peak",
+    DRAM: "DRAM, of its peak",
     "l1tex__throughput.avg.pct_of_peak_sustained_elapsed": "L1, of its peak",
     "sm__throughput.avg.pct_of_peak_sustained_elapsed": "SMs, of their peak",
     "lts__t_sector_hit_rate.pct": "hits in L2",

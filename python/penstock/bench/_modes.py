@@ -3,39 +3,31 @@
 import argparse
 import json
 import math
-import os
 import shlex
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from .._errors import InvalidArgument
 from .._measure import Limits, limits
 from . import _choice, _ncu, _plot, _results, _table, operators
+from ._again import again
 from ._clock import clock_for
-from ._correctness import check
+from ._correctness import check, tolerance_of
 from ._counters import Profile
-from ._operator import Context, Operator
+from ._failure import Failure
+from ._operator import Case, Context, Operator
 from ._performance import run_case, versions
+from ._profiling import CALLS, Profiler
 from ._progress import Progress
 from ._rotation import cache_bytes
 from ._timing import Plan
 
 OK, FAILED = 0, 1
-PROFILED_CALLS = 3
 
 
 def _complain(text: str) -> None:
     print(text, file=sys.stderr)
-
-
-def _repro(operator: Operator, context: Context, mode: str, case: str,
-           kernel: str | None = None) -> list[str]:
-    """The words behind `python` that run one case again, with the same numbers."""
-    return ["-m", "penstock.bench", operator.name, "--mode", mode, "--case", case,
-            *(["--kernel", kernel] if kernel else []), "--device", context.device.name, "--seed",
-            str(context.seed), *(["--quick"] if context.quick else [])]
 
 
 def _check_files(args: argparse.Namespace) -> None:
@@ -83,16 +75,16 @@ def correctness(operator: Operator, context: Context, args: argparse.Namespace) 
     clock = clock_for(context.device)
     told: list[dict[str, Any]] = []
     for case in _choice.cases(operator.cases(context), args.case):
-        calls = _choice.kernels_and_peers(case, args.kernel)
+        calls = _choice.checked(case, args.kernel)
         for kernel, verdict in check(case, calls, clock).items():
             error = verdict.max_error
             told.append({"case": case.name, "kernel": kernel, "correct": verdict.right,
                          "max_error": None if math.isnan(error) else error,
-                         "tolerance": case.tolerance, "complaint": verdict.complaint})
+                         "tolerance": tolerance_of(case, kernel), "complaint": verdict.complaint})
             if not verdict.right:
-                again = _repro(operator, context, "correctness", case.name, kernel)
+                words = again(operator, context, "correctness", case.name, kernel)
                 _complain(f"{case.name}: {kernel}: {verdict.complaint}\n"
-                          f"  again: python {shlex.join(again)}")
+                          f"  again: python {shlex.join(words)}")
     if args.json:
         print(json.dumps({"name": operator.name, "device": context.device.name,
                           "seed": context.seed, "checks": told}, indent=1))
@@ -110,6 +102,7 @@ def performance(operator: Operator, context: Context, args: argparse.Namespace) 
     _check_files(args)
     cases = _choice.cases(operator.cases(context), args.case)
     kernels = {case.name: _choice.kernels(case, args.kernel) for case in cases}
+    profiler = _profiler(operator, context) if args.counters else None
     clock = clock_for(context.device)
     ceilings = _ceilings(context)
     rates = {name: ceilings[name] for name in ceilings.data["rates"]}
@@ -128,12 +121,15 @@ def performance(operator: Operator, context: Context, args: argparse.Namespace) 
         for note in measured.notes:
             _complain(f"{case.name}: {note}")
         for complaint in measured.complaints:
-            again = _repro(operator, context, "correctness", case.name)
+            words = again(operator, context, "correctness", case.name)
             _complain(f"{case.name}: not measured: {complaint}\n"
-                      f"  again: python {shlex.join(again)}")
+                      f"  again: python {shlex.join(words)}")
             failed = True
         if measured.entry is not None:
             results["cases"].append(measured.entry)
+            if profiler is not None:
+                measured.entry["metrics"]["counters"] = _counters(
+                    profiler, case, next(iter(kernels[case.name])), rates["device_copy"])
 
     if args.json:
         print(json.dumps(results, indent=1))
@@ -148,6 +144,14 @@ def performance(operator: Operator, context: Context, args: argparse.Namespace) 
         if args.plot:
             _plot.of_results(results, args.plot)
     return FAILED if failed else OK
+
+
+def _counters(profiler: Profiler, case: Case, kernel: str, ceiling: float) -> dict[str, object]:
+    try:
+        return profiler.counters(case, kernel, ceiling)
+    except Failure as error:  # the times are good without them
+        _complain(f"{case.name}: {error}")
+        return {"absent": str(error)}
 
 
 def single_run(operator: Operator, context: Context, args: argparse.Namespace) -> int:
@@ -172,42 +176,62 @@ def single_run(operator: Operator, context: Context, args: argparse.Namespace) -
 
 
 def ncu(operator: Operator, context: Context, args: argparse.Namespace) -> int:
+    profiler = _profiler(operator, context, args.iterations or CALLS)
+    all_cases = operator.cases(context)
+    cases = _choice.cases(all_cases, args.case or [all_cases[0].name])
+    kernels = {case.name: list(_choice.kernels_and_peers(
+        case, args.kernel or [next(iter(case.kernels()))])) for case in cases}
+    _check_reports(args, [(case, kernel) for case, names in kernels.items() for kernel in names])
+    _check_files(args)
+    ceiling = _ceilings(context)["device_copy"]
+
+    profiles: dict[str, dict[str, Profile]] = {}
+    reports: dict[str, dict[str, str]] = {}
+    for case in cases:
+        names = profiler.report_names(case, kernels[case.name])
+        reports[case.name] = {kernel: str(args.output or report) for kernel, report in names.items()}
+        profiles[case.name] = {kernel: profiler.profile(case, kernel, args.output or report)
+                               for kernel, report in names.items()}
+        if args.compare:
+            profiles[case.name][str(args.compare)] = _ncu.read(profiler.ncu, args.compare)
+    if args.json:
+        print(json.dumps({"name": operator.name, "seed": context.seed, "calls": profiler.calls,
+                          "ceiling_GBps": ceiling * 1e-9,
+                          "cases": [{"case": name, "reports": reports[name],
+                                     "profiles": {kernel: _ncu.told(p, ceiling)
+                                                  for kernel, p in of_case.items()}}
+                                    for name, of_case in profiles.items()]}, indent=1))
+    for name, of_case in profiles.items():
+        title = f"{operator.name}: {name} on {context.device.capabilities['name']}"
+        if not args.json:
+            print(f"{title}\n{_ncu.table(of_case, ceiling)}\n"
+                  f"reports: {', '.join(reports[name].values())}")
+        if args.plot:
+            _ncu.plot(of_case, args.plot, title)
+    if len(profiles) > 1 and not args.json:
+        print(_ncu.overview(profiles, profiler.calls, ceiling))
+    return OK
+
+
+def _profiler(operator: Operator, context: Context, calls: int = CALLS) -> Profiler:
     program = _ncu.program()
     if context.device.kind != "cuda":
         raise InvalidArgument("--device", "a GPU, as ncu looks at nothing else",
                               context.device.name)
-    case = _choice.one_case(operator.cases(context), args.case)
-    names = list(_choice.kernels_and_peers(case, args.kernel or [next(iter(case.kernels()))]))
-    if args.output and len(names) > 1:
+    return Profiler(program, operator, context, calls)
+
+
+def _check_reports(args: argparse.Namespace, runs: list[tuple[str, str]]) -> None:
+    """What there can be one of has to belong to one."""
+    if args.output and len(runs) > 1:
         raise InvalidArgument("--output", "one kernel where the report's name is given",
-                              ", ".join(names))
+                              ", ".join(kernel for _, kernel in runs))
     if args.output and args.output.suffix != ".ncu-rep":
         raise InvalidArgument("--output", "a name that ends in .ncu-rep", str(args.output))
-    _check_files(args)
-    ceiling = _ceilings(context)["device_copy"]
-
-    profiles: dict[str, Profile] = {}
-    reports: dict[str, str] = {}
-    for name in names:
-        report = args.output or Path(f"{operator.name}_{case.name}_{name}.ncu-rep")
-        command = [sys.executable, *_repro(operator, context, "single_run", case.name, name),
-                   "--iterations", str(args.iterations or PROFILED_CALLS), "--warm-up", "1"]
-        with Progress() as progress:
-            progress.show(f"ncu: {name}")
-            profiles[name] = _ncu.profile(program, report, command)
-        reports[name] = os.fspath(report)
-    if args.compare:
-        profiles[str(args.compare)] = _ncu.read(program, args.compare)
-    title = f"{operator.name}: {case.name} on {context.device.capabilities['name']}"
-    if args.json:
-        print(json.dumps({"name": operator.name, "case": case.name, "seed": context.seed,
-                          "ceiling_GBps": ceiling * 1e-9, "reports": reports,
-                          "profiles": _ncu.as_json(profiles, ceiling)}, indent=1))
-    else:
-        print(f"{title}\n{_ncu.table(profiles, ceiling)}\nreports: {', '.join(reports.values())}")
-    if args.plot:
-        _ncu.plot(profiles, args.plot, title)
-    return OK
+    if len({case for case, _ in runs}) > 1:
+        for option in ("compare", "plot"):
+            if getattr(args, option):
+                raise InvalidArgument(f"--{option}", "one case", f"{len(args.case)} cases")
 
 
 MODES = {"correctness": correctness, "performance": performance, "ncu": ncu,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from . import _plot
-from ._counters import METRICS, READ, SHARES, TIME, WRITTEN, Profile, parse
+from ._counters import DRAM, METRICS, READ, SHARES, TIME, WRITTEN, Profile, parse
 from ._failure import Failure
 from ._table import aligned, shown_us
 
@@ -77,20 +77,34 @@ def table(profiles: Mapping[str, Profile], ceiling: float) -> str:
         [f"{100 * value / ceiling:.1f} %" for value in rates])
     for metric, label in SHARES.items():
         values = [p.share(metric) for p in all_of]
-        add(label, values, ["-" if math.isnan(v) else f"{v:.1f} %" for v in values])
+        add(label, values, [_percent(value) for value in values])
     return aligned([label, *cells] for label, cells in rows.items())
 
 
-def as_json(profiles: Mapping[str, Profile], ceiling: float) -> dict[str, object]:
-    def told(p: Profile) -> dict[str, object]:
-        totals = {metric: p.total(metric) for metric in (TIME, READ, WRITTEN)}
-        shares = {metric: p.share(metric) for metric in SHARES}
-        known = {name: value for name, value in (totals | shares).items() if not math.isnan(value)}
-        return {"launches": len(p.launches), "kernels": sorted({e.kernel for e in p.launches}),
-                "dram_GBps": p.dram_bytes_per_second * 1e-9,
-                "of_ceiling": p.dram_bytes_per_second / ceiling, **known}
+def overview(cases: Mapping[str, Mapping[str, Profile]], calls: int, ceiling: float) -> str:
+    """A row a case and kernel: the time of a call, and what it made of the memory."""
+    rows = [["case", "kernel", "time", "DRAM rate", "of measured", SHARES[DRAM]]]
+    for case, profiles in cases.items():
+        for name, p in profiles.items():
+            rate = p.dram_bytes_per_second
+            rows.append([case, name, shown_us(p.total(TIME) / calls * 1e6),
+                         f"{rate * 1e-9:.1f} GB/s", f"{100 * rate / ceiling:.1f} %",
+                         _percent(p.share(DRAM))])
+    return aligned(rows)
 
-    return {name: told(p) for name, p in profiles.items()}
+
+def told(p: Profile, ceiling: float) -> dict[str, object]:
+    """As JSON has it."""
+    totals = {metric: p.total(metric) for metric in (TIME, READ, WRITTEN)}
+    shares = {metric: p.share(metric) for metric in SHARES}
+    known = {name: value for name, value in (totals | shares).items() if not math.isnan(value)}
+    return {"launches": len(p.launches), "kernels": sorted({e.kernel for e in p.launches}),
+            "dram_GBps": p.dram_bytes_per_second * 1e-9,
+            "of_ceiling": p.dram_bytes_per_second / ceiling, **known}
+
+
+def _percent(share: float) -> str:
+    return "-" if math.isnan(share) else f"{share:.1f} %"
 
 
 def plot(profiles: Mapping[str, Profile], path: Path, title: str) -> None:

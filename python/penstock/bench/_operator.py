@@ -10,7 +10,8 @@ from .. import _core
 if TYPE_CHECKING:
     import numpy
 
-# Takes inputs and outputs. Fills the outputs and returns None, or returns outputs of its own.
+# Takes inputs and outputs. Fills the outputs and returns None, or returns outputs of its own. One
+# that keeps something for every set of buffers has a method `prepare`, which takes the same.
 Call = Callable[[Any, Any], Any]
 
 
@@ -35,6 +36,11 @@ class Peer:
 
     version: str
     call: Call
+    tolerance: float | None = None  # where it rounds more often than ours
+
+
+class Yardstick(Peer):
+    """What is timed like a peer and gives no answer that could be checked, such as a plain copy."""
 
 
 @dataclass(frozen=True)

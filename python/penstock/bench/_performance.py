@@ -7,7 +7,7 @@ from typing import Any
 
 from ._clock import Clock
 from ._correctness import Verdict, check
-from ._operator import Call, Case, Peer
+from ._operator import Call, Case, Peer, Yardstick
 from ._rotation import Rotation
 from ._timing import Plan, Samples, measure
 
@@ -24,6 +24,12 @@ class Measured:
 
 def present(case: Case) -> dict[str, Call]:
     return {name: peer.call for name, peer in case.peers().items() if isinstance(peer, Peer)}
+
+
+def answering(case: Case) -> dict[str, Call]:
+    """Those whose result can be checked."""
+    return {name: peer.call for name, peer in case.peers().items()
+            if isinstance(peer, Peer) and not isinstance(peer, Yardstick)}
 
 
 def versions(cases: list[Case]) -> dict[str, str]:
@@ -43,12 +49,12 @@ def run_case(case: Case, kernels: Mapping[str, Call], clock: Clock, plan: Plan, 
     """`kernels` are ours, the first of them the one that is judged."""
     measured = Measured(case.name)
     peers = present(case)
-    verdicts = check(case, {**kernels, **peers}, clock)
+    verdicts = check(case, {**kernels, **answering(case)}, clock)
     measured.complaints = [f"{name}: {verdicts[name].complaint}" for name in kernels
                            if not verdicts[name].right]
     if measured.complaints:
         return measured
-    wrong = {name: verdicts[name].complaint for name in peers if not verdicts[name].right}
+    wrong = {name: verdict.complaint for name, verdict in verdicts.items() if not verdict.right}
     measured.notes += [f"{name} is left out: {why}" for name, why in wrong.items()]
 
     rotation = Rotation(case, cache)
@@ -56,6 +62,8 @@ def run_case(case: Case, kernels: Mapping[str, Call], clock: Clock, plan: Plan, 
         measured.notes.append(f"its {len(rotation)} sets of buffers, {rotation.bytes} bytes, stay "
                               f"in the cache of {cache} bytes")
     calls = dict(kernels) | {name: call for name, call in peers.items() if name not in wrong}
+    for call in calls.values():
+        rotation.prepare(call)
     samples = measure({name: partial(rotation.call, call) for name, call in calls.items()}, clock,
                       plan)
     measured.entry = _entry(case, list(kernels), samples, verdicts, rotation, ceilings)
@@ -82,6 +90,8 @@ def _entry(case: Case, kernels: list[str], samples: Mapping[str, Samples],
         "rotation": {"sets": len(rotation), "bytes": rotation.bytes,
                      "exceeds_cache": rotation.exceeds_the_cache},
     }
+    if ours.enqueue_us is not None:
+        metrics["enqueue_us"] = ours.enqueue_us
     if peers:
         metrics["peer_sustained_us"] = {name: samples[name].sustained_us for name in peers}
     if variants:

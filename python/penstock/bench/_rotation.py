@@ -8,7 +8,7 @@ from ._arrays import poison, total_bytes
 from ._operator import Call, Case
 
 TIMES_THE_CACHE = 3
-MOST_SETS = 1024  # tiny cases stay in the cache, and their results say so
+MOST_SETS = 2048  # tiny cases stay in the cache, and their results say so
 
 
 def cache_bytes(device: _core.Device) -> int:
@@ -56,6 +56,13 @@ class Rotation:
     @property
     def exceeds_the_cache(self) -> bool:
         return self.bytes > TIMES_THE_CACHE * self._cache
+
+    def prepare(self, call: Call) -> None:
+        """Lets a call that keeps something for every set, a captured graph say, make it now."""
+        make = getattr(call, "prepare", None)
+        if make is not None:
+            for inputs, outputs in self._sets:
+                make(inputs, outputs)
 
     def call(self, call: Call) -> None:
         """One call with the next set; whoever calls, no set comes twice in a row."""

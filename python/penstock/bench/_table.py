@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from ._counters import DRAM
+
 
 def aligned(rows: Iterable[Iterable[str]]) -> str:
     """The first column to the left, the others to the right."""
@@ -37,13 +39,17 @@ def of_results(results: dict[str, Any]) -> str:
     variants = list(dict.fromkeys(name for case in cases
                                   for name in case["metrics"].get("kernels", {})))
     others = variants + list(results["peers"])
-    rows = [["case", "ours", "floor", "% of floor", "sustained"]]
+    counted = any("counters" in case["metrics"] for case in cases)
+    rows = [["case", "ours", "floor", "% of floor", "sustained", *(["DRAM"] if counted else [])]]
     for name in others:
         rows[0] += [name, f"{name}/ours"]
     for case in cases:
         ours, metrics = judged_us(case["ours"]), case["metrics"]
         row = [case["case"], shown_us(ours), shown_us(case["floor_us"]),
                f"{100 * metrics['of_floor']:.1f}", shown_us(metrics["sustained_us"])]
+        if counted:
+            share = metrics.get("counters", {}).get(DRAM)
+            row.append("-" if share is None else f"{share:.1f} %")
         for name in others:
             other = judged_us(metrics.get("kernels", {}).get(name) or case["peer"].get(name))
             row += [shown_us(other), "-" if other is None or ours is None else f"{other / ours:.3f}"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ._clock import Clock
 
 FEWEST_SAMPLES = 5
-SUSTAINED_BLOCKS = 3
+BLOCKS = 3  # of calls without gaps, for each that is measured
 
 
 @dataclass(frozen=True)
@@ -18,23 +18,27 @@ class Plan:
     rest_seconds: float = 0.0005  # after every timed call, whoever made it
     seconds: float = 20.0  # for the samples of a case; slow cases have fewer
     sustained_seconds: float = 0.5  # for each that is measured
+    enqueued: int = 200  # calls in a row; a stream takes about a thousand before it makes one wait
 
     @classmethod
     def quick(cls) -> "Plan":
-        return cls(warm_up=1, samples=7, rest_seconds=0, seconds=2, sustained_seconds=0.02)
+        return cls(warm_up=1, samples=7, rest_seconds=0, seconds=2, sustained_seconds=0.02,
+                   enqueued=20)
 
 
 @dataclass
 class Samples:
-    gpu_us: list[float] = field(default_factory=list)  # empty on the CPU
+    gpu_us: list[float] = field(default_factory=list)  # empty on the CPU, as is
+    alone_us: list[float] = field(default_factory=list)
     call_us: list[float] = field(default_factory=list)
     host_us: list[float] = field(default_factory=list)
     sustained_us: float = 0.0  # a call, of many queued without gaps
+    enqueue_us: float | None = None  # of the calling thread for one of them; None on the CPU
 
     def summary(self) -> dict[str, float | int]:
         """Medians, with the tenth and the ninetieth percentile beside them."""
         told: dict[str, float | int] = {}
-        for clock in ("gpu_us", "call_us", "host_us"):
+        for clock in ("gpu_us", "alone_us", "call_us", "host_us"):
             values = getattr(self, clock)
             if not values:
                 continue
@@ -76,28 +80,49 @@ def measure(runs: Mapping[str, Callable[[], object]], clock: Clock, plan: Plan,
             samples[name].host_us.append(taken.host_us)
             sleep(plan.rest_seconds)
             gpu = clock.gpu_us(run, expected_host_us.get(name, taken.host_us))
-            if gpu is not None:
-                samples[name].gpu_us.append(gpu)
+            if gpu is None:
+                continue
+            samples[name].gpu_us.append(gpu)
+            sleep(plan.rest_seconds)
+            alone = clock.alone_us(run)
+            if alone is not None:
+                samples[name].alone_us.append(alone)
                 sleep(plan.rest_seconds)
 
     _measure_sustained(runs, clock, plan, samples)
+    _measure_enqueuing(runs, clock, plan, samples)
     return samples
 
 
 def _measure_sustained(runs: Mapping[str, Callable[[], object]], clock: Clock, plan: Plan,
                        samples: Mapping[str, Samples]) -> None:
     blocks: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(SUSTAINED_BLOCKS):
+    for _ in range(BLOCKS):
         for name, run in runs.items():
-            calls = _calls_in(plan.sustained_seconds / SUSTAINED_BLOCKS, samples[name].judged_us)
-
-            def queue(run: Callable[[], object] = run, calls: int = calls) -> None:
-                for _ in range(calls):
-                    run()
-
-            blocks[name].append(clock.call_time(queue).call_us / calls)
+            calls = _calls_in(plan.sustained_seconds / BLOCKS, samples[name].judged_us)
+            blocks[name].append(clock.call_time(_repeated(run, calls)).call_us / calls)
     for name, times in blocks.items():
         samples[name].sustained_us = round(statistics.median(times), 3)
+
+
+def _measure_enqueuing(runs: Mapping[str, Callable[[], object]], clock: Clock, plan: Plan,
+                       samples: Mapping[str, Samples]) -> None:
+    """What the calling thread spends on a call that waits for nothing."""
+    blocks: dict[str, list[float]] = {name: [] for name in runs if samples[name].gpu_us}
+    for _ in range(BLOCKS):
+        for name, times in blocks.items():
+            taken = clock.call_time(_repeated(runs[name], plan.enqueued))
+            times.append(taken.host_us / plan.enqueued)
+    for name, times in blocks.items():
+        samples[name].enqueue_us = round(statistics.median(times), 3)
+
+
+def _repeated(run: Callable[[], object], calls: int) -> Callable[[], object]:
+    def queue() -> None:
+        for _ in range(calls):
+            run()
+
+    return queue
 
 
 def _calls_in(seconds: float, call_us: float) -> int:

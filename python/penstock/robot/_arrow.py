@@ -44,5 +44,25 @@ def read_table(path: Path, columns: Iterable[str] | None = None, *, group: int |
             raise InvalidArgument(str(path), f"a column {missing[0]!r}", ", ".join(there))
         wanted = [name for name in wanted if name in there]
         groups = [number for number in range(file.num_row_groups) if group in (None, number)]
-        # By prefix, "a.b" also finds "a.b.c"; select() keeps what was asked for.
-        return file.read_row_groups(groups, columns=wanted, use_threads=False).select(wanted)
+        try:
+            # By prefix, "a.b" also finds "a.b.c"; select() keeps what was asked for.
+            return file.read_row_groups(groups, columns=wanted, use_threads=False).select(wanted)
+        except module().ArrowException:
+            _refuse_gaps(path, [file.metadata.row_group(number) for number in groups], wanted)
+            raise
+
+
+def _refuse_gaps(path: Path, groups: Iterable[Any], wanted: Iterable[str]) -> None:
+    """Names a column without a value somewhere: older pyarrow reads no such lists of fixed size."""
+    gaps = dict.fromkeys(wanted, 0)
+    for group in groups:
+        for column in map(group.column, range(group.num_columns)):
+            name = next((name for name in gaps if column.path_in_schema == name
+                         or column.path_in_schema.startswith(f"{name}.list.")), None)
+            told = column.statistics
+            if name is not None and told is not None and told.has_null_count:
+                gaps[name] += told.null_count
+    for name, count in gaps.items():
+        if count:
+            raise InvalidArgument(f"{path}, column {name!r}", "a value in every row",
+                                  f"{count} without one")

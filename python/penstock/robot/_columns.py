@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from .._errors import InvalidArgument
 from . import _arrow
 
+_NAMES = {"halffloat": "f2", "float": "f4", "double": "f8"}  # of Arrow's types; others are NumPy's
+
 
 def as_array(column: Any, name: str, path: Path) -> NDArray[Any]:
     """(S) of numbers, (S, D) of lists, which all have one length, (S, D, E) of lists of them."""
@@ -62,5 +64,5 @@ def _type_of(arrow_type: Any, what: str) -> numpy.dtype[Any]:
         inner = inner.value_type
     if not (types.is_integer(inner) or types.is_floating(inner) or types.is_boolean(inner)):
         raise InvalidArgument(what, "numbers, or lists of numbers", str(arrow_type))
-    found: numpy.dtype[Any] = numpy.dtype(inner.to_pandas_dtype())
-    return found
+    name = str(inner)
+    return numpy.dtype(_NAMES.get(name, name))  # to_pandas_dtype() wants pandas in older pyarrow

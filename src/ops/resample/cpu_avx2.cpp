@@ -76,8 +76,60 @@ Pairs load(const BF16* from) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(bits, 16)), _mm256_castsi256_ps(odd)};
 }
 
-void store(double* to, Doubles x) { _mm256_storeu_pd(to, x.v); }
-void store(float* to, Doubles x) { _mm_storeu_ps(to, _mm256_cvtpd_ps(x.v)); }
+// Whether what is written passes by the caches; `to` is then a multiple of past_alignment.
+enum class Caching : std::uint8_t { keep, pass };
+
+template <Caching caching>
+void put(void* to, __m128i bits) {
+  if constexpr (caching == Caching::pass) {
+    _mm_stream_si128(static_cast<__m128i*>(to), bits);
+  } else {
+    _mm_storeu_si128(static_cast<__m128i*>(to), bits);
+  }
+}
+template <Caching caching>
+void put(void* to, __m256i bits) {
+  if constexpr (caching == Caching::pass) {
+    put<caching>(to, _mm256_castsi256_si128(bits));
+    put<caching>(static_cast<__m128i*>(to) + 1, _mm256_extracti128_si256(bits, 1));
+  } else {
+    _mm256_storeu_si256(static_cast<__m256i*>(to), bits);
+  }
+}
+
+template <Caching caching = Caching::keep>
+void store(double* to, Doubles x) {
+  put<caching>(to, _mm256_castpd_si256(x.v));
+}
+template <Caching caching = Caching::keep>
+void store(float* to, Doubles x) {
+  put<caching>(to, _mm_castps_si128(_mm256_cvtpd_ps(x.v)));
+}
+template <Caching caching = Caching::keep>
+void store(F16* to, Floats x) {
+  put<caching>(to, _mm256_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+// Rounded, in the high halves. NaN stays one where its low half is zero: of all that arithmetic
+// makes of bf16, and of with_plain_nan().
+__m256i to_bf16(Floats x) {
+  const __m256i bits = _mm256_castps_si256(x.v);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  return _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd);
+}
+template <Caching caching = Caching::keep>
+void store(BF16* to, Pairs x) {
+  const __m256i even = to_bf16(x.even), odd = to_bf16(x.odd);
+  put<caching>(to, _mm256_blend_epi16(_mm256_srli_epi32(even, 16), odd, 0xAA));
+}
+
+Doubles with_plain_nan(Doubles x) { return x; }
+Floats with_plain_nan(Floats x) {
+  const __m256 is_nan = _mm256_cmp_ps(x.v, x.v, _CMP_UNORD_Q);
+  return _mm256_blendv_ps(x.v, _mm256_castsi256_ps(_mm256_set1_epi32(0x7FC00000)), is_nan);
+}
+Pairs with_plain_nan(Pairs x) { return {with_plain_nan(x.even), with_plain_nan(x.odd)}; }
+
 void store(float* to, Floats x) { _mm256_storeu_ps(to, x.v); }
 void store(float* to, Pairs x) {
   const __m256 low = _mm256_unpacklo_ps(x.even.v, x.odd.v);
@@ -85,38 +137,18 @@ void store(float* to, Pairs x) {
   _mm256_storeu_ps(to, _mm256_permute2f128_ps(low, high, 0x20));
   _mm256_storeu_ps(to + 8, _mm256_permute2f128_ps(low, high, 0x31));
 }
-void store(F16* to, Floats x) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
-                   _mm256_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-}
-
-// Rounded, in the high halves.
-__m256i to_bf16(Floats x) {
-  const __m256i bits = _mm256_castps_si256(x.v);
-  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-  return _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd);
-}
-__m256i quiet_where_nan(__m256i rounded, Floats x) {
-  const __m256i quiet = _mm256_or_si256(_mm256_castps_si256(x.v), _mm256_set1_epi32(0x400000));
-  const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x.v, x.v, _CMP_UNORD_Q));
-  return _mm256_blendv_epi8(rounded, quiet, is_nan);
-}
-void store(BF16* to, Pairs x) {
-  __m256i even = to_bf16(x.even), odd = to_bf16(x.odd);
-  if (_mm256_movemask_ps(_mm256_cmp_ps(x.even.v, x.odd.v, _CMP_UNORD_Q)) != 0) {
-    even = quiet_where_nan(even, x.even);
-    odd = quiet_where_nan(odd, x.odd);
-  }
-  const __m256i bits = _mm256_blend_epi16(_mm256_srli_epi32(even, 16), odd, 0xAA);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), bits);
-}
 
 // Calls step(i) for vectors of `lanes` that together are [0, count), the last one moved back over
-// the one before it. False where there is not one vector.
-template <std::size_t lanes, class Step>
-bool whole_steps(std::size_t count, const Step& step) {
+// the one before it, and line(i) before those of each whole cache line. False where there is not
+// one vector.
+template <std::size_t lanes, std::size_t of_line, class Step, class Line>
+bool whole_steps(std::size_t count, const Step& step, const Line& line) {
   if (count < lanes) return false;
   std::size_t i = 0;
+  for (; i + of_line <= count; i += of_line) {
+    line(i);
+    for (std::size_t k = 0; k < of_line; k += lanes) step(i + k);
+  }
   for (; i + lanes <= count; i += lanes) step(i);
   if (i < count) step(count - lanes);
   return true;
@@ -125,7 +157,7 @@ bool whole_steps(std::size_t count, const Step& step) {
 // Fewer elements than a vector has, with zeros behind them.
 template <class T, std::size_t lanes>
 struct Padded {
-  T value[lanes] = {};
+  alignas(past_alignment) T value[lanes] = {};
 
   Padded() = default;
   Padded(const T* from, std::size_t count) {
@@ -136,18 +168,25 @@ struct Padded {
   }
 };
 
-template <class T>
-void blend(void* out, const void* x, const void* y, double w, std::size_t count) {
-  using Vector = decltype(load(static_cast<const T*>(x)));
-  const Vector weight(w);
+template <class T, Caching caching>
+void blend(const BlendRow& row, std::size_t count) {
+  using Vector = decltype(load(static_cast<const T*>(row.x)));
+  const Vector weight = with_plain_nan(Vector(row.w));
   const auto step = [&](T* to, const T* from, const T* other) {
     const Vector first = load(from), second = load(other);
-    store(to, multiply_add(weight, second - first, first));
+    store<caching>(to, multiply_add(weight, second - first, first));
   };
-  T* to = static_cast<T*>(out);
-  const T *from = static_cast<const T*>(x), *other = static_cast<const T*>(y);
-  if (whole_steps<Vector::lanes>(count,
-                                 [&](std::size_t i) { step(to + i, from + i, other + i); })) {
+  T* to = static_cast<T*>(row.out);
+  const T *from = static_cast<const T*>(row.x), *other = static_cast<const T*>(row.y);
+  const T *soon = static_cast<const T*>(row.soon_x), *later = static_cast<const T*>(row.soon_y);
+  if (whole_steps<Vector::lanes, line_bytes / sizeof(T)>(
+          count, [&](std::size_t i) { step(to + i, from + i, other + i); },
+          [&](std::size_t i) {
+            __builtin_prefetch(soon + i);
+            __builtin_prefetch(later + i);
+          })) {
+    __builtin_prefetch(soon + count - 1);  // may be in a line of its own
+    __builtin_prefetch(later + count - 1);
     return;
   }
   using Part = Padded<T, Vector::lanes>;
@@ -182,16 +221,20 @@ void round(void* out, const void* sum, std::size_t count) {
   using Sum = typename Vector::Element;
   T* to = static_cast<T*>(out);
   const Sum* sums = static_cast<const Sum*>(sum);
-  const auto step = [&](std::size_t i) { store(to + i, Vector(sums + i)); };
-  if (whole_steps<Vector::lanes>(count, step)) return;
+  const auto step = [&](std::size_t i) { store(to + i, with_plain_nan(Vector(sums + i))); };
+  if (whole_steps<Vector::lanes, Vector::lanes>(count, step, [](std::size_t) {})) return;
   Padded<T, Vector::lanes> result;
-  store(result.value, Vector(Padded<Sum, Vector::lanes>(sums, count).value));
+  store(result.value, with_plain_nan(Vector(Padded<Sum, Vector::lanes>(sums, count).value)));
   result.copy_to(to, count);
 }
 
 template <class T>
 RowKernels rows_of() {
-  return {blend<T>, nullptr, add<T>, round<T>};
+  return {.blend = blend<T, Caching::keep>,
+          .blend_past = blend<T, Caching::pass>,
+          .settle = [] { _mm_sfence(); },
+          .add = add<T>,
+          .round = round<T>};
 }
 
 }  // namespace

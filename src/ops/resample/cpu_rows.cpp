@@ -35,25 +35,25 @@ T narrowed(Wide<T> x) {
 }
 
 template <class T>
-void blend(void* out, const void* x, const void* y, double w, std::size_t count) {
+void blend(const BlendRow& row, std::size_t count) {
+  const T *x = static_cast<const T*>(row.x), *y = static_cast<const T*>(row.y);
   for (std::size_t i = 0; i < count; ++i) {
-    static_cast<T*>(out)[i] =
-        narrowed<T>(blended(wide(static_cast<const T*>(x)[i]), wide(static_cast<const T*>(y)[i]),
-                            static_cast<Wide<T>>(w)));
+    static_cast<T*>(row.out)[i] =
+        narrowed<T>(blended(wide(x[i]), wide(y[i]), static_cast<Wide<T>>(row.w)));
   }
 }
 
 template <class T>
-void slerp_row(void* out, const void* x, const void* y, double w, std::size_t count) {
+void slerp_row(const BlendRow& row, std::size_t count) {
   for (std::size_t i = 0; i < count; i += 4) {
     Wide<T> from[4], to[4], result[4];
     for (std::size_t part = 0; part < 4; ++part) {
-      from[part] = wide(static_cast<const T*>(x)[i + part]);
-      to[part] = wide(static_cast<const T*>(y)[i + part]);
+      from[part] = wide(static_cast<const T*>(row.x)[i + part]);
+      to[part] = wide(static_cast<const T*>(row.y)[i + part]);
     }
-    slerp(from, to, static_cast<Wide<T>>(w), result);
+    slerp(from, to, static_cast<Wide<T>>(row.w), result);
     for (std::size_t part = 0; part < 4; ++part) {
-      static_cast<T*>(out)[i + part] = narrowed<T>(result[part]);
+      static_cast<T*>(row.out)[i + part] = narrowed<T>(result[part]);
     }
   }
 }
@@ -75,7 +75,7 @@ void round(void* out, const void* sum, std::size_t count) {
 
 template <class T>
 RowKernels rows_of() {
-  return {blend<T>, slerp_row<T>, add<T>, round<T>};
+  return {.blend = blend<T>, .slerp = slerp_row<T>, .add = add<T>, .round = round<T>};
 }
 
 }  // namespace

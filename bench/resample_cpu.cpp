@@ -1,0 +1,284 @@
+// resample on the CPU beside memcpy moving as many bytes, by turns: all cores, and one thread.
+// Counted are the cache lines of samples that results refer to, each once, times, wanted times and
+// results; memcpy reads the half of it and writes the other. Writes
+// bench/results/resample_cpu.json.
+//
+//   bench_resample_cpu --output bench/results/resample_cpu.json
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "host/copy_past_caches.h"
+#include "ops/resample/arguments.h"
+#include "ops/resample/cpu.h"
+#include "penstock/base/units.h"
+#include "penstock/host/buffer.h"
+#include "penstock/host/parallel.h"
+#include "penstock/measure/limits.h"
+#include "penstock/measure/timing.h"
+#include "penstock/ops/resample.h"
+#include "support/guarded.h"
+#include "support/results.h"
+
+namespace {
+
+using bench::Json;
+using bench::microseconds;
+
+struct Settings {
+  std::string output;
+  int turns = 31;
+};
+
+struct Shape {
+  std::int64_t episodes = 0, samples = 0, targets = 0, columns = 0;
+  ps::DType type = ps::DType::bf16;
+};
+constexpr Shape shapes[] = {{512, 1000, 500, 64, ps::DType::f32},
+                            {256, 500, 256, 256},
+                            {1024, 500, 256, 256},
+                            {16, 20000, 10000, 512},
+                            {64, 4096, 1024, 128}};
+
+float as_float(const std::byte* data, ps::DType type, std::int64_t i) {
+  if (type == ps::DType::f32) return reinterpret_cast<const float*>(data)[i];
+  const std::uint32_t bits = reinterpret_cast<const std::uint16_t*>(data)[i];
+  return std::bit_cast<float>(bits << 16);
+}
+
+// A fixed rate with a tenth of jitter and an even clock; or all of them random. In order.
+void draw_times(bool regular, std::vector<float>& times, std::vector<float>& at, const Shape& s) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<float> some(0, 1);
+  for (std::int64_t b = 0; b < s.episodes; ++b) {
+    float *first = times.data() + b * s.samples, *wanted = at.data() + b * s.targets;
+    const auto count = static_cast<float>(s.samples), steps = static_cast<float>(s.targets - 1);
+    for (std::int64_t i = 0; i < s.samples; ++i) {
+      const float jitter = 0.2F * (some(random) - 0.5F);
+      first[i] = regular ? (static_cast<float>(i) + jitter) / count : some(random);
+    }
+    std::sort(first, first + s.samples);
+    const float begin = first[0], length = first[s.samples - 1] - begin;
+    for (std::int64_t i = 0; i < s.targets; ++i) {
+      wanted[i] = regular ? begin + length * (static_cast<float>(i) / steps) : some(random);
+    }
+    std::sort(wanted, wanted + s.targets);
+  }
+}
+
+// One shape with its data; every page of it is there before anything is timed.
+class Call {
+ public:
+  Call(const Shape& shape, bool regular)
+      : shape_(shape),
+        row_(static_cast<std::size_t>(shape.columns) * ps::size_of(shape.type)),
+        times_(static_cast<std::size_t>(shape.episodes * shape.samples)),
+        at_(static_cast<std::size_t>(shape.episodes * shape.targets)),
+        values_(ps::Device::cpu(), times_.size() * row_),
+        out_(ps::Device::cpu(), at_.size() * row_) {
+    draw_times(regular, times_, at_, shape);
+    std::mt19937 random(2);
+    const std::size_t count = values_.view().bytes / ps::size_of(shape.type);
+    for (std::size_t i = 0; i < count; ++i) {
+      const float x = static_cast<float>(random() >> 8) * 0x1p-23F - 1;
+      const auto bits = std::bit_cast<std::uint32_t>(x);
+      if (shape.type == ps::DType::f32) {
+        values_.view().as<float>()[i] = x;
+      } else {
+        values_.view().as<std::uint16_t>()[i] = static_cast<std::uint16_t>(bits >> 16);
+      }
+    }
+    std::memset(out_.view().data, 0xFF, out_.view().bytes);
+  }
+
+  ps::ResampleOptions options() const {
+    const auto [b, s, t, d, type] = shape_;
+    return {.sensors = {{.values = {values_.view().data, type, {b, s, d}},
+                         .times = {const_cast<float*>(times_.data()), ps::DType::f32, {b, s}}}},
+            .at = {const_cast<float*>(at_.data()), ps::DType::f32, {b, t}},
+            .out = {out_.view().data, type, {b, t, d}}};
+  }
+
+  // Every element, against arithmetic and a search of its own.
+  struct Checked {
+    double error = 0;       // the largest, in units of the samples' last digit
+    std::size_t bytes = 0;  // that a call has to move
+  };
+  Checked check() const {
+    Checked result;
+    std::vector<bool> used(values_.view().bytes / 64 + 1);  // lines; the buffer begins with one
+    for (std::int64_t b = 0; b < shape_.episodes; ++b) {
+      const float* times = times_.data() + b * shape_.samples;
+      for (std::int64_t i = 0; i < shape_.targets; ++i) {
+        const float t = at_[static_cast<std::size_t>(b * shape_.targets + i)];
+        const std::int64_t after = std::upper_bound(times, times + shape_.samples, t) - times;
+        const std::int64_t x = std::max<std::int64_t>(after - 1, 0);
+        const std::int64_t y = std::min(after, shape_.samples - 1);
+        const bool between = after > 0 && y > x && times[x] != t;
+        const double w = between ? (double{t} - times[x]) / (double{times[y]} - times[x]) : 0;
+        result.error = std::max(
+            result.error,
+            error_of(b * shape_.targets + i, b * shape_.samples + x, b * shape_.samples + y, w));
+        for (const std::int64_t row : {x, between ? y : x}) {
+          const std::size_t begin = static_cast<std::size_t>(b * shape_.samples + row) * row_;
+          for (std::size_t at = begin / 64; at <= (begin + row_ - 1) / 64; ++at) used[at] = true;
+        }
+      }
+    }
+    const auto lines = static_cast<std::size_t>(std::count(used.begin(), used.end(), true));
+    result.bytes = lines * 64 + (times_.size() + at_.size()) * sizeof(float) + out_.view().bytes;
+    return result;
+  }
+
+ private:
+  double error_of(std::int64_t out, std::int64_t x, std::int64_t y, double w) const {
+    const double unit = shape_.type == ps::DType::f32 ? 0x1p-23 : 0x1p-7;
+    double worst = 0;
+    for (std::int64_t d = 0; d < shape_.columns; ++d) {
+      const auto at = [&](const ps::PinnedBuffer& rows, std::int64_t row) {
+        return double{as_float(rows.view().data, shape_.type, row * shape_.columns + d)};
+      };
+      const double first = at(values_, x), second = at(values_, y);
+      const double wanted = first + w * (second - first), size = std::abs(first) + std::abs(second);
+      const double error = std::abs(at(out_, out) - wanted) / (unit * std::max(size, 0x1p-100));
+      worst = error <= worst ? worst : std::isnan(error) ? INFINITY : error;
+    }
+    return worst;
+  }
+
+  Shape shape_;
+  std::size_t row_;
+  std::vector<float> times_, at_;
+  ps::PinnedBuffer values_, out_;
+};
+
+// Seconds of each, by turns; the first turn is not counted.
+struct Timed {
+  double median = 0, least = 0, most = 0;
+};
+std::vector<Timed> in_turn(int turns, const std::vector<std::function<void()>>& runs) {
+  std::vector<std::vector<double>> seconds(runs.size());
+  for (int turn = -1; turn < turns; ++turn) {
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const double took = ps::seconds_of(runs[i]);
+      if (turn >= 0) seconds[i].push_back(took);
+    }
+  }
+  std::vector<Timed> timed;
+  for (const auto& each : seconds) {
+    const auto [least, most] = std::minmax_element(each.begin(), each.end());
+    timed.push_back({ps::median(each), *least, *most});
+  }
+  return timed;
+}
+
+// Calls work(begin, end) for one range a thread.
+void in_shares(std::size_t bytes, bool alone,
+               const std::function<void(std::size_t, std::size_t)>& work) {
+  if (alone) return work(0, bytes);
+  ps::parallel_ranges(bytes, bytes / ps::parallel_threads() / 64 * 64 + 64, work);
+}
+
+Json measure(const Settings& settings, const Shape& shape, bool regular, bool alone) {
+  const auto [b, s, t, d, type] = shape;
+  const std::string name =
+      fmt::format("({}, {} to {}, {}) {}, {} times, {}", b, s, t, d, ps::name(type),
+                  regular ? "regular" : "random", alone ? "one thread" : "all cores");
+  const Call call(shape, regular);
+  const ps::Stream stream(ps::Device::cpu());
+  const ps::ResampleOptions options = call.options();
+  const auto work = ps::resampling::checked(options, ps::Device::cpu());
+  const auto rows = ps::resampling::row_kernels(type);
+  const auto ours = [&] {
+    if (alone) {
+      return ps::resampling::resample_range(work, rows, 0, static_cast<std::size_t>(b * t));
+    }
+    ps::resample(options, stream);
+    stream.synchronize();
+  };
+  ours();
+  const auto [error, bytes] = call.check();
+  if (!(error <= 1)) throw std::runtime_error(fmt::format("{}: wrong by {} units", name, error));
+  const std::size_t half = bytes / 2;
+  const ps::PinnedBuffer from(ps::Device::cpu(), half), to(ps::Device::cpu(), half);
+  std::memset(from.view().data, 1, half);
+  std::memset(to.view().data, 1, half);
+  const auto copy = [&](auto how) {
+    in_shares(half, alone, [&](std::size_t begin, std::size_t end) {
+      how(to.view().data + begin, from.view().data + begin, end - begin);
+    });
+  };
+  const std::vector<Timed> timed =
+      in_turn(settings.turns,
+              {ours, [&] { copy(std::memcpy); },
+               [&] { copy([](auto... given) { ps::detail::copy_past_caches(given...); }); }});
+  const double share = timed[1].median / timed[0].median;
+  fmt::print("{:<58} {:>9}  {:.2f} of memcpy  {:.2f} of a copy past the caches\n", name,
+             ps::format_seconds(timed[0].median), share, timed[2].median / timed[0].median);
+  Json spread = Json::object();
+  for (std::size_t i = 0; i < timed.size(); ++i) {
+    const char* const names[] = {"ours", "memcpy", "copy past caches"};
+    spread[names[i]] = {microseconds(timed[i].least), microseconds(timed[i].most)};
+  }
+  return {{"case", name},
+          {"params",
+           {{"episodes", b},
+            {"samples", s},
+            {"targets", t},
+            {"columns", d},
+            {"dtype", ps::name(type)},
+            {"regular", regular},
+            {"threads", alone ? 1 : ps::parallel_threads()},
+            {"turns", settings.turns}}},
+          {"correct", true},
+          {"max_error", error},
+          {"tolerance", 1},
+          {"floor_us", microseconds(std::min(timed[1].median, timed[2].median))},
+          {"ours", {{"call_us", microseconds(timed[0].median)}}},
+          {"peer",
+           {{"memcpy", {{"call_us", microseconds(timed[1].median)}}},
+            {"copy past caches", {{"call_us", microseconds(timed[2].median)}}}}},
+          {"metrics",
+           {{"bytes", bytes},
+            {"GBps", static_cast<double>(bytes) / timed[0].median * 1e-9},
+            {"of_memcpy", share},
+            {"least_and_most_us", spread}}}};
+}
+
+void run(const Settings& settings) {
+  const ps::Device cpu = ps::Device::cpu();
+  ps::LimitsOptions limit_options = ps::quick_limits();
+  limit_options.disk = false;
+  bench::Results results("resample_cpu", cpu, ps::measure_limits(cpu, limit_options));
+  results.peer("memcpy", "the C library's");
+  results.peer("copy past caches", "with non-temporal stores");
+  for (const Shape& shape : shapes) {
+    for (const bool regular : {true, false}) {
+      for (const bool alone : {false, true}) {
+        results.add(measure(settings, shape, regular, alone));
+      }
+    }
+  }
+  if (!settings.output.empty()) results.write(settings.output);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("resample on the CPU beside memcpy");
+  Settings settings;
+  app.add_option("--output", settings.output, "Results file to write");
+  app.add_option("--turns", settings.turns, "Times each call is timed; the median counts")
+      ->check(CLI::Range(1, 1000));
+  CLI11_PARSE(app, argc, argv);
+  return bench::guarded("bench_resample_cpu", [&] { run(settings); });
+}

@@ -1,0 +1,1 @@
+"""What the benchmark of resample is made of; operators/resample.py has its cases."""
