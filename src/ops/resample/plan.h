@@ -26,7 +26,7 @@ struct Step {
 
 // Some rows that follow each other, and the steps of each segment for them.
 struct Plan {
-  static constexpr std::int64_t most = 16;
+  static constexpr std::int64_t most = 8;
   explicit Plan(unsigned segments) : steps(segments) {}
 
   std::int64_t rows = 0;
