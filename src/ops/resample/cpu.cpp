@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <utility>
 #include <vector>
 
 #include "ops/resample/fill.h"
@@ -51,7 +52,7 @@ bool goes_past(const ResampleWork& work) {
   for (unsigned i = 0; i < work.segments; ++i) {
     odd |= static_cast<std::uintptr_t>((work.segment[i].out_column | work.segment[i].count) * size);
   }
-  return static_cast<std::size_t>(bytes) > cache && odd % past_alignment == 0;
+  return std::cmp_greater(bytes, cache) && odd % past_alignment == 0;
 }
 
 template <class Element>
