@@ -31,8 +31,9 @@ ABSENT = "absent (pip install scipy)"
 
 
 def draw(random, count, regular):
-    if not regular:
-        return numpy.sort(random.random(count, dtype="f4"))
+    if not regular:  # no two the same, which splines refuse
+        drawn = random.choice(1 << 24, count, replace=False, shuffle=False)
+        return numpy.sort(drawn).astype("f4") / (1 << 24)
     jitter = 0.2 * (random.random(count, dtype="f4") - 0.5)
     return ((numpy.arange(count) + jitter) / count).astype("f4")
 
