@@ -37,6 +37,7 @@ using bench::microseconds;
 struct Settings {
   std::string output;
   int turns = 31;
+  unsigned seed = 1;
 };
 
 struct Shape {
@@ -56,8 +57,8 @@ float as_float(const std::byte* data, ps::DType type, std::int64_t i) {
 }
 
 // A fixed rate with a tenth of jitter and an even clock; or all of them random. In order.
-void draw_times(bool regular, std::vector<float>& times, std::vector<float>& at, const Shape& s) {
-  std::mt19937 random(1);
+void draw_times(std::mt19937& random, bool regular, const Shape& s, std::vector<float>& times,
+                std::vector<float>& at) {
   std::uniform_real_distribution<float> some(0, 1);
   for (std::int64_t b = 0; b < s.episodes; ++b) {
     float *first = times.data() + b * s.samples, *wanted = at.data() + b * s.targets;
@@ -78,15 +79,15 @@ void draw_times(bool regular, std::vector<float>& times, std::vector<float>& at,
 // One shape with its data; every page of it is there before anything is timed.
 class Call {
  public:
-  Call(const Shape& shape, bool regular)
+  Call(const Shape& shape, bool regular, unsigned seed)
       : shape_(shape),
         row_(static_cast<std::size_t>(shape.columns) * ps::size_of(shape.type)),
         times_(static_cast<std::size_t>(shape.episodes * shape.samples)),
         at_(static_cast<std::size_t>(shape.episodes * shape.targets)),
         values_(ps::Device::cpu(), times_.size() * row_),
         out_(ps::Device::cpu(), at_.size() * row_) {
-    draw_times(regular, times_, at_, shape);
-    std::mt19937 random(2);
+    std::mt19937 random(seed);
+    draw_times(random, regular, shape, times_, at_);
     const std::size_t count = values_.view().bytes / ps::size_of(shape.type);
     for (std::size_t i = 0; i < count; ++i) {
       const float x = static_cast<float>(random() >> 8) * 0x1p-23F - 1;
@@ -193,7 +194,7 @@ Json measure(const Settings& settings, const Shape& shape, bool regular, bool al
   const std::string name =
       fmt::format("({}, {} to {}, {}) {}, {} times, {}", b, s, t, d, ps::name(type),
                   regular ? "regular" : "random", alone ? "one thread" : "all cores");
-  const Call call(shape, regular);
+  const Call call(shape, regular, settings.seed);
   const ps::Stream stream(ps::Device::cpu());
   const ps::ResampleOptions options = call.options();
   const auto work = ps::resampling::checked(options, ps::Device::cpu());
@@ -238,7 +239,8 @@ Json measure(const Settings& settings, const Shape& shape, bool regular, bool al
             {"dtype", ps::name(type)},
             {"regular", regular},
             {"threads", alone ? 1 : ps::parallel_threads()},
-            {"turns", settings.turns}}},
+            {"turns", settings.turns},
+            {"seed", settings.seed}}},
           {"correct", true},
           {"max_error", error},
           {"tolerance", 1},
@@ -279,6 +281,7 @@ int main(int argc, char** argv) {
   app.add_option("--output", settings.output, "Results file to write");
   app.add_option("--turns", settings.turns, "Times each call is timed; the median counts")
       ->check(CLI::Range(1, 1000));
+  app.add_option("--seed", settings.seed, "Of times and values");
   CLI11_PARSE(app, argc, argv);
   return bench::guarded("bench_resample_cpu", [&] { run(settings); });
 }

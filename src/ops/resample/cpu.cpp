@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <utility>
 #include <vector>
 
 #include "ops/resample/fill.h"
@@ -29,25 +31,28 @@ std::int64_t columns_of(const ResampleWork& work) {
   return columns;
 }
 
-// A core has its share of the last cache, and on some CPUs reaches a part of it alone.
+// What a core reaches of the last cache. sysconf() adds up all parts of it on some CPUs, which
+// would be far too much: it counts where the kernel does not tell.
 std::size_t last_level_cache() {
+  std::size_t kibibytes = 0;
+  std::ifstream told("/sys/devices/system/cpu/cpu0/cache/index3/size");
+  if (told >> kibibytes && told.get() == 'K') return kibibytes * KiB;
   const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return bytes > 0 ? std::min(static_cast<std::size_t>(bytes), 32 * MiB) : 32 * MiB;
+  return bytes > 0 ? static_cast<std::size_t>(bytes) : 32 * MiB;
 }
 
-// Whether rows pass by the caches: right for results that these cannot hold, where every segment of
-// every row begins and ends as past_alignment has it.
+// Whether rows pass by the caches: right for results that are larger than these, where every
+// segment of every row begins and ends as past_alignment has it.
 bool goes_past(const ResampleWork& work) {
   static const std::size_t cache = last_level_cache();
   const auto size = static_cast<std::int64_t>(size_of(work.type));
-  // Of results, and of the two samples that each is made of.
-  const std::int64_t bytes = 3 * work.episodes * work.targets * columns_of(work) * size;
+  const std::int64_t bytes = work.episodes * work.targets * columns_of(work) * size;
   std::uintptr_t odd = reinterpret_cast<std::uintptr_t>(work.out) |
                        static_cast<std::uintptr_t>((work.out_episode | work.out_target) * size);
   for (unsigned i = 0; i < work.segments; ++i) {
     odd |= static_cast<std::uintptr_t>((work.segment[i].out_column | work.segment[i].count) * size);
   }
-  return static_cast<std::size_t>(bytes) >= cache && odd % past_alignment == 0;
+  return std::cmp_greater(bytes, cache) && odd % past_alignment == 0;
 }
 
 template <class Element>

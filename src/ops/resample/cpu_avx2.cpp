@@ -179,11 +179,15 @@ void blend(const BlendRow& row, std::size_t count) {
   T* to = static_cast<T*>(row.out);
   const T *from = static_cast<const T*>(row.x), *other = static_cast<const T*>(row.y);
   const T *soon = static_cast<const T*>(row.soon_x), *later = static_cast<const T*>(row.soon_y);
-  if (whole_steps<Vector::lanes, line_bytes / sizeof(T)>(
+  // One row after the other: mostly they are neighbours, and the CPU sees that one long row comes.
+  const auto coming = [&](std::size_t i) { return i < count ? soon + i : later + (i - count); };
+  constexpr std::size_t of_line = line_bytes / sizeof(T);
+  if (whole_steps<Vector::lanes, of_line>(
           count, [&](std::size_t i) { step(to + i, from + i, other + i); },
-          [&](std::size_t i) {
-            __builtin_prefetch(soon + i);
-            __builtin_prefetch(later + i);
+          // GCC would leave out calls of a function that only prefetches.
+          [&](std::size_t i) __attribute__((always_inline)) {
+            __builtin_prefetch(coming(2 * i));
+            __builtin_prefetch(coming(2 * i + of_line));
           })) {
     __builtin_prefetch(soon + count - 1);  // may be in a line of its own
     __builtin_prefetch(later + count - 1);

@@ -26,7 +26,7 @@ struct Step {
 
 // Some rows that follow each other, and the steps of each segment for them.
 struct Plan {
-  static constexpr std::int64_t most = 16;
+  static constexpr std::int64_t most = 8;
   explicit Plan(unsigned segments) : steps(segments) {}
 
   std::int64_t rows = 0;
@@ -147,7 +147,7 @@ class Planner {
 
   // Rows of one episode.
   void plan_run(Plan& plan, std::int64_t run) {
-    std::byte* const out = static_cast<std::byte*>(work_.out);
+    auto* const out = static_cast<std::byte*>(work_.out);
     for (std::int64_t k = 0; k < run; ++k) {
       const std::int64_t row = episode_ * work_.out_episode + (target_ + k) * work_.out_target;
       plan.out[plan.rows + k] = out + row * size_;
