@@ -11,7 +11,8 @@
 // zero); `at` has the type of all times. Wanted times need no order.
 //
 // **Between** two neighbouring samples of times a < t < b, with w = (t - a) / (b - a) in f64:
-//   linear    x + w (y - x): f32 and f64 in f64, 16-bit types in f32, rounded once
+//   linear    x + w (y - x): f32 and f64 in f64, 16-bit types in f32, rounded once; x itself where
+//             w is nought there
 //   nearest   the nearer one; the earlier where both are as near
 //   previous  the earlier one
 //   next      the later one

@@ -31,6 +31,7 @@ class Gifts {
     const Times<T> times = times_of<T>(work.sensor[0], episode, samples);
     const T* at = static_cast<const T*>(work.at) + episode * work.at_episode;
     const bool line = work.outside == Outside::extrapolate;
+    narrow_ = size_of(work.type) == 2;
     picks_.clear();
     begin_.assign(static_cast<std::size_t>(samples.count) + 2, 0);
     std::int64_t hint = 0;
@@ -56,15 +57,21 @@ class Gifts {
   }
 
  private:
+  // A share of nothing is no gift, also where it is nothing in f32 alone, which 16-bit types are
+  // computed in.
   template <class Use>
-  static void each(const Pick& pick, const Use& use) {
-    if (pick.action == Action::copy) use(pick.first, 1.0);
+  void each(const Pick& pick, const Use& use) const {
+    const auto give = [&](std::int64_t sample, double share) {
+      if (narrow_ ? static_cast<float>(share) != 0 : share != 0) use(sample, share);
+    };
+    if (pick.action == Action::copy) give(pick.first, 1.0);
     if (pick.action == Action::blend) {
-      use(pick.first, 1 - pick.weight);
-      use(pick.second, pick.weight);
+      give(pick.first, 1 - pick.weight);
+      give(pick.second, pick.weight);
     }
   }
 
+  bool narrow_ = false;
   std::vector<Pick> picks_;
   std::vector<std::size_t> begin_;
   std::vector<Gift> gifts_;

@@ -188,9 +188,13 @@ class Planner {
     const bool blends = part.mode == Interpolation::linear || part.mode == Interpolation::slerp;
     for (std::int64_t k = 0; k < run; ++k) {
       const Found& found = found_[k];
-      const Pick picked = blends && found.weight > 0
-                              ? Pick{Action::blend, found.at.earlier, found.at.later, found.weight}
-                              : pick(found.at, source.times, wanted(k), part.mode, work_.outside);
+      Pick picked = blends && found.weight > 0
+                        ? Pick{Action::blend, found.at.earlier, found.at.later, found.weight}
+                        : pick(found.at, source.times, wanted(k), part.mode, work_.outside);
+      // So near to the sample that f32, which 16-bit types are computed in, sees no difference.
+      if (size_ == 2 && static_cast<float>(picked.weight) == 0 && picked.action == Action::blend) {
+        picked.action = Action::copy;
+      }
       steps[k] = {picked.action, values + picked.first * source.sample,
                   values + picked.second * source.sample, picked.weight};
     }
