@@ -27,6 +27,7 @@
 #include "penstock/measure/timing.h"
 #include "penstock/ops/resample.h"
 #include "support/guarded.h"
+#include "support/in_turn.h"
 #include "support/results.h"
 
 namespace {
@@ -162,20 +163,13 @@ class Call {
   ps::PinnedBuffer values_, out_;
 };
 
-// Seconds of each, by turns; the first turn is not counted.
+// In seconds.
 struct Timed {
   double median = 0, least = 0, most = 0;
 };
-std::vector<Timed> in_turn(int turns, const std::vector<std::function<void()>>& runs) {
-  std::vector<std::vector<double>> seconds(runs.size());
-  for (int turn = -1; turn < turns; ++turn) {
-    for (std::size_t i = 0; i < runs.size(); ++i) {
-      const double took = ps::seconds_of(runs[i]);
-      if (turn >= 0) seconds[i].push_back(took);
-    }
-  }
+std::vector<Timed> timed_in_turn(int turns, const std::vector<std::function<void()>>& runs) {
   std::vector<Timed> timed;
-  for (const auto& each : seconds) {
+  for (const auto& each : bench::in_turn(turns, runs)) {
     const auto [least, most] = std::minmax_element(each.begin(), each.end());
     timed.push_back({ps::median(each), *least, *most});
   }
@@ -219,9 +213,9 @@ Json measure(const Settings& settings, const Shape& shape, bool regular, bool al
     });
   };
   const std::vector<Timed> timed =
-      in_turn(settings.turns,
-              {ours, [&] { copy(std::memcpy); },
-               [&] { copy([](auto... given) { ps::detail::copy_past_caches(given...); }); }});
+      timed_in_turn(settings.turns,
+                    {ours, [&] { copy(std::memcpy); },
+                     [&] { copy([](auto... given) { ps::detail::copy_past_caches(given...); }); }});
   const double share = timed[1].median / timed[0].median;
   fmt::print("{:<58} {:>9}  {:.2f} of memcpy  {:.2f} of a copy past the caches\n", name,
              ps::format_seconds(timed[0].median), share, timed[2].median / timed[0].median);

@@ -21,6 +21,7 @@
 #include "penstock/measure/timing.h"
 #include "penstock/ops/transform.h"
 #include "penstock/stream/transform.h"
+#include "support/in_turn.h"
 
 namespace bench {
 namespace {
@@ -82,17 +83,9 @@ void check_scaled(ps::MemoryView out, ps::MemoryView in, const std::string& name
   });
 }
 
-// Medians, by turns.
-std::vector<double> in_turn(int turns, const std::vector<std::function<void()>>& runs) {
-  std::vector<std::vector<double>> seconds(runs.size());
-  for (int turn = -1; turn < turns; ++turn) {
-    for (std::size_t i = 0; i < runs.size(); ++i) {
-      const double took = ps::seconds_of(runs[i]);
-      if (turn >= 0) seconds[i].push_back(took);
-    }
-  }
+std::vector<double> medians_in_turn(int turns, const std::vector<std::function<void()>>& runs) {
   std::vector<double> medians;
-  for (auto& each : seconds) medians.push_back(ps::median(std::move(each)));
+  for (auto& each : in_turn(turns, runs)) medians.push_back(ps::median(std::move(each)));
   return medians;
 }
 
@@ -176,7 +169,8 @@ void through_memory(const TransformHostOptions& options, Results& results) {
   {
     auto streamed = scaled(options, {.memory = in.view()}, {.memory = out.view()}, options.bytes);
     checked("stream page-locked", streamed, in.view(), out.view());
-    const auto seconds = in_turn(options.turns, {[&] { streamed.run({}); }, [&] { link.run(); }});
+    const auto seconds =
+        medians_in_turn(options.turns, {[&] { streamed.run({}); }, [&] { link.run(); }});
     results.add(case_of("stream page-locked", sizes(streamed, options.bytes), seconds[0],
                         seconds[1], {{"both_ways_us", microseconds(seconds[1])}}));
   }
@@ -184,11 +178,12 @@ void through_memory(const TransformHostOptions& options, Results& results) {
   copy_on_all_cores(from.view(), in.view());
   auto streamed = scaled(options, {.memory = from.view()}, {.memory = to.view()}, options.bytes);
   checked("stream pageable", streamed, from.view(), to.view());
-  const auto seconds = in_turn(options.turns, {[&] { streamed.run({}); }, [&] { link.run(); },
-                                               [&] {  // what has to be copied in and out
-                                                 copy_on_all_cores(in.view(), from.view());
-                                                 copy_on_all_cores(to.view(), out.view());
-                                               }});
+  const auto seconds =
+      medians_in_turn(options.turns, {[&] { streamed.run({}); }, [&] { link.run(); },
+                                      [&] {  // what has to be copied in and out
+                                        copy_on_all_cores(in.view(), from.view());
+                                        copy_on_all_cores(to.view(), out.view());
+                                      }});
   results.add(case_of(
       "stream pageable", sizes(streamed, options.bytes), seconds[0],
       std::max(seconds[1], seconds[2]),
@@ -250,7 +245,7 @@ void through_files(const TransformHostOptions& options, Results& results) {
     if (failure) std::rethrow_exception(failure);
   };
   const auto seconds =
-      in_turn(options.turns, {[&] { streamed.run({.flush = true}); }, read, write, both});
+      medians_in_turn(options.turns, {[&] { streamed.run({.flush = true}); }, read, write, both});
   const double floor = std::max({seconds[1], seconds[2], seconds[3]});
   results.add(case_of("stream files", sizes(streamed, bytes), seconds[0], floor,
                       {{"read_us", microseconds(seconds[1])},
@@ -353,7 +348,7 @@ void cpu_cases(const TransformHostOptions& options, Results& results) {
     const std::size_t moved = (each.inputs * element + ps::size_of(each.out)) * count;
     const ps::MemoryView to = target.view().sub(0, moved / 2),
                          from = source.view().sub(0, moved / 2);
-    const auto seconds = in_turn(
+    const auto seconds = medians_in_turn(
         std::max(options.turns, 9),
         {run, [&] { copy_on_all_cores(to, from); }, [&] { stream_on_all_cores(to, from); }});
     fmt::print("{:<24} {:.3f} of memcpy\n", each.name, seconds[1] / seconds[0]);

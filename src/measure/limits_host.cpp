@@ -1,11 +1,10 @@
 #include <fmt/format.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <thread>
 
+#include "base/cache_size.h"
 #include "host/random_fill.h"
 #include "measure/limits_parts.h"
 #include "measure/together.h"
@@ -16,11 +15,6 @@ namespace {
 
 constexpr std::size_t page = 4 * KiB;
 constexpr int most_threads = 64;  // more add nothing to what memory controllers deliver
-
-std::size_t last_level_cache() {
-  const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
-}
 
 }  // namespace
 

@@ -50,6 +50,26 @@ def python():
 
 
 @pytest.fixture
+def interrupted():
+    """Runs a program, interrupts it when it says "ready", and returns what it says after that."""
+
+    def run(source, timeout=60):
+        child = subprocess.Popen([sys.executable, "-X", "faulthandler", "-c", source],
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        with child:
+            try:
+                assert child.stdout.readline() == "ready\n"
+                child.send_signal(signal.SIGINT)
+                said, _ = child.communicate(timeout=timeout)
+            finally:
+                child.kill()
+        assert child.returncode == 0, said
+        return said
+
+    return run
+
+
+@pytest.fixture
 def make(tmp_path):
     """Writes a dataset of robot data; returns it and what is in its episodes."""
     from robot_support import FEATURES, an_episode, write_dataset

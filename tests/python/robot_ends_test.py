@@ -1,8 +1,5 @@
 """How passes of the loader end: early, by a failure, and with their process."""
 
-import signal
-import subprocess
-import sys
 import textwrap
 import threading
 
@@ -124,7 +121,7 @@ class TestProcesses:
             assert len(list(loader)) == 5
         """), timeout=30)
 
-    def test_ctrl_c(self, make):
+    def test_ctrl_c(self, make, interrupted):
         dataset, _ = make()
         program = PROGRAM.format(path=str(dataset.path)) + textwrap.dedent("""
             begun, interrupted = threading.Event(), threading.Event()
@@ -146,13 +143,4 @@ class TestProcesses:
             except KeyboardInterrupt:
                 print("interrupted", threading.active_count())
         """)
-        child = subprocess.Popen([sys.executable, "-X", "faulthandler", "-c", program],
-                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        with child:
-            try:
-                assert child.stdout.readline() == "ready\n"
-                child.send_signal(signal.SIGINT)
-                said, _ = child.communicate(timeout=60)
-            finally:
-                child.kill()
-        assert said.splitlines()[-1] == "interrupted 1" and child.returncode == 0
+        assert interrupted(program).splitlines()[-1] == "interrupted 1"

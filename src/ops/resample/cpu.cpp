@@ -2,14 +2,12 @@
 // among the samples is looked for where it was last, so that times in order need no search.
 #include "ops/resample/cpu.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <utility>
 #include <vector>
 
+#include "base/cache_size.h"
 #include "ops/resample/fill.h"
 #include "ops/resample/plan.h"
 #include "penstock/base/units.h"
@@ -31,20 +29,11 @@ std::int64_t columns_of(const ResampleWork& work) {
   return columns;
 }
 
-// What a core reaches of the last cache. sysconf() adds up all parts of it on some CPUs, which
-// would be far too much: it counts where the kernel does not tell.
-std::size_t last_level_cache() {
-  std::size_t kibibytes = 0;
-  std::ifstream told("/sys/devices/system/cpu/cpu0/cache/index3/size");
-  if (told >> kibibytes && told.get() == 'K') return kibibytes * KiB;
-  const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return bytes > 0 ? static_cast<std::size_t>(bytes) : 32 * MiB;
-}
-
 // Whether rows pass by the caches: right for results that are larger than these, where every
 // segment of every row begins and ends as past_alignment has it.
 bool goes_past(const ResampleWork& work) {
-  static const std::size_t cache = last_level_cache();
+  static const std::size_t told = detail::last_level_cache_of_core();
+  const std::size_t cache = told > 0 ? told : 32 * MiB;
   const auto size = static_cast<std::int64_t>(size_of(work.type));
   const std::int64_t bytes = work.episodes * work.targets * columns_of(work) * size;
   std::uintptr_t odd = reinterpret_cast<std::uintptr_t>(work.out) |

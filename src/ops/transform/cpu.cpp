@@ -3,10 +3,9 @@
 // reason.
 #include "ops/transform/cpu.h"
 
-#include <unistd.h>
-
 #include <cstring>
 
+#include "base/cache_size.h"
 #include "penstock/base/units.h"
 #include "penstock/host/parallel.h"
 
@@ -14,11 +13,6 @@ namespace ps::detail {
 namespace {
 
 constexpr std::size_t grain = 16 * 1024;  // elements; fewer are not worth waking a thread for
-
-std::size_t last_level_cache() {
-  const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return bytes > 0 ? static_cast<std::size_t>(bytes) : 32 * MiB;
-}
 
 void copy_range(const TransformWork& work, std::size_t begin, std::size_t end) {
   const std::size_t element = size_of(work.in_type);
@@ -28,7 +22,8 @@ void copy_range(const TransformWork& work, std::size_t begin, std::size_t end) {
 }
 
 void run(const TransformWork& work) {
-  static const std::size_t cache = last_level_cache();
+  static const std::size_t told = last_level_cache();
+  const std::size_t cache = told > 0 ? told : 32 * MiB;
   static const CpuRange fast = transform_avx2();
   const CpuRange range = fast != nullptr ? fast : transform_baseline;
   const std::size_t bytes =
