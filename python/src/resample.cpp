@@ -32,10 +32,9 @@ ps::Outside outside_named(std::string_view name) {
 
 ResampleKernel kernel_named(std::string_view name) {
   if (name == "best") return ResampleKernel::best;
-  if (name == "tile") return ResampleKernel::tile;
-  if (name == "stage") return ResampleKernel::stage;
-  if (name == "ring") return ResampleKernel::ring;
-  throw InvalidArgument("kernel", "'best', 'tile', 'stage' or 'ring'", fmt::format("'{}'", name));
+  if (name == "deep") return ResampleKernel::deep;
+  if (name == "wide") return ResampleKernel::wide;
+  throw InvalidArgument("kernel", "'best', 'deep' or 'wide'", fmt::format("'{}'", name));
 }
 
 // What Python makes of the modes of all sensors. For each: its mode, its order, the number of its

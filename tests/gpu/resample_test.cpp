@@ -1,5 +1,7 @@
 #include "penstock/ops/resample.h"
 
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -51,19 +53,9 @@ class Copies {
   std::list<Copy> copies_;
 };
 
-class ResampleGpu : public GpuTest {
- protected:
-  void SetUp() override {
-    GpuTest::SetUp();
-    if (IsSkipped()) return;
-    const auto capability = gpu.capabilities();
-    if (capability.compute_major == 9 && capability.compute_minor == 0) kernels.push_back(ResampleKernel::ring);
-  }
+constexpr std::array kernels{ResampleKernel::best, ResampleKernel::deep, ResampleKernel::wide};
 
-  // The kernels that this GPU has.
-  std::vector<ResampleKernel> kernels{ResampleKernel::best, ResampleKernel::tile,
-                                      ResampleKernel::stage};
-};
+class ResampleGpu : public GpuTest {};
 
 TEST_F(ResampleGpu, AgreesWithAPlainSearch) {
   const Stream stream(gpu);
@@ -246,8 +238,7 @@ TEST_F(ResampleGpu, LargeCallsHaveTheBitsOfTheCpu) {
   }
 }
 
-// So many targets that blocks which stay fill their ring more than once; sorted, where the last
-// tell where the next are, and not.
+// So many blocks that the GPU does not hold them all at once.
 TEST_F(ResampleGpu, ManyTargetsHaveTheBitsOfTheCpu) {
   const Stream stream(gpu), on_cpu(Device::cpu());
   for (const bool even : {true, false}) {
@@ -271,6 +262,146 @@ TEST_F(ResampleGpu, ManyTargetsHaveTheBitsOfTheCpu) {
       }
     }
   }
+}
+
+// Any bits at all: numbers without end, none, and the very small ones.
+TEST_F(ResampleGpu, FloatsOfEveryKindHaveTheBitsOfTheCpu) {
+  const Stream stream(gpu), on_cpu(Device::cpu());
+  for (const std::int64_t columns : {64, 14, 5}) {
+    const Shape shape{3, 300, 500, columns, DType::f32, DType::f32, false, false};
+    const auto call = [&] {
+      Call made(shape, 11);
+      std::mt19937 random(5);
+      for (std::int64_t i = 0; i < made.values().size(); ++i) {
+        const auto bits = static_cast<std::uint32_t>(random());
+        const auto special = random() % 8;
+        const std::uint32_t exponent = special == 0 ? 0U : special == 1 ? 0x7f800000U : 0x7f000000U;
+        made.values().set_bits(made.values().index(i),
+                               special < 2 ? (bits & 0x807fffffU) | exponent : bits);
+      }
+      return made;
+    };
+    for (const auto outside : {Outside::clamp, Outside::extrapolate}) {
+      Call here = call();
+      resample(
+          here.options([](Strided& array) { return array.view(); }, Interpolation::linear, outside),
+          on_cpu);
+      on_cpu.synchronize();
+      for (const ResampleKernel kernel : kernels) {
+        Call there = call();
+        Copies copies(gpu, stream);
+        const auto place = [&](Strided& array) { return copies.of(array); };
+        ResampleOptions options = there.options(place, Interpolation::linear, outside);
+        options.kernel = kernel;
+        resample(options, stream);
+        copies.fetch();
+        for (std::int64_t i = 0; i < here.out().size(); ++i) {
+          const auto at = here.out().index(i);
+          const auto want = static_cast<std::uint32_t>(here.out().bits(at));
+          const auto have = static_cast<std::uint32_t>(there.out().bits(at));
+          if (std::isnan(std::bit_cast<float>(want)) && std::isnan(std::bit_cast<float>(have))) {
+            continue;
+          }
+          ASSERT_EQ(want, have) << columns << " columns, element " << i << ", kernel "
+                                << static_cast<int>(kernel);
+        }
+      }
+    }
+  }
+}
+
+// Times that decrease or are NaN, and nobody asked for a check: results are made of samples of the
+// episode. Around it is NaN.
+TEST_F(ResampleGpu, WrongTimesDoNotLeaveTheEpisode) {
+  const Stream stream(gpu);
+  std::mt19937 random(9);
+  const auto number = [&] { return static_cast<double>(random()) / 4294967296.0; };
+  for (const std::int64_t samples : {1, 2, 40, 3000}) {
+    for (const auto mode : {Interpolation::linear, Interpolation::nearest}) {
+      for (const ResampleKernel kernel : kernels) {
+        const std::int64_t rows = samples + 20;
+        Strided values(DType::f32, {rows, 12}), times(DType::f32, {rows}), at(DType::f32, {700}),
+            out(DType::f32, {1, 700, 12}), offsets(DType::i32, {2});
+        offsets.set_bits({0}, 10);
+        offsets.set_bits({1}, static_cast<std::uint64_t>(10 + samples));
+        for (std::int64_t i = 0; i < rows; ++i) {
+          const bool within = i >= 10 && i < 10 + samples;
+          times.set_bits({i}, bits_of_number(random() % 8 == 0 ? NAN : number(), DType::f32));
+          for (std::int64_t k = 0; k < 12; ++k) {
+            values.set_bits({i, k}, bits_of_number(within ? number() : NAN, DType::f32));
+          }
+        }
+        for (std::int64_t i = 0; i < 700; ++i) {
+          at.set_bits({i}, bits_of_number(number() * 1.2 - 0.1, DType::f32));
+        }
+        Copies copies(gpu, stream);
+        resample({.sensors = {{.values = copies.of(values),
+                               .times = copies.of(times),
+                               .offsets = copies.of(offsets),
+                               .mode = mode}},
+                  .at = copies.of(at),
+                  .out = copies.of(out),
+                  .kernel = kernel},
+                 stream);
+        copies.fetch();
+        for (std::int64_t i = 0; i < out.size(); ++i) {
+          const auto bits = static_cast<std::uint32_t>(out.bits(out.index(i)));
+          ASSERT_FALSE(std::isnan(std::bit_cast<float>(bits)))
+              << samples << " samples, element " << i << ", kernel " << static_cast<int>(kernel);
+        }
+      }
+    }
+  }
+}
+
+// A gradient of episodes with lengths, nothing of it one behind the other in memory.
+class GradientOfLengths {
+ public:
+  GradientOfLengths() {
+    const auto number = [&] { return static_cast<double>(random_() % 10'000) / 10'000; };
+    for (std::int64_t b = 0; b < 3; ++b) {
+      lengths_.set_bits({b}, std::array{60U, 0U, 17U}.at(static_cast<std::size_t>(b)));
+      double t = 0;
+      for (std::int64_t i = 0; i < 60; ++i) {
+        times_.set_bits({b, i}, bits_of_number(t += number() / 30, DType::f64));
+      }
+      for (std::int64_t i = 0; i < 90; ++i) {
+        at_.set_bits({b, i}, bits_of_number(number() * 1.3 - 0.1, DType::f64));
+      }
+    }
+    for (std::int64_t i = 0; i < gradient_.size(); ++i) {
+      gradient_.set_bits(gradient_.index(i), bits_of_number(number(), DType::f32));
+    }
+  }
+
+  template <class Place>
+  ResampleGradientOptions options(const Place& place) {
+    return {.gradient = place(gradient_),
+            .times = place(times_),
+            .lengths = place(lengths_),
+            .at = place(at_),
+            .out = place(out_)};
+  }
+  const std::vector<std::uint8_t>& out() { return out_.bytes(); }
+
+ private:
+  std::mt19937 random_{3};
+  Strided gradient_{DType::f32, {3, 90, 7}, {.plain = false}, random_};
+  Strided times_{DType::f64, {3, 60}, {.plain = false}, random_};
+  Strided at_{DType::f64, {3, 90}, {.plain = false}, random_};
+  Strided lengths_{DType::i32, {3}, {.plain = false}, random_};
+  Strided out_{DType::f32, {3, 60, 7}, {.plain = false}, random_};
+};
+
+TEST_F(ResampleGpu, GradientsOfLengthsHaveTheBitsOfTheCpu) {
+  const Stream stream(gpu), on_cpu(Device::cpu());
+  GradientOfLengths here, there;
+  resample_gradient(here.options([](Strided& array) { return array.view(); }), on_cpu);
+  on_cpu.synchronize();
+  Copies copies(gpu, stream);
+  resample_gradient(there.options([&](Strided& array) { return copies.of(array); }), stream);
+  copies.fetch();
+  EXPECT_EQ(here.out(), there.out());
 }
 
 TEST_F(ResampleGpu, GradientsHaveTheBitsOfTheCpu) {
@@ -341,27 +472,31 @@ TEST_F(ResampleGpu, ChecksNameWhatIsWrong) {
 
 TEST_F(ResampleGpu, CanBeCaptured) {
   const Stream stream(gpu), on_cpu(Device::cpu());
-  Call here(shapes[0], 7), there(shapes[0], 7);
-  Copies copies(gpu, stream);
-  const ResampleOptions options = there.options([&](Strided& array) { return copies.of(array); },
-                                                Interpolation::linear, Outside::clamp);
-  stream.synchronize();
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t replay = nullptr;
-  const cudaStream_t on = cuda_stream(stream);
-  ASSERT_EQ(cudaStreamBeginCapture(on, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  resample(options, stream);
-  ASSERT_EQ(cudaStreamEndCapture(on, &graph), cudaSuccess);
-  ASSERT_EQ(cudaGraphInstantiate(&replay, graph, 0), cudaSuccess);
-  ASSERT_EQ(cudaGraphLaunch(replay, on), cudaSuccess);
-  copies.fetch();
-  ASSERT_EQ(cudaGraphExecDestroy(replay), cudaSuccess);
-  ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  Call here(shapes[0], 7);
   resample(here.options([](Strided& array) { return array.view(); }, Interpolation::linear,
                         Outside::clamp),
            on_cpu);
   on_cpu.synchronize();
-  EXPECT_EQ(here.out().bytes(), there.out().bytes());
+  for (const ResampleKernel kernel : kernels) {
+    Call there(shapes[0], 7);
+    Copies copies(gpu, stream);
+    ResampleOptions options = there.options([&](Strided& array) { return copies.of(array); },
+                                            Interpolation::linear, Outside::clamp);
+    options.kernel = kernel;
+    stream.synchronize();
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t replay = nullptr;
+    const cudaStream_t on = cuda_stream(stream);
+    ASSERT_EQ(cudaStreamBeginCapture(on, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    resample(options, stream);
+    ASSERT_EQ(cudaStreamEndCapture(on, &graph), cudaSuccess);
+    ASSERT_EQ(cudaGraphInstantiate(&replay, graph, 0), cudaSuccess);
+    ASSERT_EQ(cudaGraphLaunch(replay, on), cudaSuccess);
+    copies.fetch();
+    ASSERT_EQ(cudaGraphExecDestroy(replay), cudaSuccess);
+    ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    EXPECT_EQ(here.out().bytes(), there.out().bytes());
+  }
 }
 
 }  // namespace

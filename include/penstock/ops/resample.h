@@ -82,12 +82,10 @@ enum class Outside : std::uint8_t {
 // Several sensors or modes, and columns apart from each other, have a kernel of their own, whatever
 // is asked for; otherwise rows move whole.
 enum class ResampleKernel : std::uint8_t {
-  best,   // as measured, for this GPU, the rows and their number
-  tile,   // a block has some targets, found together; compute capability 8.0
-  stage,  // the same by way of shared memory, for short rows that lie one behind the other; others
-          // are moved by `tile` after all
-  ring,   // blocks that stay, and find ahead of what they move; compute capability 9.0 alone, and
-          // rows that 16-byte boundaries suit, or it is `tile` after all
+  best,  // as measured, for this GPU, the rows and their number
+  deep,  // a thread has more of a row under way
+  wide,  // a multiprocessor has more blocks; also what moves rows that 16-byte boundaries do not
+         // suit
 };
 
 struct ResampleOptions {

@@ -254,7 +254,7 @@ ResampleWork checked(const ResampleOptions& options, const Device& device) {
                   std::to_string(ranges));
   }
   check_outside(options.outside);
-  if (options.kernel > ResampleKernel::ring) {
+  if (options.kernel > ResampleKernel::wide) {
     throw_invalid("kernel", "best, tile, stage or ring",
                   std::to_string(static_cast<int>(options.kernel)));
   }

@@ -110,14 +110,48 @@ struct Numbers {
   }
 };
 
+// The f64 of an f32's bits, by integers and a product: conversions wait for each other. Not for
+// infinity and NaN.
+__device__ inline double widened(std::uint32_t bits) {
+  const int high = static_cast<int>(bits) >> 3 & static_cast<int>(0x8fffffffU);
+  return __hiloint2double(high, static_cast<int>(bits << 29)) * 0x1p896;
+}
+
+// Blends numbers made of the elements by `widen`.
+template <class Element, unsigned bytes, class Widen>
+__device__ inline Vector<bytes> blended_by(const Vector<bytes>& x, const Vector<bytes>& y,
+                                           NumberOf<Element> w, const Widen& widen) {
+  Vector<bytes> result;
+#pragma unroll
+  for (unsigned i = 0; i < x.words; ++i) {
+    result.word[i] =
+        __float_as_uint(static_cast<float>(blended(widen(x.word[i]), widen(y.word[i]), w)));
+  }
+  return result;
+}
+
 template <class Element, unsigned bytes>
 __device__ inline Vector<bytes> blended_vector(const Vector<bytes>& x, const Vector<bytes>& y,
                                                NumberOf<Element> w) {
-  Numbers<Element, bytes> a(x);
-  const Numbers<Element, bytes> b(y);
+  if constexpr (std::is_same_v<Element, float>) {
+    float none = 0;  // NaN where a number is infinite or none
 #pragma unroll
-  for (unsigned i = 0; i < a.count; ++i) a.number[i] = blended(a.number[i], b.number[i], w);
-  return a.narrowed();
+    for (unsigned i = 0; i < x.words; ++i) {
+      none = __fmaf_rn(__uint_as_float(x.word[i]), 0, none);
+      none = __fmaf_rn(__uint_as_float(y.word[i]), 0, none);
+    }
+    if (none != 0) [[unlikely]] {
+      return blended_by<float>(x, y, w,
+                               [](std::uint32_t bits) -> double { return __uint_as_float(bits); });
+    }
+    return blended_by<float>(x, y, w, widened);
+  } else {
+    Numbers<Element, bytes> a(x);
+    const Numbers<Element, bytes> b(y);
+#pragma unroll
+    for (unsigned i = 0; i < a.count; ++i) a.number[i] = blended(a.number[i], b.number[i], w);
+    return a.narrowed();
+  }
 }
 
 }  // namespace ps::resampling

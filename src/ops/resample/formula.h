@@ -36,13 +36,13 @@ PENSTOCK_HD inline T blended(T x, T y, T w) {
   return fused(w, y - x, x);
 }
 
-// The times of one episode.
-template <class T>
+// The times of one episode. `Index`: what holds their numbers.
+template <class T, class Index = std::int64_t>
 struct Times {
   const T* first = nullptr;
-  std::int64_t stride = 1, count = 0;
+  Index stride = 1, count = 0;
 
-  PENSTOCK_HD T operator[](std::int64_t i) const { return first[i * stride]; }
+  PENSTOCK_HD T operator[](Index i) const { return first[i * stride]; }
 };
 
 // The last of [0, count) for which `holds`, which it does up to some place; -1 where it never does.
@@ -85,20 +85,23 @@ enum class Where : std::uint8_t { missing, before, within, after };
 // Where a wanted time lies, and the samples around it, neighbours; the same twice where it is one's
 // very time, of several the last. Before or after all: the two that a line goes through, if that
 // was asked for and there are two, else the outermost twice.
-struct Located {
+template <class Index>
+struct LocatedIn {
   Where where = Where::missing;
-  std::int64_t earlier = 0, later = 0;
+  Index earlier = 0, later = 0;
 };
+using Located = LocatedIn<std::int64_t>;
 
 // `i`: the last sample that is not later than t, or -1.
-template <class T>
-PENSTOCK_HD inline Located located(const Times<T>& times, T t, std::int64_t i, bool line) {
+template <class T, class Index>
+PENSTOCK_HD inline LocatedIn<Index> located(const Times<T, Index>& times, T t,
+                                            std::type_identity_t<Index> i, bool line) {
   if (times.count == 0 || t != t) return {};
-  const bool two = line && times.count > 1;
-  if (i < 0) return {Where::before, 0, two ? 1 : 0};
+  const Index two = line && times.count > 1 ? 1 : 0;
+  if (i < 0) return {Where::before, 0, two};
   if (times[i] == t) return {Where::within, i, i};
   if (i + 1 < times.count) return {Where::within, i, i + 1};
-  return {Where::after, two ? i - 1 : i, i};
+  return {Where::after, i - two, i};
 }
 
 template <class T>
@@ -152,16 +155,18 @@ enum class Action : std::uint8_t { missing, fill, copy, blend };
 
 // What a wanted time makes of its episode in some mode: a copy of the first sample, or the first
 // blended with the second.
-struct Pick {
+template <class Index>
+struct PickIn {
   Action action = Action::missing;
-  std::int64_t first = 0, second = 0;
+  Index first = 0, second = 0;
   double weight = 0;
 };
+using Pick = PickIn<std::int64_t>;
 
-template <class T>
-PENSTOCK_HD inline Pick pick(const Located& at, const Times<T>& times, T t, Interpolation mode,
-                             Outside outside) {
-  const auto copy = [](std::int64_t i) { return Pick{Action::copy, i, i, 0}; };
+template <class T, class Index>
+PENSTOCK_HD inline PickIn<Index> pick(const LocatedIn<Index>& at, const Times<T, Index>& times, T t,
+                                      Interpolation mode, Outside outside) {
+  const auto copy = [](Index i) { return PickIn<Index>{Action::copy, i, i, 0}; };
   if (at.where == Where::missing) return {};
   if (at.where != Where::within && outside == Outside::fill) return {Action::fill};
   const bool blends = mode == Interpolation::linear || mode == Interpolation::slerp;

@@ -11,8 +11,9 @@ namespace ps::resampling {
 
 // Configuration.
 inline constexpr unsigned mixed_threads = 128;
-inline constexpr unsigned mixed_resident = 6;  // blocks that fit on a multiprocessor at least
-inline constexpr unsigned mixed_spots = 256;   // targets of a block times sensors, at most
+inline constexpr unsigned mixed_resident = 6;    // blocks that fit on a multiprocessor at least
+inline constexpr unsigned mixed_spots = 256;     // targets of a block times sensors, at most
+inline constexpr unsigned mixed_vectors = 2048;  // of a block, about
 template <class Time>
 inline constexpr int mixed_window = 2048 / sizeof(Time);  // times at hand of a sensor
 
@@ -76,16 +77,22 @@ struct MixedStorage {
   Time wanted[mixed_spots];
 };
 template <class Time>
-constexpr unsigned mixed_stride = mixed_window<Time> + Near<Time>::beyond;
+constexpr unsigned mixed_stride = mixed_window<Time> + 1;
 
 template <class Time>
 __device__ inline Spot spot_of(const MixedSensor& sensor,
                                const typename MixedStorage<Time>::Place& place,
                                const Near<Time>& near, Time wanted, std::int64_t hint,
                                Outside outside, bool& valid) {
-  const auto [times, shift, at] =
-      look(Times<Time>{place.times, sensor.sensor.time_sample, place.samples}, near, wanted, hint,
-           outside == Outside::extrapolate);
+  Times<Time> times;
+  std::int64_t shift = 0;
+  Located at;
+  look(Times<Time>{place.times, sensor.sensor.time_sample, place.samples}, near, wanted, hint,
+       outside == Outside::extrapolate, [&](const auto& in, int before, const auto& found) {
+         times = {in.first, in.stride, in.count};
+         shift = before;
+         at = {found.where, found.earlier, found.later};
+       });
   valid = at.where == Where::within;
   Spot spot{place.rows + (shift + at.earlier) * sensor.sensor.value_sample, 0, Action::missing,
             false, 0};
@@ -135,10 +142,10 @@ __device__ inline void slerp_strided(unsigned char* to, const unsigned char* x,
   NumberOf<Element> from[4], until[4], result[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    from[i] = Numbers<Element, sizeof(Element)>(GlobalRows::load<sizeof(Element)>(x + i * step))
-                  .number[0];
-    until[i] = Numbers<Element, sizeof(Element)>(GlobalRows::load<sizeof(Element)>(y + i * step))
-                   .number[0];
+    from[i] =
+        Numbers<Element, sizeof(Element)>(load_global<sizeof(Element)>(x + i * step)).number[0];
+    until[i] =
+        Numbers<Element, sizeof(Element)>(load_global<sizeof(Element)>(y + i * step)).number[0];
   }
   slerp(from, until, weight, result);
 #pragma unroll
@@ -171,10 +178,10 @@ __device__ inline void make_apart(const MixedSegment& segment, const Blank& blan
       }
     }
     for (unsigned p = 0; p < parts; ++p) {
-      Vector<bytes> v = GlobalRows::load<bytes>(x + p * segment.step);
+      Vector<bytes> v = load_global<bytes>(x + p * segment.step);
       if constexpr (!std::is_same_v<Element, Moved>) {
         if (from.weight != 0) {
-          const auto y = GlobalRows::load<bytes>(x + strip.sample + p * segment.step);
+          const auto y = load_global<bytes>(x + strip.sample + p * segment.step);
           v = blended_vector<Element>(v, y, from.weight);
         }
       }
@@ -199,7 +206,7 @@ __device__ inline void make_segment(const MixedSegment& segment, const Blank& bl
                                             quaternions ? 4 : 1);
         }
       }
-      make_strip<GlobalRows, Element, bytes, mixed_threads, (bytes > 4 ? 2 : 4)>(
+      make_strip<Element, bytes, mixed_threads, (bytes > 4 ? 2 : 4)>(
           segment.strip, blank, sources, targets, out, plain, threadIdx.x);
     }
   };

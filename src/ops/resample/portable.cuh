@@ -11,10 +11,11 @@
 namespace ps::resampling {
 namespace {
 
-// Targets of a block: enough vectors for its threads, but enough blocks for the GPU first.
-unsigned targets_of_block(const ResampleWork& work, unsigned vectors, unsigned most,
-                          int multiprocessors) {
-  constexpr unsigned vectors_of_block = 2048, blocks_of_multiprocessor = 4, fewest = 4;
+// Targets of a block: at most `most`, and so many that all have `vectors_of_block` vectors, but
+// enough blocks for the GPU first.
+unsigned targets_of_block(const ResampleWork& work, unsigned vectors, unsigned vectors_of_block,
+                          unsigned most, int multiprocessors) {
+  constexpr unsigned blocks_of_multiprocessor = 3, fewest = 4;
   const auto enough = static_cast<std::int64_t>(blocks_of_multiprocessor) * multiprocessors;
   unsigned tile = std::clamp(vectors_of_block / std::max(vectors, 1U), 1U, most);
   tile = static_cast<unsigned>(std::min<std::int64_t>(tile, work.targets));
@@ -25,60 +26,41 @@ unsigned targets_of_block(const ResampleWork& work, unsigned vectors, unsigned m
 }
 
 template <class Config>
-cudaError_t run_tiles(TileWork& tile, const ResampleWork& work, int multiprocessors,
+cudaError_t run_tiles(const WholeWork& whole, const ResampleWork& work, int multiprocessors,
                       cudaStream_t stream) {
-  const WholeWork& whole = tile.whole;
-  tile.tile = targets_of_block(work, whole.strip.vectors, Config::threads, multiprocessors);
-  tile.tiles = (whole.targets + tile.tile - 1) / tile.tile;
-  tile.by_tiles = kit::Divisor(tile.tiles);
-  return launch_tiles<Config>(tile, work.episodes, stream);
-}
-
-// Rows that come into shared memory with a block's times: those of its targets on an even clock,
-// and some on both sides. None where most of them would not be wanted.
-unsigned rows_of_stage(const ResampleWork& work, unsigned tile, unsigned row) {
-  constexpr unsigned most = 32 * 1024, beside = 32, sparse = 3;
-  const std::int64_t samples = usual_samples(work.sensor[0], work.episodes);
-  if (samples / sparse > work.targets) return 0;
-  const auto even = static_cast<double>(tile) * static_cast<double>(samples) /
-                    static_cast<double>(std::max<std::int64_t>(work.targets, 1));
-  return static_cast<unsigned>(std::min({even + 2 + beside, static_cast<double>(samples),
-                                         static_cast<double>(most / std::max(row, 1U))}));
+  const unsigned tile = targets_of_block(work, whole.strip.vectors, Config::vectors,
+                                         Config::targets, multiprocessors);
+  const unsigned tiles = (whole.targets + tile - 1) / tile;
+  return launch_tiles<Config>({whole, tile, tiles, kit::Divisor(tiles)}, work.episodes, stream);
 }
 
 template <class Element, class Time, unsigned bytes>
-cudaError_t run_tiles(TileWork& tile, const ResampleWork& work, int multiprocessors,
+cudaError_t run_tiles(const WholeWork& whole, const ResampleWork& work, int multiprocessors,
                       cudaStream_t stream) {
-  if constexpr (bytes >= 4) {  // what a copy into shared memory moves at least
-    const auto row = static_cast<std::int64_t>(tile.whole.strip.vectors) * bytes;
-    if (work.kernel == ResampleKernel::stage && tile.whole.sensor.value_sample == row) {
-      using Config = TileConfig<Element, Time, bytes, true>;
-      const unsigned targets =
-          targets_of_block(work, tile.whole.strip.vectors, Config::threads, multiprocessors);
-      tile.stage = rows_of_stage(work, targets, static_cast<unsigned>(row));
-      if (tile.stage > 0) return run_tiles<Config>(tile, work, multiprocessors, stream);
+  if constexpr (bytes == 16) {
+    if (work.kernel == ResampleKernel::deep) {
+      return run_tiles<TileConfig<Element, Time, bytes, true>>(whole, work, multiprocessors,
+                                                               stream);
     }
   }
-  return run_tiles<TileConfig<Element, Time, bytes, false>>(tile, work, multiprocessors, stream);
+  return run_tiles<TileConfig<Element, Time, bytes, false>>(whole, work, multiprocessors, stream);
 }
 
 template <class Element, class Time>
 cudaError_t run_tiles(const Whole& whole, const ResampleWork& work, int multiprocessors,
                       cudaStream_t stream) {
   constexpr std::size_t least = std::is_same_v<Element, Moved> ? 1 : sizeof(Element);
-  TileWork tile{};
-  tile.whole = whole.work;
   const unsigned bytes = whole.bytes;
-  if (bytes == 16) return run_tiles<Element, Time, 16>(tile, work, multiprocessors, stream);
-  if (bytes == 8) return run_tiles<Element, Time, 8>(tile, work, multiprocessors, stream);
+  if (bytes == 16) return run_tiles<Element, Time, 16>(whole.work, work, multiprocessors, stream);
+  if (bytes == 8) return run_tiles<Element, Time, 8>(whole.work, work, multiprocessors, stream);
   if constexpr (least <= 4) {
-    if (bytes == 4) return run_tiles<Element, Time, 4>(tile, work, multiprocessors, stream);
+    if (bytes == 4) return run_tiles<Element, Time, 4>(whole.work, work, multiprocessors, stream);
   }
   if constexpr (least <= 2) {
-    if (bytes == 2) return run_tiles<Element, Time, 2>(tile, work, multiprocessors, stream);
+    if (bytes == 2) return run_tiles<Element, Time, 2>(whole.work, work, multiprocessors, stream);
   }
   if constexpr (least <= 1) {
-    if (bytes == 1) return run_tiles<Element, Time, 1>(tile, work, multiprocessors, stream);
+    if (bytes == 1) return run_tiles<Element, Time, 1>(whole.work, work, multiprocessors, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -113,7 +95,8 @@ cudaError_t run_mixed(const ResampleWork& work, int multiprocessors, cudaStream_
     mixed.sensor[i].sensor = in_bytes(work.sensor[i], size);
     mixed.sensor[i].margin = margin_of(work.sensor[i], work.episodes);
   }
-  mixed.tile = targets_of_block(work, vectors, mixed_spots / work.sensors, multiprocessors);
+  mixed.tile =
+      targets_of_block(work, vectors, mixed_vectors, mixed_spots / work.sensors, multiprocessors);
   mixed.tiles = (mixed.targets + mixed.tile - 1) / mixed.tile;
   mixed.by_tiles = kit::Divisor(mixed.tiles);
   mixed.by_tile = kit::Divisor(mixed.tile);

@@ -17,14 +17,12 @@ using detail::ResampleWork;
 
 bool on_cpu(const Stream& stream) { return stream.device().kind() == DeviceKind::cpu; }
 
-void require_gpu(const Device& device, ResampleKernel kernel) {
+void require_gpu(const Device& device) {
   const cuda::Properties& gpu = static_cast<cuda::Backend&>(device.backend()).properties();
-  const bool old = gpu.major < 8, hopper = gpu.major == 9 && gpu.minor == 0;
-  if (!old && (kernel != ResampleKernel::ring || hopper)) return;
-  throw Unsupported("resample on " + device.name() + ": needs compute capability " +
-                    (old ? "8.0 or later" : "9.0 for kernel ring") + ", found " +
-                    std::to_string(gpu.major) + "." + std::to_string(gpu.minor) +
-                    (old ? "; use the CPU device" : "; use kernel tile or best"));
+  if (gpu.major >= 8) return;
+  throw Unsupported("resample on " + device.name() +
+                    ": needs compute capability 8.0 or later, found " + std::to_string(gpu.major) +
+                    "." + std::to_string(gpu.minor) + "; use the CPU device");
 }
 
 void check_contents(const ResampleWork& work, ResampleChecks checks, bool of_sensors,
@@ -45,7 +43,7 @@ void resample(const ResampleOptions& options, const Stream& stream) {
   detail::ResampleWork work = checked(options, device);
   const bool writes = options.out.elements() > 0 || work.valid != nullptr;
   if (work.episodes == 0 || (!writes && !options.check)) return;
-  if (!on_cpu(stream)) require_gpu(device, options.kernel);
+  if (!on_cpu(stream)) require_gpu(device);
   check_contents(work, {options.check, options.outside == Outside::error}, true, stream);
   if (!writes || work.targets == 0) return;
   if (on_cpu(stream)) return detail::resample_cpu(work, stream);
@@ -58,7 +56,7 @@ void resample_gradient(const ResampleGradientOptions& options, const Stream& str
   const Device device = stream.device();
   const detail::ResampleWork work = checked(options, device);
   if (options.out.elements() == 0) return;
-  if (!on_cpu(stream)) require_gpu(device, ResampleKernel::best);
+  if (!on_cpu(stream)) require_gpu(device);
   check_contents(work, {false, options.outside == Outside::error}, false, stream);
   return on_cpu(stream) ? detail::resample_gradient_cpu(work, stream)
                         : detail::resample_gradient_gpu(work, stream);

@@ -26,20 +26,12 @@ __device__ inline void store_global(unsigned char* to, const Vector<bytes>& v) {
   store(to, v);
 }
 
-// Where rows of values lie.
-struct GlobalRows {
-  template <unsigned bytes>
-  static __device__ Vector<bytes> load(const unsigned char* from) {
-    __builtin_assume(__isGlobal(from));
-    return *reinterpret_cast<const Vector<bytes>*>(from);
-  }
-};
-struct AnyRows {
-  template <unsigned bytes>
-  static __device__ Vector<bytes> load(const unsigned char* from) {
-    return *reinterpret_cast<const Vector<bytes>*>(from);
-  }
-};
+// So do rows of values.
+template <unsigned bytes>
+__device__ inline Vector<bytes> load_global(const unsigned char* from) {
+  __builtin_assume(__isGlobal(from));
+  return load<bytes>(from);
+}
 
 // What a target's row is made of: a row of values, blended with the next one where weight is not 0.
 // Two addresses are no rows.
@@ -56,8 +48,8 @@ struct alignas(16) Source {
 };
 
 // `rows`: from the one that the pick calls 0.
-template <class Number>
-__device__ inline Source<Number> source_of(const Pick& picked, const unsigned char* rows,
+template <class Number, class Index>
+__device__ inline Source<Number> source_of(const PickIn<Index>& picked, const unsigned char* rows,
                                            std::int64_t sample) {
   if (picked.action == Action::missing) return {Source<Number>::missing(), 0};
   if (picked.action == Action::fill) return {Source<Number>::fill(), 0};
@@ -67,8 +59,7 @@ __device__ inline Source<Number> source_of(const Pick& picked, const unsigned ch
 
 // Makes the strip of `targets`, from `out` on. sources(i): what that of target i is made of.
 // `plain`: all of them are made of rows.
-template <class Rows, class Element, unsigned bytes, unsigned threads, unsigned at_once,
-          class Sources>
+template <class Element, unsigned bytes, unsigned threads, unsigned at_once, class Sources>
 __device__ inline void make_strip(const Strip& strip, const Blank& blank, const Sources& sources,
                                   unsigned targets, unsigned char* out, bool plain,
                                   unsigned thread) {
@@ -86,43 +77,50 @@ __device__ inline void make_strip(const Strip& strip, const Blank& blank, const 
     at += rest - (wraps ? row : 0);
   };
 
-  // A few vectors of a thread are under way at once.
+  // A few vectors of a thread are under way at once, and so are its last ones: each time that all
+  // wait for memory counts. Those that are not there are the first once more.
+  const auto make = [&](unsigned there) {
+    Vector<bytes> x[at_once], y[at_once];
+    Number weight[at_once];
+    unsigned char* to[at_once];
+#pragma unroll
+    for (unsigned k = 0; k < at_once; ++k) {
+      const Source<Number> from = sources(target);
+      weight[k] = from.weight;
+      to[k] = out + target * strip.target + at;
+      x[k] = load_global<bytes>(from.row + at);
+      if constexpr (!moves) {
+        const std::int64_t later = from.weight != 0 ? strip.sample : 0;
+        y[k] = load_global<bytes>(from.row + later + at);
+      }
+      if (k + 1 < there) advance();
+    }
+#pragma unroll
+    for (unsigned k = 0; k < at_once; ++k) {
+      if constexpr (!moves) {
+        const Vector<bytes> blend = blended_vector<Element>(x[k], y[k], weight[k]);
+        x[k] = weight[k] != 0 ? blend : x[k];
+      }
+      if (k < there) store_global(to[k], x[k]);
+    }
+  };
   unsigned i = thread;
   if (plain) {
     for (; i + (at_once - 1) * threads < all; i += at_once * threads) {
-      Vector<bytes> x[at_once], y[at_once];
-      Number weight[at_once];
-      unsigned char* to[at_once];
-#pragma unroll
-      for (unsigned k = 0; k < at_once; ++k) {
-        const Source<Number> from = sources(target);
-        weight[k] = from.weight;
-        to[k] = out + target * strip.target + at;
-        x[k] = Rows::template load<bytes>(from.row + at);
-        if constexpr (!moves) {
-          const std::int64_t later = from.weight != 0 ? strip.sample : 0;
-          y[k] = Rows::template load<bytes>(from.row + later + at);
-        }
-        advance();
-      }
-#pragma unroll
-      for (unsigned k = 0; k < at_once; ++k) {
-        if constexpr (!moves) {
-          const Vector<bytes> blend = blended_vector<Element>(x[k], y[k], weight[k]);
-          x[k] = weight[k] != 0 ? blend : x[k];
-        }
-        store_global(to[k], x[k]);
-      }
+      make(at_once);
+      advance();
     }
+    if (i < all) make((all - i + threads - 1) / threads);
+    return;
   }
   for (; i < all; i += threads) {
     const Source<Number> from = sources(target);
     Vector<bytes> x;
     if (from.is_row()) {
-      x = Rows::template load<bytes>(from.row + at);
+      x = load_global<bytes>(from.row + at);
       if constexpr (!moves) {
         if (from.weight != 0) {
-          const auto y = Rows::template load<bytes>(from.row + strip.sample + at);
+          const auto y = load_global<bytes>(from.row + strip.sample + at);
           x = blended_vector<Element>(x, y, from.weight);
         }
       }

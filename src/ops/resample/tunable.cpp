@@ -17,9 +17,8 @@
 namespace ps::detail {
 namespace {
 
-constexpr std::array resample_kernels = {ResampleKernel::tile, ResampleKernel::stage,
-                                         ResampleKernel::ring};
-constexpr unsigned tile_kernel = 0, stage_kernel = 1, ring_kernel = 2;  // places there
+constexpr std::array resample_kernels = {ResampleKernel::deep, ResampleKernel::wide};
+constexpr unsigned deep_kernel = 0, wide_kernel = 1;  // places there
 
 // A problem has rows of at most so many bytes and results of at most so many in all, and more than
 // the one before; the last of each have no end.
@@ -58,8 +57,7 @@ std::vector<unsigned> resample_candidates(std::size_t, const Device& device) {
   if (device.kind() == DeviceKind::cpu) return {};
   const cuda::Properties& gpu = static_cast<cuda::Backend&>(device.backend()).properties();
   if (gpu.major < 8) return {};
-  if (gpu.major != 9 || gpu.minor != 0) return {tile_kernel, stage_kernel};
-  return {tile_kernel, stage_kernel, ring_kernel};
+  return {wide_kernel, deep_kernel};
 }
 
 // Samples at a fixed rate with a tenth of jitter, half as many wanted at even times.
@@ -144,7 +142,7 @@ ResampleKernel resample_kernel(const ResampleWork& work, const Device& device) {
 
 const Tunable& resample_tunable() {
   static const Tunable tunable{.name = "resample",
-                               .kernels = {"tile", "stage", "ring"},
+                               .kernels = {"deep", "wide"},
                                .problems = resample_problem_names(),
                                .candidates = resample_candidates,
                                .trial = resample_trial};
