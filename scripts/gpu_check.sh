@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # gpu_check.sh [memory|races|barriers|mistakes ...]: runs the GPU tests under compute-sanitizer, all
 # parts or those named: memory errors, and races between streams over memory that a pool gave; then
-# the kit's for races in shared memory and wrong barriers. Left out: tests that lose the device on
+# the kit's and resample's for races in shared memory and wrong barriers. Left out: tests that lose the device on
 # purpose, the stream detector and the device trace (the sanitizer takes the one place there is for
 # them), and what needs a stream's destruction not to wait, which the sanitizer makes wait.
 set -euo pipefail
@@ -43,6 +43,9 @@ memory() {
 kit='KitBarrierGpu.*:KitRing*:KitCpAsyncGpu.*:KitMatrixGpu.*:KitMma*:KitWarpGpu.*'
 kit+=':KitClusterGpu.*:KitSchedulerGpu.*:KitTensorGpu.LoadsSwizzled:KitTensorGpu.StoresSwizzled'
 kit+=':KitWgmmaLoadedGpu/*'
+# Every kernel of it.
+resample='ResampleGpu.AgreesWithAPlainSearch:ResampleGpu.FloatsOfEveryKindHaveTheBitsOfTheCpu'
+resample+=':ResampleGpu.Gradients*:ResampleGpu.ChecksNameWhatIsWrong'
 
 races() {
   check racecheck $bin/gpu_racy right
@@ -53,14 +56,14 @@ races() {
   local unseen='KitBarrierGpu.WaitsForAllBytes:KitRingGpu.ByBulkCopies:KitWarpGpu.RolesWithTwoRings'
   unseen+=':KitRingByThreadsGpu.OneOfAWarpArrives:KitWarpGpu.NamedBarriers'
   unseen+=':KitClusterGpu.StoresCompleteOnABarrier'
-  check racecheck $bin/test_gpu "--gtest_filter=$kit-$unseen"
+  check racecheck $bin/test_gpu "--gtest_filter=$kit:$resample-$unseen"
 }
 
 barriers() {
   check synccheck $bin/gpu_racy right
   finds synccheck $bin/gpu_racy divergence
   finds synccheck $bin/gpu_racy uninitialised
-  check synccheck $bin/test_gpu "--gtest_filter=$kit:KitBulkGpu.*:KitClusterRingGpu.*"
+  check synccheck $bin/test_gpu "--gtest_filter=$kit:$resample:KitBulkGpu.*:KitClusterRingGpu.*"
 }
 
 # The tutorial's, without the delays that make them show by themselves.

@@ -386,11 +386,11 @@ class GradientOfLengths {
 
  private:
   std::mt19937 random_{3};
-  Strided gradient_{DType::f32, {3, 90, 7}, {.plain = false}, random_};
+  Strided gradient_{DType::f32, {3, 90, 7}, {.plain = false, .row = true}, random_};
   Strided times_{DType::f64, {3, 60}, {.plain = false}, random_};
   Strided at_{DType::f64, {3, 90}, {.plain = false}, random_};
   Strided lengths_{DType::i32, {3}, {.plain = false}, random_};
-  Strided out_{DType::f32, {3, 60, 7}, {.plain = false}, random_};
+  Strided out_{DType::f32, {3, 60, 7}, {.plain = false, .row = true}, random_};
 };
 
 TEST_F(ResampleGpu, GradientsOfLengthsHaveTheBitsOfTheCpu) {

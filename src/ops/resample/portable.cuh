@@ -11,15 +11,16 @@
 namespace ps::resampling {
 namespace {
 
-// Targets of a block: at most `most`, and so many that all have `vectors_of_block` vectors, but
-// enough blocks for the GPU first.
+// Targets of a block: at most `most`, and so many that all have `vectors_of_block` vectors. Fewer
+// where the GPU would not have enough blocks, and no more than usual where it would not be full.
 unsigned targets_of_block(const ResampleWork& work, unsigned vectors, unsigned vectors_of_block,
                           unsigned most, int multiprocessors) {
-  constexpr unsigned blocks_of_multiprocessor = 3, fewest = 4;
-  const auto enough = static_cast<std::int64_t>(blocks_of_multiprocessor) * multiprocessors;
+  constexpr unsigned enough = 3, full = 8;  // blocks of a multiprocessor
+  constexpr unsigned usual = 64, fewest = 4;
   unsigned tile = std::clamp(vectors_of_block / std::max(vectors, 1U), 1U, most);
   tile = static_cast<unsigned>(std::min<std::int64_t>(tile, work.targets));
-  while (tile > fewest && work.episodes * ((work.targets + tile - 1) / tile) < enough) {
+  const auto blocks = [&] { return work.episodes * ((work.targets + tile - 1) / tile); };
+  while (tile > fewest && blocks() < std::int64_t{tile > usual ? full : enough} * multiprocessors) {
     tile /= 2;
   }
   return tile;

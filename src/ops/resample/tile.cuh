@@ -18,13 +18,13 @@ struct TileConfig {
   // Blocks of a multiprocessor, and vectors that a thread has under way.
   static constexpr unsigned resident = deep ? (small ? 14 : 6) : 1024 / threads;
   static constexpr unsigned at_once = deep ? 4 : 2;
-  static constexpr unsigned targets = 64, vectors = deep ? 1024 : 2048;      // of a block, at most
-  static constexpr int window = sizeof(Time) == 4 ? Near<Time>::most : 511;  // times at hand
+  static constexpr unsigned targets = threads, vectors = deep ? 1024 : 2048;  // of a block, at most
+  static constexpr int window = sizeof(Time) == 4 ? Near<Time>::most : 511;   // times at hand
 };
 
 struct TileWork {
   WholeWork whole;
-  unsigned tile;   // targets of a block, at most Config::targets
+  unsigned tile;   // targets of a block
   unsigned tiles;  // of an episode
   kit::Divisor by_tiles{1};
 };
