@@ -13,7 +13,6 @@ class Captured:
         self._call = call
         self._graphs: dict[int, Any] = {}
         self._stream: Any = None
-        self._pool: Any = None
 
     def __call__(self, inputs: Any, output: Any) -> None:
         graph = self._graphs.get(id(output))
@@ -30,7 +29,6 @@ class Captured:
         first = self._stream is None
         if first:
             self._stream = torch.cuda.Stream()
-            self._pool = torch.cuda.graph_pool_handle()  # no two replays run at once
         # Not torch.cuda.graph, which collects garbage and empties the cache every time.
         graph = torch.cuda.CUDAGraph()
         self._stream.wait_stream(torch.cuda.current_stream())
@@ -38,7 +36,7 @@ class Captured:
             if first:
                 self._call(inputs, output)  # compiles and tunes, which a capture could not hold
             self._stream.synchronize()
-            graph.capture_begin(pool=self._pool)
+            graph.capture_begin()  # with memory of its own, which goes with it
             try:
                 self._call(inputs, output)
             finally:
