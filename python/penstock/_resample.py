@@ -98,11 +98,12 @@ def resample(values: Any, times: Any = None, at: Any = None, *, mode: str = "lin
                                quaternion=None if quaternion == "xyzw" else quaternion)
         sensors = _together(values if numbered else [values])
     else:
-        layout = _layout(mode, columns, quaternion, values)
+        plain = columns is None and mode == "linear" and quaternion == "xyzw"
+        layout = [0, 0, 0] if plain else _layout(mode, columns, quaternion, values)
         sensors = [values], [times], [lengths], [offsets], layout
-    for name, given in (("times", sensors[1][0]), ("at", at)):
-        if given is None:
-            raise InvalidArgument(name, "an array of times", "None")
+    if sensors[1][0] is None or at is None:
+        raise InvalidArgument("at" if at is None and sensors[1][0] is not None else "times",
+                              "an array of times", "None")
     fill, check = float(fill), bool(check)
     if valid is False:
         valid = None

@@ -30,8 +30,7 @@ def torch(monkeypatch):
             noted.append("synchronize")
 
     class Graph:
-        def capture_begin(self, pool):
-            assert pool == "pool"
+        def capture_begin(self):
             noted.append("begin")
 
         def capture_end(self):
@@ -56,7 +55,7 @@ def torch(monkeypatch):
     module.noted, module.uint8 = noted, "u8"
     module.version = types.SimpleNamespace(cuda="13.0")
     module.cuda = types.SimpleNamespace(Stream=Stream, CUDAGraph=Graph, stream=on,
-                                        current_stream=Stream, graph_pool_handle=lambda: "pool")
+                                        current_stream=Stream)
     module.full = lambda shape, byte, dtype, device: Buffer(shape, byte)
     module.compiler = types.SimpleNamespace(reset=lambda: noted.append("reset"))
     module.compile = lambda call, dynamic, fullgraph: noted.append((dynamic, fullgraph)) or call

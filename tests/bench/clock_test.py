@@ -10,7 +10,10 @@ from penstock.bench._clock import CpuClock, CudaClock
 from penstock.bench._failure import Failure
 
 
-def fake_torch(calls, available=True):
+def fake_torch(calls, available=True, passed=()):
+    """`passed`: whether an event has passed when it is asked; later ones have not."""
+    answers = iter(passed)
+
     class Event:
         def __init__(self, enable_timing):
             assert enable_timing
@@ -20,6 +23,9 @@ def fake_torch(calls, available=True):
 
         def synchronize(self):
             calls.append("wait")
+
+        def query(self):
+            return next(answers, False)
 
         def elapsed_time(self, end):
             return 0.5  # ms
@@ -38,6 +44,20 @@ def test_the_gpu_is_held_back_until_everything_is_enqueued(monkeypatch):
     calls.clear()
     assert clock.gpu_us(lambda: calls.append("run"), expected_host_us=40) == 500
     assert calls == ["sleep 200000", "record", "run", "record", "wait"]
+
+
+def test_a_host_that_was_too_slow_is_given_more_time(monkeypatch):
+    calls = []
+    monkeypatch.setitem(sys.modules, "torch", fake_torch(calls, passed=[True, True]))
+    clock = CudaClock(0)
+    calls.clear()
+    assert clock.gpu_us(lambda: None, expected_host_us=40) == 500
+    assert [each for each in calls if "sleep" in each] == [f"sleep {n}00000" for n in (2, 8, 32)]
+
+
+def test_a_call_that_waits_for_its_work_is_timed_all_the_same(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", fake_torch([], passed=[True] * 100))
+    assert CudaClock(0).gpu_us(lambda: None, expected_host_us=40) == 500
 
 
 def test_alone_is_what_events_around_a_call_see(monkeypatch):

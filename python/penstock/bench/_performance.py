@@ -65,7 +65,8 @@ def run_case(case: Case, kernels: Mapping[str, Call], clock: Clock, plan: Plan, 
     for call in calls.values():
         rotation.prepare(call)
     samples = measure({name: partial(rotation.call, call) for name, call in calls.items()}, clock,
-                      plan)
+                      plan,
+                      known={name: partial(rotation.first, call) for name, call in calls.items()})
     measured.entry = _entry(case, list(kernels), samples, verdicts, rotation, ceilings)
     if wrong:
         measured.entry["metrics"]["left_out"] = wrong

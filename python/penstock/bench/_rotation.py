@@ -64,6 +64,10 @@ class Rotation:
             for inputs, outputs in self._sets:
                 make(inputs, outputs)
 
+    def first(self, call: Call) -> None:
+        """One call with the first set."""
+        call(*self._sets[0])
+
     def call(self, call: Call) -> None:
         """One call with the next set; whoever calls, no set comes twice in a row."""
         inputs, outputs = self._sets[self._next]

@@ -62,8 +62,13 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def measure(runs: Mapping[str, Callable[[], object]], clock: Clock, plan: Plan,
-            sleep: Callable[[float], object] = time.sleep) -> dict[str, Samples]:
-    """Times every run, in the order A B A B ..., then each queued without gaps."""
+            sleep: Callable[[float], object] = time.sleep,
+            known: Mapping[str, Callable[[], object]] | None = None) -> dict[str, Samples]:
+    """Times every run, in the order A B A B ..., then each queued without gaps.
+
+    `known` are the same with buffers that the host has just seen, as in a program: what enqueuing
+    takes is measured with these.
+    """
     expected_host_us: dict[str, float] = {}
     for name, run in runs.items():
         for _ in range(plan.warm_up):
@@ -79,7 +84,7 @@ def measure(runs: Mapping[str, Callable[[], object]], clock: Clock, plan: Plan,
             samples[name].call_us.append(taken.call_us)
             samples[name].host_us.append(taken.host_us)
             sleep(plan.rest_seconds)
-            gpu = clock.gpu_us(run, expected_host_us.get(name, taken.host_us))
+            gpu = clock.gpu_us(run, max(expected_host_us.get(name, 0), taken.host_us))
             if gpu is None:
                 continue
             samples[name].gpu_us.append(gpu)
@@ -90,7 +95,7 @@ def measure(runs: Mapping[str, Callable[[], object]], clock: Clock, plan: Plan,
                 sleep(plan.rest_seconds)
 
     _measure_sustained(runs, clock, plan, samples)
-    _measure_enqueuing(runs, clock, plan, samples)
+    _measure_enqueuing(known or runs, clock, plan, samples)
     return samples
 
 

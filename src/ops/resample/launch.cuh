@@ -44,19 +44,26 @@ SensorWork in_bytes(SensorWork sensor, std::int64_t size) {
   return sensor;
 }
 
-// How wide the vectors are that a segment's columns may be moved by.
-unsigned vector_bytes(const ResampleWork& work, const SegmentWork& segment, std::int64_t size) {
+// What all places of a segment's columns have in common, where they come from and where they go.
+Alignment source_alignment(const ResampleWork& work, const SegmentWork& segment,
+                           std::int64_t size) {
   const SensorWork& sensor = work.sensor[segment.sensor];
-  if (sensor.value_column != 1) return static_cast<unsigned>(size);
   Alignment alignment;
   alignment.include(sensor.values);
-  alignment.include(work.out);
   for (const std::int64_t elements :
-       {sensor.value_episode, sensor.value_sample, work.out_episode, work.out_target,
-        segment.column, segment.out_column, segment.count}) {
+       {sensor.value_episode, sensor.value_sample, segment.column, segment.count}) {
     alignment.include(elements * size);
   }
-  return alignment.bytes();
+  return alignment;
+}
+Alignment result_alignment(const ResampleWork& work, const SegmentWork& segment,
+                           std::int64_t size) {
+  Alignment alignment;
+  alignment.include(work.out);
+  for (const std::int64_t elements : {work.out_episode, work.out_target, segment.out_column}) {
+    alignment.include(elements * size);
+  }
+  return alignment;
 }
 
 template <class Work>
@@ -89,15 +96,6 @@ int margin_of(const SensorWork& sensor, std::int64_t episodes) {
   return static_cast<int>(std::min(16 + 3 * root, 512.0));
 }
 
-Strip strip_of(const ResampleWork& work, const SegmentWork& segment, unsigned bytes) {
-  const auto size = static_cast<std::int64_t>(size_of(work.type));
-  const auto vectors = static_cast<unsigned>(segment.count * size / bytes);
-  return {.vectors = vectors,
-          .by_vectors = kit::Divisor(std::max(vectors, 1U)),
-          .sample = work.sensor[segment.sensor].value_sample * size,
-          .target = work.out_target * size};
-}
-
 // Where one sensor's rows move whole. They may be a part of the columns in memory.
 struct Whole {
   WholeWork work{};
@@ -115,8 +113,13 @@ std::optional<Whole> whole_of(const ResampleWork& work) {
   WholeWork& to = whole.work;
   fill_common(to, work, size);
   to.sensor = in_bytes(sensor, size);
-  whole.bytes = vector_bytes(work, only, size);
-  to.strip = strip_of(work, only, whole.bytes);
+  whole.bytes = std::min(source_alignment(work, only, size).bytes(),
+                         result_alignment(work, only, size).bytes());
+  const auto vectors = static_cast<unsigned>(only.count * size / whole.bytes);
+  to.strip = {.vectors = vectors,
+              .by_vectors = kit::Divisor(std::max(vectors, 1U)),
+              .sample = to.sensor.value_sample,
+              .target = to.out_target};
   to.mode = only.mode;
   to.margin = margin_of(sensor, work.episodes);
   return whole;

@@ -66,41 +66,68 @@ cudaError_t run_tiles(const Whole& whole, const ResampleWork& work, int multipro
   return cudaErrorInvalidValue;
 }
 
+// What a warp makes at once of all segments, for so many targets of a block.
+void count_units(MixedWork& mixed, unsigned segments) {
+  mixed.units = 0;
+  for (unsigned i = 0; i < segments; ++i) {
+    MixedSegment& segment = mixed.segment[i];
+    const bool one_by_one = segment.apart || segment.mode == Interpolation::slerp;
+    const unsigned at_once = 32 * mixed_at_once(segment.bytes, one_by_one);
+    mixed.units += (mixed.tile * segment.vectors + at_once - 1) / at_once;
+    segment.units = mixed.units;
+  }
+}
+
 template <class Element, class Time>
 cudaError_t run_mixed(const ResampleWork& work, int multiprocessors, cudaStream_t stream) {
+  constexpr unsigned vectors_of_block = 2048;
   const auto size = static_cast<std::int64_t>(size_of(work.type));
   MixedWork mixed{};
   fill_common(mixed, work, size);
   mixed.valid_sensor = work.valid_sensor;
   mixed.sensors = work.sensors;
-  mixed.segments = work.segments;
   unsigned vectors = 0;
+  std::int64_t columns = 0;
   for (unsigned i = 0; i < work.segments; ++i) {
     const SegmentWork& from = work.segment[i];
-    const std::int64_t stride = work.sensor[from.sensor].value_column;
-    const bool quaternions = from.mode == Interpolation::slerp;
-    const unsigned bytes =
-        quaternions ? static_cast<unsigned>(size) : vector_bytes(work, from, size);
-    MixedSegment& to = mixed.segment[i];
-    to = {.strip = strip_of(work, from, quaternions ? 4 * bytes : bytes),
-          .column = from.column * stride * size,
-          .step = stride == 1 ? std::int64_t{bytes} : stride * size,
-          .out = from.out_column * size,
-          .sensor = static_cast<std::uint8_t>(from.sensor),
-          .bytes = static_cast<std::uint8_t>(bytes),
-          .mode = from.mode};
+    const SensorWork& sensor = work.sensor[from.sensor];
+    const bool quaternions = from.mode == Interpolation::slerp, apart = sensor.value_column != 1;
+    const unsigned bytes = quaternions || apart ? static_cast<unsigned>(size)
+                                                : source_alignment(work, from, size).bytes();
+    const auto count = static_cast<unsigned>(from.count * size / (quaternions ? 4 * bytes : bytes));
+    mixed.segment[i] = {.vectors = count,
+                        .by_vectors = kit::Divisor(std::max(count, 1U)),
+                        .units = 0,
+                        .sample = sensor.value_sample * size,
+                        .column = from.column * sensor.value_column * size,
+                        .step = apart ? sensor.value_column * size : std::int64_t{bytes},
+                        .out = from.out_column * size,
+                        .sensor = static_cast<std::uint8_t>(from.sensor),
+                        .bytes = static_cast<std::uint8_t>(bytes),
+                        .piece = static_cast<std::uint8_t>(
+                            std::min(bytes, result_alignment(work, from, size).bytes())),
+                        .apart = apart,
+                        .mode = from.mode};
     mixed.sensor[from.sensor].modes |= 1U << static_cast<unsigned>(from.mode);
-    vectors += to.strip.vectors;
+    vectors += count;
+    columns += from.count;
   }
   for (unsigned i = 0; i < work.sensors; ++i) {
     mixed.sensor[i].sensor = in_bytes(work.sensor[i], size);
     mixed.sensor[i].margin = margin_of(work.sensor[i], work.episodes);
   }
-  mixed.tile =
-      targets_of_block(work, vectors, mixed_vectors, mixed_spots / work.sensors, multiprocessors);
+
+  // Rows that lie one behind the other and are short enough go by way of shared memory.
+  const std::int64_t row = columns * size;
+  unsigned most = mixed_spots / work.sensors;
+  const bool rows = work.out_target == columns && row > 0 && row <= mixed_rows;
+  if (rows) most = std::min(most, mixed_rows / static_cast<unsigned>(row));
+  mixed.tile = targets_of_block(work, vectors, vectors_of_block, most, multiprocessors);
   mixed.tiles = (mixed.targets + mixed.tile - 1) / mixed.tile;
   mixed.by_tiles = kit::Divisor(mixed.tiles);
   mixed.by_tile = kit::Divisor(mixed.tile);
+  mixed.rows = rows ? mixed.tile * static_cast<unsigned>(row) + 16 : 0;
+  count_units(mixed, work.segments);
   return launch_mixed<Element, Time>(mixed, work.episodes, stream);
 }
 
