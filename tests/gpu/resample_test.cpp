@@ -238,6 +238,48 @@ TEST_F(ResampleGpu, LargeCallsHaveTheBitsOfTheCpu) {
   }
 }
 
+// Rows of several sensors that shared memory has no room for, with something between them.
+TEST_F(ResampleGpu, LongRowsHaveTheBitsOfTheCpu) {
+  const Stream stream(gpu), on_cpu(Device::cpu());
+  for (const DType type : {DType::f32, DType::bf16, DType::u8}) {
+    std::mt19937 random(17);
+    Strided values(type, {2, 20, 9500}), more(type, {2, 25, 6003}), times(DType::f32, {20}),
+        more_times(DType::f32, {2, 25}), at(DType::f32, {2, 33});
+    for (Strided* each : {&values, &more}) {
+      for (std::int64_t i = 0; i < each->size(); ++i) {
+        const auto bits = static_cast<std::uint64_t>(random());
+        const auto number = static_cast<double>(bits % 1000) / 500 - 1;
+        each->set_bits(each->index(i), is_floating(type) ? bits_of_number(number, type) : bits);
+      }
+    }
+    for (Strided* each : {&times, &more_times, &at}) {
+      const std::int64_t length = each->shape().back();
+      for (std::int64_t i = 0; i < each->size(); ++i) {
+        const double t = static_cast<double>(i % length) / static_cast<double>(length - 1);
+        each->set_bits(each->index(i), bits_of_number(t, DType::f32));
+      }
+    }
+    const auto other = is_floating(type) ? Interpolation::linear : Interpolation::next;
+    const auto run = [&](const Stream& on, const auto& place, Strided& out) {
+      resample({.sensors = {{.values = place(values),
+                             .times = place(times),
+                             .mode = Interpolation::nearest,
+                             .columns = {{.begin = 7, .end = 9001, .mode = other}}},
+                            {.values = place(more), .times = place(more_times), .mode = other}},
+                .at = place(at),
+                .out = place(out)},
+               on);
+    };
+    Strided here(type, {2, 33, 15503}, {.plain = false, .row = true}, random), there = here;
+    run(on_cpu, [](Strided& array) { return array.view(); }, here);
+    on_cpu.synchronize();
+    Copies copies(gpu, stream);
+    run(stream, [&](Strided& array) { return copies.of(array); }, there);
+    copies.fetch();
+    EXPECT_EQ(here.bytes(), there.bytes());
+  }
+}
+
 // So many blocks that the GPU does not hold them all at once.
 TEST_F(ResampleGpu, ManyTargetsHaveTheBitsOfTheCpu) {
   const Stream stream(gpu), on_cpu(Device::cpu());

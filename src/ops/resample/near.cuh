@@ -59,7 +59,7 @@ __device__ inline int not_later(const Near<Time>& near, Time t) {
 
 // Gives then(times, shift, at) where a wanted time lies: by the times at hand where they tell, else
 // by a search of all from `hint` on. `shift`: the number that the first of the times it is given
-// has in the episode. Of both one is far faster, and is compiled for itself.
+// has in the episode. Each is compiled for itself: in the first, places are short and times near.
 template <class Time, class Then>
 __device__ inline void look(const Times<Time>& times, const Near<Time>& near, Time t,
                             std::int64_t hint, bool line, const Then& then) {
@@ -74,7 +74,7 @@ __device__ inline void look(const Times<Time>& times, const Near<Time>& near, Ti
     then(at_hand, near.low, located(at_hand, t, not_later(near, t) - 1, line));
   } else {
     __builtin_assume(__isGlobal(times.first));
-    then(times, 0, locate(times, t, hint, line));
+    then(times, std::int64_t{0}, locate(times, t, hint, line));
   }
 }
 

@@ -66,69 +66,114 @@ cudaError_t run_tiles(const Whole& whole, const ResampleWork& work, int multipro
   return cudaErrorInvalidValue;
 }
 
-// What a warp makes at once of all segments, for so many targets of a block.
-void count_units(MixedWork& mixed, unsigned segments) {
-  mixed.units = 0;
-  for (unsigned i = 0; i < segments; ++i) {
-    MixedSegment& segment = mixed.segment[i];
-    const bool one_by_one = segment.apart || segment.mode == Interpolation::slerp;
-    const unsigned at_once = 32 * mixed_at_once(segment.bytes, one_by_one);
-    mixed.units += (mixed.tile * segment.vectors + at_once - 1) / at_once;
-    segment.units = mixed.units;
+// Some columns of the results, and what they are made of.
+struct Part {
+  ResampleWork work;
+  std::int64_t columns = 0;
+};
+
+// The first of the columns that are left, as many as shared memory has room for a row of; they are
+// no longer left then. Quaternions stay whole.
+Part take_part(ResampleWork& left, std::int64_t size) {
+  Part part{left};
+  part.work.segments = 0;
+  std::int64_t room = mixed_rows / size;
+  unsigned kept = 0;
+  for (unsigned i = 0; i < left.segments; ++i) {
+    SegmentWork segment = left.segment[i];
+    const std::int64_t unit = segment.mode == Interpolation::slerp ? 4 : 1;
+    const std::int64_t taken = kept > 0 ? 0 : std::min(segment.count, room / unit * unit);
+    room -= taken;
+    if (taken > 0 || segment.count == 0) {
+      SegmentWork& to = part.work.segment[part.work.segments++] = segment;
+      to.out_column = part.columns;
+      to.count = taken;
+      part.columns += taken;
+    }
+    segment.column += taken;
+    segment.count -= taken;
+    if (segment.count > 0) left.segment[kept++] = segment;
   }
+  left.segments = kept;
+  left.out = static_cast<unsigned char*>(left.out) + part.columns * size;
+  return part;
+}
+
+MixedSegment mixed_segment(const ResampleWork& work, const SegmentWork& from, std::int64_t size,
+                           bool together) {
+  const SensorWork& sensor = work.sensor[from.sensor];
+  const bool quaternions = from.mode == Interpolation::slerp, apart = sensor.value_column != 1;
+  const unsigned bytes = quaternions || apart ? static_cast<unsigned>(size)
+                                              : source_alignment(work, from, size).bytes();
+  const auto vectors = static_cast<unsigned>(from.count * size / (quaternions ? 4 * bytes : bytes));
+  Alignment within;  // rows that begin at 16 bytes
+  within.include(from.out_column * size);
+  const unsigned place = together ? result_alignment(work, from, size).bytes() : within.bytes();
+  return {.vectors = vectors,
+          .by_vectors = kit::Divisor(std::max(vectors, 1U)),
+          .units = 0,
+          .out = static_cast<unsigned>(from.out_column * size),
+          .sample = sensor.value_sample * size,
+          .column = from.column * sensor.value_column * size,
+          .step = apart ? sensor.value_column * size : std::int64_t{bytes},
+          .sensor = static_cast<std::uint8_t>(from.sensor),
+          .bytes = static_cast<std::uint8_t>(bytes),
+          .piece = static_cast<std::uint8_t>(std::min(bytes, place)),
+          .apart = apart,
+          .mode = from.mode};
 }
 
 template <class Element, class Time>
-cudaError_t run_mixed(const ResampleWork& work, int multiprocessors, cudaStream_t stream) {
-  constexpr unsigned vectors_of_block = 2048;
+cudaError_t run_part(const Part& part, int multiprocessors, cudaStream_t stream) {
+  const ResampleWork& work = part.work;
   const auto size = static_cast<std::int64_t>(size_of(work.type));
+  const bool together = work.out_target == part.columns;
   MixedWork mixed{};
   fill_common(mixed, work, size);
   mixed.valid_sensor = work.valid_sensor;
   mixed.sensors = work.sensors;
-  unsigned vectors = 0;
-  std::int64_t columns = 0;
+  mixed.segments = work.segments;
+  mixed.row = static_cast<unsigned>(part.columns * size);
+  mixed.pitch = together ? mixed.row : (mixed.row + 15) / 16 * 16;
+  Alignment rows;
+  rows.include(work.out);
+  for (const std::int64_t elements : {work.out_episode, work.out_target, part.columns}) {
+    rows.include(elements * size);
+  }
+  mixed.piece = std::min(rows.bytes(), 4U);
+  mixed.by_pieces = kit::Divisor(std::max(mixed.row / mixed.piece, 1U));
+
+  const unsigned most =
+      std::min(mixed_spots / work.sensors, mixed_rows / std::max(mixed.pitch, 1U));
+  mixed.tile = targets_of_block(work, 1, most, most, multiprocessors);
+  mixed.tiles = (mixed.targets + mixed.tile - 1) / mixed.tile;
+  mixed.by_tiles = kit::Divisor(mixed.tiles);
+  mixed.by_tile = kit::Divisor(mixed.tile);
+  bool turns = false;
   for (unsigned i = 0; i < work.segments; ++i) {
-    const SegmentWork& from = work.segment[i];
-    const SensorWork& sensor = work.sensor[from.sensor];
-    const bool quaternions = from.mode == Interpolation::slerp, apart = sensor.value_column != 1;
-    const unsigned bytes = quaternions || apart ? static_cast<unsigned>(size)
-                                                : source_alignment(work, from, size).bytes();
-    const auto count = static_cast<unsigned>(from.count * size / (quaternions ? 4 * bytes : bytes));
-    mixed.segment[i] = {.vectors = count,
-                        .by_vectors = kit::Divisor(std::max(count, 1U)),
-                        .units = 0,
-                        .sample = sensor.value_sample * size,
-                        .column = from.column * sensor.value_column * size,
-                        .step = apart ? sensor.value_column * size : std::int64_t{bytes},
-                        .out = from.out_column * size,
-                        .sensor = static_cast<std::uint8_t>(from.sensor),
-                        .bytes = static_cast<std::uint8_t>(bytes),
-                        .piece = static_cast<std::uint8_t>(
-                            std::min(bytes, result_alignment(work, from, size).bytes())),
-                        .apart = apart,
-                        .mode = from.mode};
-    mixed.sensor[from.sensor].modes |= 1U << static_cast<unsigned>(from.mode);
-    vectors += count;
-    columns += from.count;
+    MixedSegment& segment = mixed.segment[i] = mixed_segment(work, work.segment[i], size, together);
+    const unsigned at_once = 32 * mixed_at_once(segment.bytes, segment.one_by_one());
+    segment.units = (mixed.tile * segment.vectors + at_once - 1) / at_once;
+    mixed.sensor[segment.sensor].modes |= bit_of(segment.mode);
+    turns |= segment.mode == Interpolation::slerp;
   }
   for (unsigned i = 0; i < work.sensors; ++i) {
     mixed.sensor[i].sensor = in_bytes(work.sensor[i], size);
     mixed.sensor[i].margin = margin_of(work.sensor[i], work.episodes);
   }
+  return launch_mixed<Element, Time>(mixed, work.episodes, turns, stream);
+}
 
-  // Rows that lie one behind the other and are short enough go by way of shared memory.
-  const std::int64_t row = columns * size;
-  unsigned most = mixed_spots / work.sensors;
-  const bool rows = work.out_target == columns && row > 0 && row <= mixed_rows;
-  if (rows) most = std::min(most, mixed_rows / static_cast<unsigned>(row));
-  mixed.tile = targets_of_block(work, vectors, vectors_of_block, most, multiprocessors);
-  mixed.tiles = (mixed.targets + mixed.tile - 1) / mixed.tile;
-  mixed.by_tiles = kit::Divisor(mixed.tiles);
-  mixed.by_tile = kit::Divisor(mixed.tile);
-  mixed.rows = rows ? mixed.tile * static_cast<unsigned>(row) + 16 : 0;
-  count_units(mixed, work.segments);
-  return launch_mixed<Element, Time>(mixed, work.episodes, stream);
+template <class Element, class Time>
+cudaError_t run_mixed(const ResampleWork& work, int multiprocessors, cudaStream_t stream) {
+  const auto size = static_cast<std::int64_t>(size_of(work.type));
+  ResampleWork left = work;
+  do {
+    const Part part = take_part(left, size);
+    const cudaError_t status = run_part<Element, Time>(part, multiprocessors, stream);
+    if (status != cudaSuccess) return status;
+  } while (left.segments > 0);
+  return cudaSuccess;
 }
 
 template <class Element, class Time>

@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(Config::threads, Config::resident)
   // A thread finds one target's samples.
   bool special = false;
   if (finds) {
-    const auto found = [&](const auto& near_or_all, int shift, const auto& at) {
+    const auto found = [&](const auto& near_or_all, auto shift, const auto& at) {
       auto picked =
           pick(at, near_or_all, wanted, mode_of<typename Config::Element>(whole), whole.outside);
       picked.first += shift;
