@@ -152,6 +152,14 @@ def test_counters_stand_beside_the_times(bench, counted):
     assert "DRAM" in out and "50.0 %" in out
 
 
+def test_counters_may_be_of_some_cases(bench, counted):
+    counted(BY_KERNEL)
+    code, out, _ = bench("double", "--quick", "--device", "cpu", "--counters", "double", "--json")
+    assert code == 0 and "counters" in json.loads(out)["cases"][0]["metrics"]
+    code, _, err = bench("double", "--quick", "--device", "cpu", "--counters", "other")
+    assert code == 2 and "--counters: expected" in err
+
+
 def test_times_are_kept_where_ncu_fails(bench, counted):
     counted("echo ERR_NVGPUCTRPERM; exit 1")
     code, out, err = bench("double", "--quick", "--device", "cpu", "--counters", "--json")

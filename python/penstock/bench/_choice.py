@@ -17,8 +17,8 @@ def _pick(option: str, wanted: Sequence[str], there: dict[str, T]) -> dict[str, 
     return {name: there[name] for name in dict.fromkeys(wanted)} if wanted else there
 
 
-def cases(all_cases: Iterable[Case], wanted: Sequence[str]) -> list[Case]:
-    return list(_pick("--case", wanted, {case.name: case for case in all_cases}).values())
+def cases(all_cases: Iterable[Case], wanted: Sequence[str], option: str = "--case") -> list[Case]:
+    return list(_pick(option, wanted, {case.name: case for case in all_cases}).values())
 
 
 def one_case(all_cases: Sequence[Case], wanted: Sequence[str]) -> Case:

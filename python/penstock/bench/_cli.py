@@ -68,7 +68,8 @@ def parser() -> argparse.ArgumentParser:
     add("--output", metavar="FILE", type=Path,
         help="results to write; in mode ncu the report, else named after the kernel")
     add("--plot", metavar="FILE.png", type=Path, help="a picture of the figures, by matplotlib")
-    add("--counters", action="store_true", help="in mode performance: also ncu's, of every case")
+    add("--counters", nargs="*", metavar="NAME",
+        help="in mode performance: also ncu's, of every case or these")
     add("--compare", metavar="FILE.ncu-rep", type=Path, help="in mode ncu: another report, beside")
     add("--device", default="best", help="cpu, cuda, cuda:1, ... or best: the first GPU, else the CPU")
     add("--seed", metavar="N", type=_count(0), help="of the inputs; default: a new one every time")
@@ -107,6 +108,6 @@ def _run(args: argparse.Namespace) -> int:
         raise InvalidArgument("OP", f"one of {', '.join(operators.names())}", "nothing")
     if args.compare and args.mode != "ncu":
         raise InvalidArgument("--compare", "--mode ncu", f"--mode {args.mode}")
-    if args.counters and args.mode != "performance":
+    if args.counters is not None and args.mode != "performance":
         raise InvalidArgument("--counters", "--mode performance", f"--mode {args.mode}")
     return MODES[args.mode](operators.find(args.op), context, args)

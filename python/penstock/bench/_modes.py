@@ -102,7 +102,9 @@ def performance(operator: Operator, context: Context, args: argparse.Namespace) 
     _check_files(args)
     cases = _choice.cases(operator.cases(context), args.case)
     kernels = {case.name: _choice.kernels(case, args.kernel) for case in cases}
-    profiler = _profiler(operator, context) if args.counters else None
+    counted = [] if args.counters is None else _choice.cases(cases, args.counters,
+                                                                    "--counters")
+    profiler = _profiler(operator, context) if counted else None
     clock = clock_for(context.device)
     ceilings = _ceilings(context)
     rates = {name: ceilings[name] for name in ceilings.data["rates"]}
@@ -127,7 +129,7 @@ def performance(operator: Operator, context: Context, args: argparse.Namespace) 
             failed = True
         if measured.entry is not None:
             results["cases"].append(measured.entry)
-            if profiler is not None:
+            if profiler is not None and case in counted:
                 measured.entry["metrics"]["counters"] = _counters(
                     profiler, case, next(iter(kernels[case.name])), rates["device_copy"])
 

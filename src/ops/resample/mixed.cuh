@@ -370,7 +370,7 @@ __device__ inline void send_apart(const MixedWork& work, const unsigned char* fr
 
 // `turns`: some segments are quaternions, which take registers from everyone.
 template <class Element, class Time, bool turns>
-__global__ void __launch_bounds__(mixed_threads, turns ? 5 : 8)
+__global__ void __launch_bounds__(mixed_threads, turns ? 5 : 7)
     mixed_kernel(const __grid_constant__ MixedWork work) {
   __shared__ MixedStorage<Time> shared;
   extern __shared__ __align__(16) unsigned char behind[];
