@@ -16,10 +16,8 @@ inline constexpr unsigned mixed_spots = 128;       // targets of a block times s
 inline constexpr unsigned mixed_rows = 12 * 1024;  // bytes of a block's rows, at most
 template <class Time>
 inline constexpr int mixed_window = 2048 / sizeof(Time);  // times at hand of a sensor
-// Vectors of a segment that a lane has under way; one of what is made element by element.
-__host__ __device__ constexpr unsigned mixed_at_once(unsigned bytes, bool one_by_one) {
-  return one_by_one ? 1 : bytes > 4 ? 2 : 4;
-}
+// Vectors of a segment that a lane makes at once, or elements and quaternions.
+__host__ __device__ constexpr unsigned mixed_at_once(bool one_by_one) { return one_by_one ? 1 : 4; }
 
 // Neighbouring columns with one mode.
 struct MixedSegment {
@@ -212,12 +210,11 @@ struct Unit {
   }
 };
 
-// Neighbours. A few of a lane's vectors are under way at once; the last one again
-// where there are no more.
-template <class Element, class Sources, unsigned least, unsigned bytes, bool plain>
+// Neighbours. A lane's vectors are under way at once; the last one again where there are no more.
+template <class Element, class Sources, unsigned least, unsigned bytes>
 __device__ inline void make_vectors(const Unit& unit, unsigned lane) {
   constexpr bool moves = std::is_same_v<Element, Moved>;
-  constexpr unsigned at_once = mixed_at_once(bytes, false);
+  constexpr unsigned at_once = mixed_at_once(false);
   const MixedSegment& segment = unit.segment;
   Vector<bytes> x[at_once], y[at_once];
   NumberOf<Element> weight[at_once];
@@ -225,17 +222,12 @@ __device__ inline void make_vectors(const Unit& unit, unsigned lane) {
 #pragma unroll
   for (unsigned k = 0; k < at_once; ++k) {
     const auto item = unit.item(min(unit.first + k * 32 + lane, unit.all - 1), bytes);
-    const auto from = Sources::template of<plain>(segment, unit.spots[item.target]);
+    const auto from = Sources::template of<true>(segment, unit.spots[item.target]);
     weight[k] = from.weight;
     to[k] = item.to;
-    if (plain || from.is_row()) {
-      const unsigned char* const row = from.row + item.vector * bytes;
-      x[k] = load_global<bytes>(row);
-      if constexpr (!moves) y[k] = load_global<bytes>(row + (weight[k] != 0 ? segment.sample : 0));
-    } else {
-      x[k] = repeated<bytes>(unit.blank_of(from));
-      y[k] = x[k];
-    }
+    const unsigned char* const row = from.row + item.vector * bytes;
+    x[k] = load_global<bytes>(row);
+    if constexpr (!moves) y[k] = load_global<bytes>(row + (weight[k] != 0 ? segment.sample : 0));
   }
   if constexpr (!moves) {
 #pragma unroll
@@ -245,6 +237,31 @@ __device__ inline void make_vectors(const Unit& unit, unsigned lane) {
     }
   }
   store_all<least>(to, x, segment.piece);
+}
+
+// The same where some have no row.
+template <class Element, class Sources, unsigned least, unsigned bytes>
+__device__ inline void make_some(const Unit& unit, unsigned lane) {
+  const MixedSegment& segment = unit.segment;
+  const unsigned end = min(unit.first + 32 * mixed_at_once(false), unit.all);
+#pragma unroll 1
+  for (unsigned i = unit.first + lane; i < end; i += 32) {
+    const auto item = unit.item(i, bytes);
+    const auto from = Sources::template of<false>(segment, unit.spots[item.target]);
+    Vector<bytes> v[1] = {repeated<bytes>(unit.blank_of(from))};
+    if (from.is_row()) {
+      const unsigned char* const row = from.row + item.vector * bytes;
+      v[0] = load_global<bytes>(row);
+      if constexpr (!std::is_same_v<Element, Moved>) {
+        if (from.weight != 0) {
+          const auto y = load_global<bytes>(row + segment.sample);
+          v[0] = blended_vector<Element>(v[0], y, from.weight);
+        }
+      }
+    }
+    unsigned char* const to[1] = {item.to};
+    store_all<least>(to, v, segment.piece);
+  }
 }
 
 // Columns that are apart, one by one.
@@ -309,8 +326,8 @@ __device__ inline void make_columns(const Unit& unit, unsigned lane) {
       if constexpr (least == 1 || bytes == least) {
         if (unit.segment.apart) return make_apart<Element, Sources, bytes>(unit, lane);
       }
-      if (unit.plain) return make_vectors<Element, Sources, least, bytes, true>(unit, lane);
-      make_vectors<Element, Sources, least, bytes, false>(unit, lane);
+      if (unit.plain) return make_vectors<Element, Sources, least, bytes>(unit, lane);
+      make_some<Element, Sources, least, bytes>(unit, lane);
     }
   };
   switch (unit.segment.bytes) {
@@ -370,7 +387,7 @@ __device__ inline void send_apart(const MixedWork& work, const unsigned char* fr
 
 // `turns`: some segments are quaternions, which take registers from everyone.
 template <class Element, class Time, bool turns>
-__global__ void __launch_bounds__(mixed_threads, turns ? 5 : 7)
+__global__ void __launch_bounds__(mixed_threads, turns ? 5 : 6)
     mixed_kernel(const __grid_constant__ MixedWork work) {
   __shared__ MixedStorage<Time> shared;
   extern __shared__ __align__(16) unsigned char behind[];
@@ -443,8 +460,8 @@ __global__ void __launch_bounds__(mixed_threads, turns ? 5 : 7)
                               (together ? reinterpret_cast<std::uintptr_t>(out) % 16 : 0);
   unsigned before = 0;  // units
   for (unsigned g = 0; g < work.segments; ++g) {
-    const MixedSegment segment = work.segment[g];
-    const unsigned at_once = 32 * mixed_at_once(segment.bytes, segment.one_by_one());
+    const MixedSegment& segment = work.segment[g];
+    const unsigned at_once = 32 * mixed_at_once(segment.one_by_one());
     Unit unit{segment,
               work.blank,
               shared.spots + segment.sensor * work.tile,

@@ -152,7 +152,7 @@ cudaError_t run_part(const Part& part, int multiprocessors, cudaStream_t stream)
   bool turns = false;
   for (unsigned i = 0; i < work.segments; ++i) {
     MixedSegment& segment = mixed.segment[i] = mixed_segment(work, work.segment[i], size, together);
-    const unsigned at_once = 32 * mixed_at_once(segment.bytes, segment.one_by_one());
+    const unsigned at_once = 32 * mixed_at_once(segment.one_by_one());
     segment.units = (mixed.tile * segment.vectors + at_once - 1) / at_once;
     mixed.sensor[segment.sensor].modes |= bit_of(segment.mode);
     turns |= segment.mode == Interpolation::slerp;
