@@ -78,6 +78,9 @@ class Engine:
         self._reads: dict[int, list[Future[Read]]] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._clock: Any = None
+        self._columns = [column for block in settings.blocks for column in block.columns]
+        stored = [column.name for column in self._columns if not column.video]
+        self._stored = list(dict.fromkeys([*stored, *settings.time_columns]))
         self._pipeline = pipeline = Pipeline(settings.device, depth=settings.prefetch)
         self._apart = has_memory_of_its_own(settings.device)
         self._host = self._rings("pinned", "")
@@ -152,11 +155,9 @@ class Engine:
         """On a thread of the pool: pyarrow lets the others run."""
         told, dataset = self._told, self._told.dataset
         found = dataset.episodes[dataset.episodes.place(episode)]
-        columns = [column for block in told.blocks for column in block.columns]
-        stored = [column.name for column in columns if not column.video]
-        arrays = dataset.read(episode, [*stored, *told.time_columns])
+        arrays = dataset.read(episode, self._stored)
         values = {}
-        for column in columns:
+        for column in self._columns:
             if column.video:
                 _, first = dataset.video(episode, column.name)
                 values[column.name] = numpy.arange(first, first + found.length)[:, None]

@@ -1,6 +1,7 @@
 """Times of samples, in seconds from where their episode begins."""
 
-from typing import Any
+import math
+from typing import Any, NoReturn
 
 import numpy
 from numpy.typing import NDArray
@@ -39,23 +40,33 @@ def is_seconds(feature: Feature) -> bool:
 
 
 def _checked(column: NDArray[Any], feature: Feature, episode: Episode) -> Times:
+    times = column.reshape(-1)
+    seconds = is_seconds(feature)
+    if len(times) != len(column) or (times.dtype.kind == "f") != seconds:
+        _refuse(column, feature, episode)
+    if seconds:
+        times = as_stored(times.astype(numpy.float64), feature)
+    else:
+        times = times.astype(numpy.int64)
+    # Numbers that do not decrease are all finite if the first and the last are, and none is NaN.
+    if len(times) and not ((times[1:] >= times[:-1]).all()
+                           and math.isfinite(times[0]) and math.isfinite(times[-1])):
+        _refuse(column, feature, episode)
+    return times
+
+
+def _refuse(column: NDArray[Any], feature: Feature, episode: Episode) -> NoReturn:
+    """Says what is wrong."""
     what = f"{episode.path}, column {feature.name!r} of episode {episode.index}"
     if len(column) and column.shape[1] != 1:
         raise InvalidArgument(what, "one time a row", str(column.shape[1]))
     times = column.reshape(-1)
     if (times.dtype.kind == "f") != is_seconds(feature):
         raise InvalidArgument(what, f"{feature.dtype}, as meta/ says", str(times.dtype))
-    if is_seconds(feature):
-        times = as_stored(times.astype(numpy.float64), feature)
-        wrong = ~numpy.isfinite(times)
-        if wrong.any():
-            row = int(numpy.argmax(wrong))
-            raise InvalidArgument(what, "finite times", f"{times[row]} in row {row}")
-    else:
-        times = times.astype(numpy.int64)
-    back = times[1:] < times[:-1]
-    if back.any():
-        row = int(numpy.argmax(back))
-        raise InvalidArgument(what, "times that do not decrease",
-                              f"{times[row + 1]} after {times[row]} in row {row + 1}")
-    return times
+    wrong = ~numpy.isfinite(times)
+    if wrong.any():
+        row = int(numpy.argmax(wrong))
+        raise InvalidArgument(what, "finite times", f"{times[row]} in row {row}")
+    row = int(numpy.argmax(times[1:] < times[:-1]))
+    raise InvalidArgument(what, "times that do not decrease",
+                          f"{times[row + 1]} after {times[row]} in row {row + 1}")

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <random>
 #include <vector>
 
 #include "host/cuda/backend.h"
@@ -68,9 +67,10 @@ std::vector<unsigned> resample_candidates(std::size_t problem, const Device& dev
 std::vector<float> example_times(std::int64_t episodes, std::int64_t samples,
                                  std::int64_t targets) {
   std::vector<float> times;
-  std::mt19937 random(1);
+  std::uint32_t random = 1;  // any will do, the same every time
   for (std::int64_t i = 0; i < episodes * samples; ++i) {
-    const double jitter = 0.2 * (static_cast<double>(random()) / 4294967296.0 - 0.5);
+    random = random * 1664525U + 1013904223U;
+    const double jitter = 0.2 * (static_cast<double>(random) / 4294967296.0 - 0.5);
     times.push_back(static_cast<float>((static_cast<double>(i % samples) + jitter) /
                                        static_cast<double>(samples)));
   }
