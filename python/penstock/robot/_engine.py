@@ -23,6 +23,7 @@ from ._results import Results
 from ._signals import Block
 
 AHEAD = 1  # batches that are read before their slot is free
+TURNS = 3  # of each thread, in a batch
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Engine:
         self._works: dict[int, Work] = {}
         self._hand_over: Callable[[Work], None] = lambda work: None
         self._batches: list[Indices] = []
-        self._reads: dict[int, list[Future[Read]]] = {}
+        self._reads: dict[int, list[Future[list[Read]]]] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._clock: Any = None
         self._columns = [column for block in settings.blocks for column in block.columns]
@@ -130,15 +131,13 @@ class Engine:
         told = self._told
         for ahead in range(item.index, min(item.index + AHEAD + 1, len(self._batches))):
             if ahead not in self._reads:
-                assert self._pool is not None
-                self._reads[ahead] = [self._pool.submit(self._read, int(episode))
-                                      for episode in self._batches[ahead]]
+                self._reads[ahead] = self._begin(self._batches[ahead])
         work = self._works[item.index] = Work(self._batches[item.index])
         slots = {name: item.slot(ring).numpy() for name, ring in self._host.items()}
         offsets, longest = slots["offsets"], 0
         offsets[0] = 0
-        for place, read in enumerate(self._reads.pop(item.index)):
-            values, times = read.result()
+        reads = (read for some in self._reads.pop(item.index) for read in some.result())
+        for place, (values, times) in enumerate(reads):
             begin = int(offsets[place])
             end = begin + len(next(iter(times.values())))
             for block in told.blocks:
@@ -151,8 +150,18 @@ class Engine:
         work.rows = int(offsets[len(work.episodes)])
         work.steps = told.clock.steps_in(longest)
 
-    def _read(self, episode: int) -> Read:
+    def _begin(self, episodes: Indices) -> list[Future[list[Read]]]:
+        """Has them read, in order, some by each thread: for one it takes too long to ask."""
+        assert self._pool is not None
+        some = -(-len(episodes) // (TURNS * self._told.threads))
+        return [self._pool.submit(self._read_some, episodes[first:first + some].tolist())
+                for first in range(0, len(episodes), some)]
+
+    def _read_some(self, episodes: list[int]) -> list[Read]:
         """On a thread of the pool: pyarrow lets the others run."""
+        return [self._read(episode) for episode in episodes]
+
+    def _read(self, episode: int) -> Read:
         told, dataset = self._told, self._told.dataset
         found = dataset.episodes[dataset.episodes.place(episode)]
         arrays = dataset.read(episode, self._stored)
