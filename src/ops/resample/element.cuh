@@ -117,10 +117,10 @@ __device__ inline double widened(std::uint32_t bits) {
   return __hiloint2double(high, static_cast<int>(bits << 29)) * 0x1p896;
 }
 
-// Blends numbers made of the elements by `widen`.
-template <class Element, unsigned bytes, class Widen>
-__device__ inline Vector<bytes> blended_by(const Vector<bytes>& x, const Vector<bytes>& y,
-                                           NumberOf<Element> w, const Widen& widen) {
+// Of f32; `widen` makes f64 of their bits.
+template <unsigned bytes, class Widen>
+__device__ inline Vector<bytes> blended_floats(const Vector<bytes>& x, const Vector<bytes>& y,
+                                               double w, const Widen& widen) {
   Vector<bytes> result;
 #pragma unroll
   for (unsigned i = 0; i < x.words; ++i) {
@@ -141,10 +141,10 @@ __device__ inline Vector<bytes> blended_vector(const Vector<bytes>& x, const Vec
       none = __fmaf_rn(__uint_as_float(y.word[i]), 0, none);
     }
     if (none != 0) [[unlikely]] {
-      return blended_by<float>(x, y, w,
-                               [](std::uint32_t bits) -> double { return __uint_as_float(bits); });
+      return blended_floats(x, y, w,
+                            [](std::uint32_t bits) -> double { return __uint_as_float(bits); });
     }
-    return blended_by<float>(x, y, w, widened);
+    return blended_floats(x, y, w, widened);
   } else {
     Numbers<Element, bytes> a(x);
     const Numbers<Element, bytes> b(y);

@@ -78,7 +78,7 @@ __device__ inline void make_strip(const Strip& strip, const Blank& blank, const 
   };
 
   // A few vectors of a thread are under way at once, and so are its last ones: each time that all
-  // wait for memory counts. Those that are not there are the first once more.
+  // wait for memory counts. Those that are not there are the last once more.
   const auto make = [&](unsigned there) {
     Vector<bytes> x[at_once], y[at_once];
     Number weight[at_once];
