@@ -1,61 +1,20 @@
 #include "penstock/ops/resample.h"
 
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <list>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "gpu/gpu_test.h"
+#include "gpu/resample_call.h"
 #include "gpu/resample_large.h"
 #include "penstock/base/error.h"
-#include "penstock/host/buffer.h"
 #include "penstock/host/cuda.h"
-#include "support/resample_random.h"
 
 namespace ps::test {
 namespace {
-
-MemoryView bytes_of(std::vector<std::uint8_t>& bytes) {
-  return {reinterpret_cast<std::byte*>(bytes.data()), bytes.size(), {}};
-}
-
-// Copies of arrays on the GPU, with all that lies around their elements.
-class Copies {
- public:
-  Copies(const Device& gpu, const Stream& stream) : gpu_(gpu), stream_(stream) {}
-
-  TensorView of(Strided& array) {
-    Copy& made = copies_.emplace_back(array, DeviceBuffer(gpu_, array.bytes().size()));
-    copy(made.there.view(), bytes_of(array.bytes()), stream_, {.allow_pageable = true});
-    return array.view_in(made.there.view().as<std::uint8_t>(), made.there.view().place);
-  }
-
-  // Waits; all arrays are as the GPU left them.
-  void fetch() {
-    for (Copy& each : copies_) {
-      copy(bytes_of(each.here.bytes()), each.there.view(), stream_, {.allow_pageable = true});
-    }
-    stream_.synchronize();
-  }
-
- private:
-  struct Copy {
-    Strided& here;
-    DeviceBuffer there;
-  };
-  Device gpu_;
-  Stream stream_;
-  std::list<Copy> copies_;
-};
-
-constexpr std::array kernels{ResampleKernel::best, ResampleKernel::deep, ResampleKernel::wide};
-
-class ResampleGpu : public GpuTest {};
 
 TEST_F(ResampleGpu, AgreesWithAPlainSearch) {
   const Stream stream(gpu);
@@ -69,120 +28,6 @@ TEST_F(ResampleGpu, AgreesWithAPlainSearch) {
     ASSERT_EQ(call.wrong(), "") << "with seed " << seed;
   }
 }
-
-// Longer episodes, the shapes of real calls: against the CPU, bit by bit.
-struct Shape {
-  std::int64_t episodes, samples, targets, columns;
-  DType type, time_type;
-  bool even, ragged;
-};
-
-class Call {
- public:
-  explicit Call(const Shape& shape, std::uint32_t seed) : shape_(shape), random_(seed) {
-    const std::int64_t b = shape.episodes, s = shape.samples;
-    if (shape.ragged) {
-      offsets_ = Strided(DType::i64, {b + 1});
-      std::int64_t row = 0;
-      for (std::int64_t i = 0; i <= b; ++i) {
-        offsets_.set_bits({i}, static_cast<std::uint64_t>(row));
-        row += static_cast<std::int64_t>(random_() % static_cast<std::uint32_t>(s));
-      }
-      const auto rows = static_cast<std::int64_t>(offsets_.bits({b}));
-      values_ = Strided(shape.type, {rows, shape.columns});
-      times_ = Strided(shape.time_type, {rows});
-      for (std::int64_t i = 0; i < b; ++i) {
-        set_times({}, static_cast<std::int64_t>(offsets_.bits({i})),
-                  static_cast<std::int64_t>(offsets_.bits({i + 1})));
-      }
-    } else {
-      values_ = Strided(shape.type, {b, s, shape.columns});
-      times_ = Strided(shape.time_type, {b, s});
-      for (std::int64_t i = 0; i < b; ++i) set_times({i}, 0, s);
-    }
-    for (std::int64_t i = 0; i < values_.size(); ++i) {
-      const double value = number() * 4 - 2;
-      values_.set_bits(values_.index(i), is_floating(shape.type)
-                                             ? bits_of_number(value, shape.type)
-                                             : static_cast<std::uint64_t>(random_()));
-    }
-    at_ = Strided(shape.time_type, {b, shape.targets});
-    for (std::int64_t i = 0; i < at_.size(); ++i) {
-      const double place =
-          shape.even ? static_cast<double>(i % shape.targets) / static_cast<double>(shape.targets)
-                     : number() * 1.1 - 0.05;
-      at_.set_bits(at_.index(i), time(place));
-    }
-    out_ = Strided(shape.type, {b, shape.targets, shape.columns});
-    valid_ = Strided(DType::boolean, {b, shape.targets});
-  }
-
-  template <class Place>
-  ResampleOptions options(const Place& place, Interpolation mode, Outside outside) {
-    Sensor sensor{.values = place(values_), .times = place(times_), .mode = mode};
-    if (shape_.ragged) sensor.offsets = place(offsets_);
-    return {.sensors = {sensor},
-            .at = place(at_),
-            .out = place(out_),
-            .valid = place(valid_),
-            .outside = outside,
-            .fill = is_floating(shape_.type) ? NAN : 7};
-  }
-  template <class Place>
-  ResampleGradientOptions gradient(const Place& place, Outside outside) {
-    ResampleGradientOptions options{.gradient = place(out_),
-                                    .times = place(times_),
-                                    .at = place(at_),
-                                    .out = place(values_),
-                                    .outside = outside};
-    if (shape_.ragged) options.offsets = place(offsets_);
-    return options;
-  }
-  Strided& out() { return out_; }
-  Strided& values() { return values_; }
-  Strided& valid() { return valid_; }
-
- private:
-  double number() { return static_cast<double>(random_()) / 4294967296.0; }
-  std::uint64_t time(double share) const {
-    if (shape_.time_type == DType::i64) {
-      return static_cast<std::uint64_t>(1'700'000'000'000'000'000 +
-                                        static_cast<std::int64_t>(share * 1e10));
-    }
-    return bits_of_number(share, shape_.time_type);
-  }
-  void set_times(std::vector<std::int64_t> at, std::int64_t begin, std::int64_t end) {
-    std::vector<double> shares;
-    for (std::int64_t i = begin; i < end; ++i) {
-      shares.push_back(shape_.even ? (static_cast<double>(i - begin) + 0.2 * number()) /
-                                         static_cast<double>(end - begin)
-                                   : number());
-    }
-    std::ranges::sort(shares);
-    at.push_back(0);
-    for (std::int64_t i = begin; i < end; ++i) {
-      at.back() = i;
-      times_.set_bits(at, time(shares[static_cast<std::size_t>(i - begin)]));
-    }
-  }
-
-  Shape shape_;
-  std::mt19937 random_;
-  Strided values_, times_, offsets_, at_, out_, valid_;
-};
-
-const Shape shapes[] = {
-    {3, 500, 256, 256, DType::bf16, DType::f32, true, false},
-    {3, 500, 256, 256, DType::bf16, DType::f32, false, false},
-    {2, 4096, 1024, 33, DType::f16, DType::f64, false, false},
-    {5, 1000, 500, 14, DType::f32, DType::i64, true, false},
-    {5, 300, 777, 7, DType::f64, DType::f32, false, true},
-    {7, 900, 256, 64, DType::f32, DType::f32, false, true},
-    {2, 100, 50, 3, DType::u8, DType::i64, false, false},
-    {1, 20000, 3000, 8, DType::bf16, DType::f64, false, false},
-    {130, 3, 9, 1, DType::i64, DType::f32, false, false},
-    {2, 40, 5000, 5, DType::f32, DType::f32, false, false},  // many targets to a sample
-};
 
 TEST_F(ResampleGpu, GivesTheBitsOfTheCpu) {
   const Stream stream(gpu), on_cpu(Device::cpu());
@@ -392,85 +237,6 @@ TEST_F(ResampleGpu, WrongTimesDoNotLeaveTheEpisode) {
               << samples << " samples, element " << i << ", kernel " << static_cast<int>(kernel);
         }
       }
-    }
-  }
-}
-
-// A gradient of episodes with lengths, nothing of it one behind the other in memory.
-class GradientOfLengths {
- public:
-  GradientOfLengths() {
-    const auto number = [&] { return static_cast<double>(random_() % 10'000) / 10'000; };
-    for (std::int64_t b = 0; b < 3; ++b) {
-      lengths_.set_bits({b}, std::array{60U, 0U, 17U}.at(static_cast<std::size_t>(b)));
-      double t = 0;
-      for (std::int64_t i = 0; i < 60; ++i) {
-        times_.set_bits({b, i}, bits_of_number(t += number() / 30, DType::f64));
-      }
-      for (std::int64_t i = 0; i < 90; ++i) {
-        at_.set_bits({b, i}, bits_of_number(number() * 1.3 - 0.1, DType::f64));
-      }
-    }
-    for (std::int64_t i = 0; i < gradient_.size(); ++i) {
-      gradient_.set_bits(gradient_.index(i), bits_of_number(number(), DType::f32));
-    }
-  }
-
-  template <class Place>
-  ResampleGradientOptions options(const Place& place) {
-    return {.gradient = place(gradient_),
-            .times = place(times_),
-            .lengths = place(lengths_),
-            .at = place(at_),
-            .out = place(out_)};
-  }
-  const std::vector<std::uint8_t>& out() { return out_.bytes(); }
-
- private:
-  std::mt19937 random_{3};
-  Strided gradient_{DType::f32, {3, 90, 7}, {.plain = false, .row = true}, random_};
-  Strided times_{DType::f64, {3, 60}, {.plain = false}, random_};
-  Strided at_{DType::f64, {3, 90}, {.plain = false}, random_};
-  Strided lengths_{DType::i32, {3}, {.plain = false}, random_};
-  Strided out_{DType::f32, {3, 60, 7}, {.plain = false, .row = true}, random_};
-};
-
-TEST_F(ResampleGpu, GradientsOfLengthsHaveTheBitsOfTheCpu) {
-  const Stream stream(gpu), on_cpu(Device::cpu());
-  GradientOfLengths here, there;
-  resample_gradient(here.options([](Strided& array) { return array.view(); }), on_cpu);
-  on_cpu.synchronize();
-  Copies copies(gpu, stream);
-  resample_gradient(there.options([&](Strided& array) { return copies.of(array); }), stream);
-  copies.fetch();
-  EXPECT_EQ(here.out(), there.out());
-}
-
-TEST_F(ResampleGpu, GradientsHaveTheBitsOfTheCpu) {
-  const Stream stream(gpu), on_cpu(Device::cpu());
-  std::uint32_t seed = 100;
-  for (const Shape& shape : shapes) {
-    if (!is_floating(shape.type)) continue;
-    for (const auto outside : {Outside::clamp, Outside::extrapolate}) {
-      ++seed;
-      Call here(shape, seed), there(shape, seed);
-      // The gradient that comes in: some numbers.
-      std::mt19937 random(seed);
-      for (std::int64_t i = 0; i < here.out().size(); ++i) {
-        const auto at = here.out().index(i);
-        const auto bits =
-            bits_of_number(static_cast<double>(random() % 2001) / 1000 - 1, shape.type);
-        here.out().set_bits(at, bits);
-        there.out().set_bits(at, bits);
-      }
-      resample_gradient(here.gradient([](Strided& array) { return array.view(); }, outside),
-                        on_cpu);
-      Copies copies(gpu, stream);
-      resample_gradient(there.gradient([&](Strided& array) { return copies.of(array); }, outside),
-                        stream);
-      on_cpu.synchronize();
-      copies.fetch();
-      ASSERT_EQ(here.values().bytes(), there.values().bytes()) << "with seed " << seed;
     }
   }
 }

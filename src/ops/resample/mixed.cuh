@@ -16,6 +16,7 @@ inline constexpr unsigned mixed_spots = 128;       // targets of a block times s
 inline constexpr unsigned mixed_rows = 12 * 1024;  // bytes of a block's rows, at most
 template <class Time>
 inline constexpr int mixed_window = 2048 / sizeof(Time);  // times at hand of a sensor
+
 struct MixedSensor {
   detail::SensorWork sensor;  // strides of values are in bytes
   int margin;                 // times before and behind the place where a target's may be
