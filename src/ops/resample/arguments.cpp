@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "ops/resample/views.h"
@@ -23,6 +25,7 @@ struct SensorViews {
   Named values, times, lengths, offsets;
 
   bool ragged() const { return given(offsets.view); }
+  std::array<const Named*, 4> all() const { return {&values, &times, &lengths, &offsets}; }
 };
 
 struct Sizes {
@@ -32,23 +35,24 @@ struct Sizes {
 Sizes checked_sizes(const SensorViews& views) {
   const TensorView &values = views.values.view, &offsets = views.offsets.view;
   if (views.ragged() && given(views.lengths.view)) {
-    throw_invalid(views.lengths.name, "none where there are offsets",
+    throw_invalid(views.lengths.name(), "none where there are offsets",
                   views.lengths.view.describe());
   }
   if (!views.ragged()) {
     if (values.rank() != 3) {
-      throw_invalid(views.values.name, "shape (B, S, D): episodes, samples, columns",
+      throw_invalid(views.values.name(), "shape (B, S, D): episodes, samples, columns",
                     described(values));
     }
     return {values.extent(0), values.extent(1), values.extent(2)};
   }
   check_type(views.offsets, {DType::i32, DType::i64});
   if (offsets.rank() != 1 || offsets.extent(0) < 1) {
-    throw_invalid(views.offsets.name, "shape (B + 1): where episodes begin, and the last one's end",
+    throw_invalid(views.offsets.name(),
+                  "shape (B + 1): where episodes begin, and the last one's end",
                   offsets.describe());
   }
   if (values.rank() != 2) {
-    throw_invalid(views.values.name, "shape (N, D), with offsets: samples, columns",
+    throw_invalid(views.values.name(), "shape (N, D), with offsets: samples, columns",
                   described(values));
   }
   return {offsets.extent(0) - 1, values.extent(0), values.extent(1)};
@@ -77,33 +81,43 @@ SensorWork checked_sensor(const SensorViews& views, const Sizes& sizes, const De
   const TensorView& which = views.ragged() ? views.offsets.view : views.lengths.view;
   work.length_stride = step(which, 0);
   work.wide_lengths = which.dtype() == DType::i64;
-  for (const Named* each : {&views.values, &views.times, &views.lengths, &views.offsets}) {
-    check_memory(*each, device);
-  }
+  for (const Named* each : views.all()) check_memory(*each, device);
   return work;
 }
 
-void check_mode(const std::string& argument, Interpolation mode, Quaternion order) {
+// What has a mode: a sensor, or a range of its columns. In words for an error only.
+struct Owner {
+  std::size_t sensor;
+  std::optional<std::size_t> range{};
+
+  std::string name() const {
+    const std::string whole = fmt::format("sensors[{}]", sensor);
+    return range ? fmt::format("{}.columns[{}]", whole, *range) : whole;
+  }
+};
+
+void check_mode(const Owner& owner, Interpolation mode, Quaternion order) {
   if (mode > Interpolation::slerp) {
-    throw_invalid(argument + ".mode", "linear, nearest, previous, next or slerp",
+    throw_invalid(owner.name() + ".mode", "linear, nearest, previous, next or slerp",
                   std::to_string(static_cast<int>(mode)));
   }
   if (order > Quaternion::wxyz) {
-    throw_invalid(argument + ".order", "xyzw or wxyz", std::to_string(static_cast<int>(order)));
+    throw_invalid(owner.name() + ".order", "xyzw or wxyz", std::to_string(static_cast<int>(order)));
   }
 }
 
 // That columns [begin, end) of a type may have a mode.
-void check_fits(const std::string& argument, Interpolation mode, DType type, std::int64_t begin,
+void check_fits(const Owner& owner, Interpolation mode, DType type, std::int64_t begin,
                 std::int64_t end) {
   const bool blends = mode == Interpolation::linear || mode == Interpolation::slerp;
+  const auto argument = [&] { return owner.range ? owner.name() : owner.name() + ".mode"; };
   if (blends && !is_floating(type)) {
-    throw_invalid(argument,
+    throw_invalid(argument(),
                   fmt::format("nearest, previous or next for elements of type {}", name(type)),
                   mode == Interpolation::linear ? "linear" : "slerp");
   }
   if (mode == Interpolation::slerp && (end - begin) % 4 != 0) {
-    throw_invalid(argument, "whole quaternions for slerp: a number of columns that four divides",
+    throw_invalid(argument(), "whole quaternions for slerp: a number of columns that four divides",
                   fmt::format("columns {} to {}", begin, end));
   }
 }
@@ -129,20 +143,21 @@ void append(ResampleWork& work, Columns range, std::int64_t out_column) {
 }
 
 // The segments of the work's last sensor, which fills columns of `out` from `out_column` on.
-void append_segments(ResampleWork& work, const std::string& argument, const Sensor& sensor,
-                     std::int64_t columns, std::int64_t out_column) {
-  check_mode(argument, sensor.mode, sensor.order);
+void append_segments(ResampleWork& work, const Sensor& sensor, std::int64_t columns,
+                     std::int64_t out_column) {
+  const Owner self{work.sensors - 1};
+  check_mode(self, sensor.mode, sensor.order);
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < sensor.columns.size(); ++i) {
     const Columns& range = sensor.columns[i];
-    const std::string self = fmt::format("{}.columns[{}]", argument, i);
+    const Owner part{self.sensor, i};
     if (range.begin < 0 || range.end < range.begin || range.end > columns) {
-      throw_invalid(self, fmt::format("a range within columns 0 to {}", columns),
+      throw_invalid(part.name(), fmt::format("a range within columns 0 to {}", columns),
                     fmt::format("{} to {}", range.begin, range.end));
     }
-    check_mode(self, range.mode, range.order);
+    check_mode(part, range.mode, range.order);
     if (range.begin == range.end) continue;
-    check_fits(self, range.mode, work.type, range.begin, range.end);
+    check_fits(part, range.mode, work.type, range.begin, range.end);
     order.push_back(i);
   }
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return sensor.columns[i].begin; });
@@ -150,14 +165,14 @@ void append_segments(ResampleWork& work, const std::string& argument, const Sens
   std::size_t before = 0;
   const auto append_default = [&](std::int64_t end) {
     if (end == done) return;
-    check_fits(argument + ".mode", sensor.mode, work.type, done, end);
+    check_fits(self, sensor.mode, work.type, done, end);
     append(work, {done, end, sensor.mode, sensor.order}, out_column);
   };
   for (const std::size_t i : order) {
     const Columns& range = sensor.columns[i];
     if (range.begin < done) {
       const Columns& other = sensor.columns[before];
-      throw_invalid(fmt::format("{}.columns[{}]", argument, i),
+      throw_invalid(Owner{self.sensor, i}.name(),
                     fmt::format("columns apart from those of columns[{}], {} to {}", before,
                                 other.begin, other.end),
                     fmt::format("{} to {}", range.begin, range.end));
@@ -190,7 +205,7 @@ void check_outside(Outside outside) {
 void take_at(ResampleWork& work, const Named& at, const Named& times, const Device& device) {
   check_same_type(at, times);
   if (at.view.rank() != 1 && at.view.rank() != 2) {
-    throw_invalid(at.name, "shape (B, T) or (T): episodes, wanted times", at.view.describe());
+    throw_invalid(at.name(), "shape (B, T) or (T): episodes, wanted times", at.view.describe());
   }
   work.targets = at.view.extent(at.view.rank() - 1);
   if (at.view.rank() == 2) {
@@ -209,14 +224,14 @@ void take_rows(ResampleWork& work, const Named& rows, std::int64_t columns, cons
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   if (device.kind() != DeviceKind::cpu) {
     if (columns > most / static_cast<std::int64_t>(size_of(work.type))) {
-      throw_invalid(rows.name, "rows of less than 2 GiB on a GPU", rows.view.describe());
+      throw_invalid(rows.name(), "rows of less than 2 GiB on a GPU", rows.view.describe());
     }
     if (work.targets > 0 && work.episodes > most / work.targets) {
-      throw_invalid(rows.name, "less than 2^31 rows on a GPU", rows.view.describe());
+      throw_invalid(rows.name(), "less than 2^31 rows on a GPU", rows.view.describe());
     }
   }
   if (rows.view.elements() > 0 && columns > 1 && rows.view.strides()[2] != 1) {
-    throw_invalid(rows.name, "columns next to each other",
+    throw_invalid(rows.name(), "columns next to each other",
                   fmt::format("{} with stride {}", rows.view.describe(), rows.view.strides()[2]));
   }
   check_memory(rows, device);
@@ -261,21 +276,22 @@ ResampleWork checked(const ResampleOptions& options, const Device& device) {
 
   ResampleWork work{.outside = options.outside, .fill = options.fill, .kernel = options.kernel};
   std::vector<Named> inputs;
+  inputs.reserve(4 * count + 2);
   std::int64_t columns = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const Sensor& sensor = options.sensors[i];
-    const std::string self = fmt::format("sensors[{}]", i);
-    const SensorViews views{{self + ".values", sensor.values},
-                            {self + ".times", sensor.times},
-                            {self + ".lengths", sensor.lengths},
-                            {self + ".offsets", sensor.offsets}};
+    const auto number = static_cast<int>(i);
+    const SensorViews views{{"values", sensor.values, number},
+                            {"times", sensor.times, number},
+                            {"lengths", sensor.lengths, number},
+                            {"offsets", sensor.offsets, number}};
     const Sizes sizes = checked_sizes(views);
     if (i == 0) {
       work.episodes = sizes.episodes;
       work.type = sensor.values.dtype();
     } else {
       if (sizes.episodes != work.episodes) {
-        throw_invalid((views.ragged() ? views.offsets : views.values).name,
+        throw_invalid((views.ragged() ? views.offsets : views.values).name(),
                       fmt::format("{} episodes, as sensors[0] has", work.episodes),
                       fmt::format("{}", sizes.episodes));
       }
@@ -283,9 +299,9 @@ ResampleWork checked(const ResampleOptions& options, const Device& device) {
     }
     work.sensor[work.sensors++] = checked_sensor(views, sizes, device);
     if (i > 0) check_same_type(views.times, inputs[1]);
-    append_segments(work, self, sensor, sizes.columns, columns);
+    append_segments(work, sensor, sizes.columns, columns);
     columns += sizes.columns;
-    inputs.insert(inputs.end(), {views.values, views.times, views.lengths, views.offsets});
+    for (const Named* each : views.all()) inputs.push_back(*each);
   }
   check_fill(options.fill, work.type, options.outside);
   const Named out{"out", options.out}, valid{"valid", options.valid};

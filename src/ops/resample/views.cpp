@@ -4,8 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
-#include <vector>
 
 #include "penstock/base/error.h"
 
@@ -37,13 +37,17 @@ bool elements_apart(const TensorView& view) {
   struct Dimension {
     std::int64_t stride, extent;
   };
-  std::vector<Dimension> all;
+  std::array<Dimension, max_rank> all{};  // from the smallest stride up
+  std::size_t count = 0;
   for (std::size_t d = 0; d < view.rank(); ++d) {
-    if (view.shape()[d] > 1) all.push_back({std::abs(view.strides()[d]), view.shape()[d]});
+    if (view.shape()[d] <= 1) continue;
+    const Dimension own{std::abs(view.strides()[d]), view.shape()[d]};
+    std::size_t place = count++;
+    for (; place > 0 && all[place - 1].stride > own.stride; --place) all[place] = all[place - 1];
+    all[place] = own;
   }
-  std::ranges::sort(all, {}, &Dimension::stride);
   std::int64_t reach = 0;
-  for (const Dimension& each : all) {
+  for (const Dimension& each : std::span(all.data(), count)) {
     if (each.stride <= reach) return false;
     reach += each.stride * (each.extent - 1);
   }
@@ -51,6 +55,10 @@ bool elements_apart(const TensorView& view) {
 }
 
 }  // namespace
+
+std::string Named::name() const {
+  return sensor < 0 ? argument : fmt::format("sensors[{}].{}", sensor, argument);
+}
 
 bool given(const TensorView& view) { return view.data() != nullptr || view.elements() > 0; }
 
@@ -70,20 +78,21 @@ void check_type(const Named& argument, std::initializer_list<DType> types) {
     list += type == types.begin() ? "" : type + 1 == types.end() ? " or " : ", ";
     list += name(*type);
   }
-  throw_invalid(argument.name, "elements of type " + list, described(argument.view));
+  throw_invalid(argument.name(), "elements of type " + list, described(argument.view));
 }
 
 void check_same_type(const Named& argument, const Named& as) {
   if (argument.view.dtype() == as.view.dtype()) return;
-  throw_invalid(argument.name,
-                fmt::format("elements of type {}, as those of {}", name(as.view.dtype()), as.name),
-                described(argument.view));
+  throw_invalid(
+      argument.name(),
+      fmt::format("elements of type {}, as those of {}", name(as.view.dtype()), as.name()),
+      described(argument.view));
 }
 
 void check_shape(const Named& argument, std::initializer_list<std::int64_t> shape,
                  std::string_view meaning) {
   if (std::ranges::equal(argument.view.shape(), shape)) return;
-  throw_invalid(argument.name, fmt::format("shape [{}]: {}", fmt::join(shape, ", "), meaning),
+  throw_invalid(argument.name(), fmt::format("shape [{}]: {}", fmt::join(shape, ", "), meaning),
                 described(argument.view));
 }
 
@@ -92,7 +101,7 @@ void check_memory(const Named& argument, const Device& device) {
   if (view.elements() == 0) return;
   const std::size_t element = size_of(view.dtype());
   if (reinterpret_cast<std::uintptr_t>(view.data()) % element != 0) {
-    throw_invalid(argument.name, fmt::format("data aligned to {} bytes, its elements'", element),
+    throw_invalid(argument.name(), fmt::format("data aligned to {} bytes, its elements'", element),
                   "an address that is not");
   }
   // On the CPU every memory but a GPU's is within reach.
@@ -100,7 +109,7 @@ void check_memory(const Named& argument, const Device& device) {
                                                                 view.place().device == cpu_index
                                                           : view.place() == device.place();
   if (!reachable) {
-    throw_invalid(argument.name, "memory of " + device.name() + ", the stream's device",
+    throw_invalid(argument.name(), "memory of " + device.name() + ", the stream's device",
                   view.describe());
   }
 }
@@ -108,7 +117,7 @@ void check_memory(const Named& argument, const Device& device) {
 void check_apart(const Named& result, std::span<const Named> others) {
   if (result.view.elements() == 0) return;
   if (!elements_apart(result.view)) {
-    throw_invalid(result.name, "elements apart from each other",
+    throw_invalid(result.name(), "elements apart from each other",
                   fmt::format("{} with strides [{}]", result.view.describe(),
                               fmt::join(result.view.strides(), ", ")));
   }
@@ -116,7 +125,7 @@ void check_apart(const Named& result, std::span<const Named> others) {
   for (const Named& other : others) {
     const Bytes its = bytes_of(other.view);
     if (its.begin == its.end || mine.end <= its.begin || its.end <= mine.begin) continue;
-    throw_invalid(result.name, "memory apart from that of " + other.name,
+    throw_invalid(result.name(), "memory apart from that of " + other.name(),
                   result.view.describe() + " over a part of it, " + other.view.describe());
   }
 }

@@ -12,9 +12,13 @@
 
 namespace ps::resampling {
 
+// A view and what the user calls it, which is put into words for an error only.
 struct Named {
-  std::string name;
-  TensorView view;
+  const char* argument;
+  const TensorView& view;
+  int sensor = -1;  // whose argument it is; -1: the call's own
+
+  std::string name() const;  // "sensors[2].values", or "at"
 };
 
 // Whether a view that may be left out is there.
