@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "array.h"
@@ -18,7 +19,7 @@ constexpr const char* element_types = "elements of f64, f32, f16, bf16, i64, i32
 
 std::string kind_of(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
 
-DType dtype_of(dlpack::DataType type, const char* argument) {
+DType dtype_of(dlpack::DataType type, const BorrowOptions& options) {
   if (type.lanes == 1) {
     switch (type.code) {
       case dlpack::floating:
@@ -48,12 +49,12 @@ DType dtype_of(dlpack::DataType type, const char* argument) {
                            : type.code == dlpack::floating         ? "f"
                                                                    : "type ";
   throw InvalidArgument(
-      argument, element_types,
+      options.name(), element_types,
       fmt::format("{}{}{}", kind, type.bits,
                   type.lanes == 1 ? "" : fmt::format(" in groups of {}", type.lanes)));
 }
 
-Place place_of(dlpack::Device device, const char* argument) {
+Place place_of(dlpack::Device device, const BorrowOptions& options) {
   switch (device.type) {
     case dlpack::cpu:
       return {Memory::host, cpu_index};
@@ -64,7 +65,7 @@ Place place_of(dlpack::Device device, const char* argument) {
       return {Memory::device, device.index};
     default:
       throw InvalidArgument(
-          argument, "memory of the CPU or of a CUDA GPU",
+          options.name(), "memory of the CPU or of a CUDA GPU",
           fmt::format("memory of device type {} (as DLPack counts)", device.type));
   }
 }
@@ -83,22 +84,21 @@ bool contiguous(const dlpack::Tensor& tensor) {
 TensorView view_of(const dlpack::Tensor& tensor, const BorrowOptions& options) {
   const auto rank = static_cast<std::size_t>(tensor.rank);
   const std::span<const std::int64_t> shape(tensor.shape, rank);
-  const Place place = place_of(tensor.device, options.argument);
+  const Place place = place_of(tensor.device, options);
   auto* const data = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
   if (options.elements == Elements::typed) {
-    const DType dtype = dtype_of(tensor.dtype, options.argument);
+    const DType dtype = dtype_of(tensor.dtype, options);
     if (tensor.strides == nullptr) return {data, dtype, shape, place};
     return {data, dtype, shape, std::span<const std::int64_t>(tensor.strides, rank), place};
   }
   if (!contiguous(tensor)) {
-    throw InvalidArgument(options.argument, "a contiguous array",
+    throw InvalidArgument(options.name(), "a contiguous array",
                           fmt::format("one with strides ({})",
                                       fmt::join(tensor.strides, tensor.strides + rank, ", ")));
   }
   std::int64_t bits = tensor.dtype.bits * std::int64_t{tensor.dtype.lanes};
   if (bits % 8 != 0) {
-    throw InvalidArgument(options.argument, "elements of whole bytes",
-                          fmt::format("{} bits", bits));
+    throw InvalidArgument(options.name(), "elements of whole bytes", fmt::format("{} bits", bits));
   }
   for (const std::int64_t extent : shape) bits *= extent;
   return {data, DType::u8, {bits / 8}, place};
@@ -112,7 +112,7 @@ bool is_refusal(const nb::python_error& error) {
 
 [[noreturn]] void refuse(const BorrowOptions& options, const char* expected,
                          const nb::python_error& error) {
-  throw InvalidArgument(options.argument, expected, nb::str(error.value()).c_str());
+  throw InvalidArgument(options.name(), expected, nb::str(error.value()).c_str());
 }
 
 dlpack::Device device_of(nb::handle object) {
@@ -179,10 +179,29 @@ bool is_gpus(dlpack::Device device) {
 const dlpack::Exchange* exchange_of(nb::handle array) {
   // With the lock held. Types that were asked stay, so that no other gets their address.
   static auto& known = *new std::unordered_map<PyObject*, const dlpack::Exchange*>;
+  static std::pair<PyObject*, const dlpack::Exchange*> last;  // one call's arrays have one type
   const nb::handle type = array.type();
-  const auto found = known.find(type.ptr());
-  if (found != known.end()) return found->second;
-  return known.emplace(type.inc_ref().ptr(), ask_for_exchange(type)).first->second;
+  if (last.first == type.ptr()) return last.second;
+  auto found = known.find(type.ptr());
+  if (found == known.end()) {
+    found = known.emplace(type.inc_ref().ptr(), ask_for_exchange(type)).first;
+  }
+  last = *found;
+  return last.second;
+}
+
+std::string name_of(const char* argument, int sensor) {
+  return sensor < 0 ? argument : fmt::format("sensors[{}].{}", sensor, argument);
+}
+
+std::optional<TensorView> view_in_place(nb::handle array, const BorrowOptions& options) {
+  if (options.library == nullptr || exchange_of(array) != options.library) return std::nullopt;
+  dlpack::Tensor tensor{};
+  if (options.library->view(array.ptr(), &tensor) != 0) {
+    PyErr_Clear();  // its __dlpack__ says better why
+    return std::nullopt;
+  }
+  return view_of(tensor, options);
 }
 
 std::optional<int> gpu_of(nb::handle array) {
@@ -212,14 +231,14 @@ Borrowed::Borrowed(nb::handle object, const BorrowOptions& options) {
                 : TensorView(view.data(), DType::u8, {static_cast<std::int64_t>(view.bytes())},
                              view.place());
     held_ = std::make_shared<nb::object>(nb::borrow(object));
-  } else if (from_exchange(object, options)) {
-    return;
+  } else if (const auto view = view_in_place(object, options)) {
+    view_ = *view;
   } else if (options.elements == Elements::bytes && PyObject_CheckBuffer(object.ptr()) != 0) {
     from_buffer(object, options);
   } else if (nb::hasattr(object, "__dlpack__") && nb::hasattr(object, "__dlpack_device__")) {
     from_dlpack(object, options);
   } else {
-    throw nb::type_error(fmt::format("{}: expected an array (DLPack{}), given {}", options.argument,
+    throw nb::type_error(fmt::format("{}: expected an array (DLPack{}), given {}", options.name(),
                                      options.elements == Elements::bytes ? " or a buffer" : "",
                                      kind_of(object))
                              .c_str());
@@ -241,26 +260,15 @@ void Borrowed::from_buffer(nb::handle object, const BorrowOptions& options) {
   held_ = buffer;
   if (buffer->format != nullptr &&
       std::string_view(buffer->format).find('O') != std::string::npos) {
-    throw InvalidArgument(options.argument, "elements that are plain bytes", "Python objects");
+    throw InvalidArgument(options.name(), "elements that are plain bytes", "Python objects");
   }
   view_ = TensorView(buffer->buf, DType::u8, {static_cast<std::int64_t>(buffer->len)});
-}
-
-bool Borrowed::from_exchange(nb::handle object, const BorrowOptions& options) {
-  if (options.library == nullptr || exchange_of(object) != options.library) return false;
-  dlpack::Tensor tensor{};
-  if (options.library->view(object.ptr(), &tensor) != 0) {
-    PyErr_Clear();  // its __dlpack__ says better why
-    return false;
-  }
-  view_ = view_of(tensor, options);
-  return true;
 }
 
 void Borrowed::from_dlpack(nb::handle object, const BorrowOptions& options) {
   nb::object capsule;
   try {
-    const Place place = place_of(device_of(object), options.argument);
+    const Place place = place_of(device_of(object), options);
     capsule = place.memory == Memory::device && options.stream != nullptr
                   ? ask_for_ready_capsule(object, *options.stream)
                   : ask_for_capsule(object, nullptr);
@@ -273,7 +281,7 @@ void Borrowed::from_dlpack(nb::handle object, const BorrowOptions& options) {
   } else if (PyCapsule_IsValid(capsule.ptr(), dlpack::Managed::name) != 0) {
     take<dlpack::Managed>(capsule, options);
   } else {
-    throw InvalidArgument(options.argument, "a DLPack capsule from __dlpack__()",
+    throw InvalidArgument(options.name(), "a DLPack capsule from __dlpack__()",
                           nb::repr(capsule).c_str());
   }
   // DLPack calls it the CPU's; torch itself knows better.
@@ -290,11 +298,11 @@ void Borrowed::take(nb::handle capsule, const BorrowOptions& options) {
   auto* const managed = static_cast<M*>(PyCapsule_GetPointer(capsule.ptr(), M::name));
   if constexpr (requires { managed->version; }) {
     if (managed->version.major > dlpack::newest.major) {
-      throw InvalidArgument(options.argument, "DLPack of version 1 or older",
+      throw InvalidArgument(options.name(), "DLPack of version 1 or older",
                             fmt::format("version {}", managed->version.major));
     }
     if (options.access == Access::write && (managed->flags & dlpack::read_only) != 0) {
-      throw InvalidArgument(options.argument, "an array that may be written", "a read-only one");
+      throw InvalidArgument(options.name(), "an array that may be written", "a read-only one");
     }
   }
   PyCapsule_SetName(capsule.ptr(), M::used);

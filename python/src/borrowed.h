@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "dlpack.h"
 #include "penstock/base/view.h"
@@ -21,8 +22,12 @@ enum class Elements : std::uint8_t {
   bytes,  // contiguous memory, as bytes, whatever they mean
 };
 
+// An argument in words, for messages: "sensors[2].values", or "at" where `sensor` is -1.
+std::string name_of(const char* argument, int sensor);
+
 struct BorrowOptions {
-  const char* argument = "array";  // for messages
+  const char* argument = "array";
+  int sensor = -1;  // whose argument it is; -1: the call's own
   Access access = Access::read;
   Elements elements = Elements::typed;
   const Stream* stream = nullptr;  // where a GPU's memory will be used; its owner is told
@@ -30,10 +35,16 @@ struct BorrowOptions {
   // The library whose current stream `stream` is, or whose arrays are all the CPU's: nobody has to
   // be told. Such arrays are not held, and outlive the call.
   const dlpack::Exchange* library = nullptr;
+
+  std::string name() const { return name_of(argument, sensor); }
 };
 
 // The functions that an array's library offers; null where it has none.
 const dlpack::Exchange* exchange_of(nb::handle array);
+
+// The memory of an array of `options.library`, which is not held. None where that does not describe
+// it, and of other libraries' arrays. Throws InvalidArgument as Borrowed does.
+std::optional<TensorView> view_in_place(nb::handle array, const BorrowOptions& options);
 
 // The number of the GPU whose memory an array has; none for the CPU's, and for what is no array.
 std::optional<int> gpu_of(nb::handle array);
@@ -50,7 +61,6 @@ class Borrowed {
 
  private:
   void from_buffer(nb::handle object, const BorrowOptions& options);
-  bool from_exchange(nb::handle object, const BorrowOptions& options);
   void from_dlpack(nb::handle object, const BorrowOptions& options);
   template <class M>
   void take(nb::handle capsule, const BorrowOptions& options);

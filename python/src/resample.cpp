@@ -19,8 +19,6 @@
 namespace ps::python {
 namespace {
 
-using Arrays = std::vector<nb::object>;
-
 ps::Outside outside_named(std::string_view name) {
   if (name == "clamp") return ps::Outside::clamp;
   if (name == "fill") return ps::Outside::fill;
@@ -72,16 +70,23 @@ class Views {
  public:
   explicit Views(const CallStream& on) : on_(on) {}
 
-  TensorView add(nb::handle array, const std::string& argument, Access access = Access::read) {
-    if (array.is_none()) return {};
-    held_.emplace_back(array, BorrowOptions{.argument = argument.c_str(),
-                                            .access = access,
-                                            .stream = pointer_to(on_.stream),
-                                            .library = on_.library});
-    return held_.back().view();
+  TensorView add(nb::handle array, const char* argument, int sensor = -1) {
+    return add(array, {.argument = argument, .sensor = sensor});
+  }
+  TensorView add_written(nb::handle array, const char* argument) {
+    return add(array, {.argument = argument, .access = Access::write});
   }
 
  private:
+  TensorView add(nb::handle array, BorrowOptions options) {
+    if (array.is_none()) return {};
+    options.stream = pointer_to(on_.stream);
+    options.library = on_.library;
+    if (const auto view = view_in_place(array, options)) return *view;
+    held_.emplace_back(array, options);
+    return held_.back().view();
+  }
+
   const CallStream& on_;
   std::vector<Borrowed> held_;
 };
@@ -116,36 +121,38 @@ bool can_be_read(const TensorView& view) {
 
 // What is cheap to know of the CPU's memory is not left to `check`. Everything else is the
 // library's to refuse.
-void check_lengths(const TensorView& lengths, std::int64_t samples, const std::string& argument) {
+void check_lengths(const TensorView& lengths, std::int64_t samples, int sensor) {
   if (!can_be_read(lengths)) return;
   for (std::int64_t i = 0; i < lengths.elements(); ++i) {
     const std::int64_t length = element(lengths, i);
     if (length >= 0 && length <= samples) continue;
-    throw InvalidArgument(argument, fmt::format("lengths from 0 to {}, the samples", samples),
+    throw InvalidArgument(name_of("lengths", sensor),
+                          fmt::format("lengths from 0 to {}, the samples", samples),
                           fmt::format("{} at [{}]", length, i));
   }
 }
 
-void check_offsets(const TensorView& offsets, std::int64_t samples, const std::string& argument) {
+void check_offsets(const TensorView& offsets, std::int64_t samples, int sensor) {
   if (!can_be_read(offsets)) return;
   std::int64_t before = 0;
   for (std::int64_t i = 0; i < offsets.elements(); ++i) {
     const std::int64_t offset = element(offsets, i);
     if (offset < before || offset > samples) {
       throw InvalidArgument(
-          argument, fmt::format("offsets from 0 to {}, the samples, that do not decrease", samples),
+          name_of("offsets", sensor),
+          fmt::format("offsets from 0 to {}, the samples, that do not decrease", samples),
           fmt::format("{} at [{}]", offset, i));
     }
     before = offset;
   }
 }
 
-void check_ends(const Sensor& sensor, const std::string& prefix) {
+void check_ends(const Sensor& sensor, int number) {
   const std::size_t rank = sensor.values.rank();
   if (rank < 2) return;
   const std::int64_t samples = sensor.values.shape()[rank - 2];
-  check_lengths(sensor.lengths, samples, prefix + "lengths");
-  check_offsets(sensor.offsets, samples, prefix + "offsets");
+  check_lengths(sensor.lengths, samples, number);
+  check_offsets(sensor.offsets, samples, number);
 }
 
 // The library numbers every sensor; one that has no number in Python is not spoken of.
@@ -174,44 +181,47 @@ void run(const std::optional<Stream>& stream, bool numbered, const Work& work) {
   });
 }
 
-void resample_arrays(const Arrays& values, const Arrays& times, const Arrays& lengths,
-                     const Arrays& offsets, const std::vector<std::int64_t>& layout, nb::handle at,
-                     nb::handle out, nb::handle valid, std::string_view outside, double fill,
-                     bool check, std::string_view kernel, nb::handle stream, bool numbered) {
-  if (times.size() != values.size() || lengths.size() != values.size() ||
-      offsets.size() != values.size()) {
-    throw InvalidArgument("times", fmt::format("{} of them, as of values", values.size()),
+void resample_arrays(const nb::list& values, const nb::list& times, const nb::list& lengths,
+                     const nb::list& offsets, const std::vector<std::int64_t>& layout,
+                     nb::handle at, nb::handle out, nb::handle valid, std::string_view outside,
+                     double fill, bool check, std::string_view kernel, nb::handle stream,
+                     bool numbered) {
+  const std::size_t count = values.size();
+  if (times.size() != count || lengths.size() != count || offsets.size() != count) {
+    throw InvalidArgument("times", fmt::format("{} of them, as of values", count),
                           fmt::format("{} times, {} lengths, {} offsets", times.size(),
                                       lengths.size(), offsets.size()));
   }
-  ResampleOptions options{.sensors = std::vector<Sensor>(values.size()),
+  ResampleOptions options{.sensors = std::vector<Sensor>(count),
                           .outside = outside_named(outside),
                           .fill = fill,
                           .check = check,
                           .kernel = kernel_named(kernel)};
-  std::vector<nb::handle> arrays(values.begin(), values.end());
+  std::vector<nb::handle> arrays;
+  arrays.reserve(count + 2);
+  arrays.assign(values.begin(), values.end());
   arrays.insert(arrays.end(), {at, out});
   const CallStream on = stream_or_current(stream, arrays);
   Views views(on);
   Layout modes(layout);
   bool lone = false;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::string prefix = numbered ? fmt::format("sensors[{}].", i) : "";
+  for (std::size_t i = 0; i < count; ++i) {
+    const int number = numbered ? static_cast<int>(i) : -1;
     Sensor& sensor = options.sensors[i];
-    sensor.values = views.add(values[i], prefix + "values");
-    sensor.times = views.add(times[i], prefix + "times");
-    sensor.lengths = views.add(lengths[i], prefix + "lengths");
-    sensor.offsets = views.add(offsets[i], prefix + "offsets");
+    sensor.values = views.add(values[i], "values", number);
+    sensor.times = views.add(times[i], "times", number);
+    sensor.lengths = views.add(lengths[i], "lengths", number);
+    sensor.offsets = views.add(offsets[i], "offsets", number);
     modes.read(sensor);
     if (is_alone(sensor.values, offsets[i])) {
       sensor.values = alone(sensor.values);
       lone = true;
     }
-    check_ends(sensor, prefix);
+    check_ends(sensor, number);
   }
   options.at = views.add(at, "at");
-  options.out = views.add(out, "out", Access::write);
-  options.valid = views.add(valid, "valid", Access::write);
+  options.out = views.add_written(out, "out");
+  options.valid = views.add_written(valid, "valid");
   if (lone) {
     options.out = alone(options.out);
     if (!valid.is_none()) options.valid = alone(options.valid);
@@ -228,7 +238,7 @@ void gradient_arrays(nb::handle gradient, nb::handle times, nb::handle lengths, 
                                   .lengths = views.add(lengths, "lengths"),
                                   .offsets = views.add(offsets, "offsets"),
                                   .at = views.add(at, "at"),
-                                  .out = views.add(out, "out", Access::write),
+                                  .out = views.add_written(out, "out"),
                                   .outside = outside_named(outside)};
   if (is_alone(options.out, offsets)) {
     options.gradient = alone(options.gradient);
@@ -244,10 +254,9 @@ void bind_resample(nb::module_& m) {
         nb::arg("offsets"), nb::arg("layout"), nb::arg("at").none(), nb::arg("out").none(),
         nb::arg("valid").none(), nb::arg("outside"), nb::arg("fill"), nb::arg("check"),
         nb::arg("kernel"), nb::arg("stream").none(), nb::arg("numbered"),
-        nb::sig("def resample(values: collections.abc.Sequence[typing.Any], times: "
-                "collections.abc.Sequence[typing.Any], lengths: "
-                "collections.abc.Sequence[typing.Any], offsets: "
-                "collections.abc.Sequence[typing.Any], layout: collections.abc.Sequence[int], at: "
+        nb::sig("def resample(values: list[typing.Any], times: list[typing.Any], lengths: "
+                "list[typing.Any], offsets: list[typing.Any], layout: "
+                "collections.abc.Sequence[int], at: "
                 "typing.Any, out: typing.Any, valid: typing.Any, outside: str, fill: float, check: "
                 "bool, kernel: str, stream: typing.Any, numbered: bool) -> None"),
         "What penstock.resample is made of.");
