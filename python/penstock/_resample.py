@@ -15,11 +15,15 @@ _MODES = {"linear": 0, "nearest": 1, "previous": 2, "next": 3, "slerp": 4}
 _ORDERS = {"xyzw": 0, "wxyz": 1}
 
 Columns = Sequence[tuple[Any, ...]]
-Sensors = tuple[list[Any], list[Any], list[Any], list[Any], list[int]]
+Sensors = tuple[list[Any], list[Any], list[Any], list[Any], Sequence[int]]
 """values, times, lengths and offsets of each, and the layout of all"""
 
+_PLAIN = 0, 0, 0  # the layout of a linear sensor
+_torch_part: Any = None  # _resample_torch and torch.Tensor, where a tensor has come
+_Tensor: Any = None
 
-@dataclass(frozen=True, eq=False, slots=True)
+
+@dataclass(eq=False, slots=True)  # not frozen: four would take longer to make than to resample
 class Sensor:
     """One of several signals that :func:`resample` brings to one clock; with its arguments.
 
@@ -91,32 +95,32 @@ def resample(values: Any, times: Any = None, at: Any = None, *, mode: str = "lin
     and ``outside="error"`` wait for it. torch differentiates linear mode with respect to values,
     and compiles and captures the call. `kernel` is for comparing a GPU's kernels.
     """
-    numbered = isinstance(values, (list, tuple))
-    if numbered or isinstance(values, Sensor):
-        _refuse_beside_sensors(times=times, columns=columns, lengths=lengths, offsets=offsets,
-                               mode=None if mode == "linear" else mode,
-                               quaternion=None if quaternion == "xyzw" else quaternion)
-        sensors = _together(values if numbered else [values])
+    plain = columns is None and mode == "linear" and quaternion == "xyzw"
+    numbered = False
+    if type(values) is not _Tensor and isinstance(values, (Sensor, list, tuple)):
+        if not plain or not times is lengths is offsets is None:
+            _refuse_beside_sensors(times=times, columns=columns, lengths=lengths, offsets=offsets,
+                                   mode=None if mode == "linear" else mode,
+                                   quaternion=None if quaternion == "xyzw" else quaternion)
+        numbered = not isinstance(values, Sensor)
+        sensors = _together([values] if isinstance(values, Sensor) else values)
+        values, times = sensors[0][0], sensors[1][0]
     else:
-        plain = columns is None and mode == "linear" and quaternion == "xyzw"
-        layout = [0, 0, 0] if plain else _layout(mode, columns, quaternion, values)
+        layout = _PLAIN if plain else _layout(mode, columns, quaternion, values)
         sensors = [values], [times], [lengths], [offsets], layout
-    if sensors[1][0] is None or at is None:
-        raise InvalidArgument("at" if at is None and sensors[1][0] is not None else "times",
-                              "an array of times", "None")
+    if times is None or at is None:
+        raise InvalidArgument("at" if times is not None else "times", "an array of times", "None")
     fill, check = float(fill), bool(check)
     if valid is False:
         valid = None
-    if _is_tensor(sensors[0][0]):
-        import penstock._resample_torch as torch_part  # "from . import" takes longer, every time
-
+    torch_part = _torch_part if type(values) is _Tensor else _torch_part_for(values)
+    if torch_part is not None:
         return torch_part.run(sensors, at, out, valid, stream, outside, fill, check, kernel,
                               numbered)
     if out is None:
-        out = room_like(sensors[0][0], out_shape(sensors[0], sensors[3], at))
+        out = room_like(values, out_shape(sensors[0], sensors[3], at))
     if valid is True:
-        shape = valid_shape(sensors[0], sensors[3], at, numbered)
-        valid = room_like(sensors[0][0], shape, "bool")
+        valid = room_like(values, valid_shape(sensors[0], sensors[3], at, numbered), "bool")
     _core.resample(*sensors, at, out, valid, outside, fill, check, kernel, stream, numbered)
     return out if valid is None else (out, valid)
 
@@ -152,8 +156,16 @@ def _shape(name: str, array: Any) -> tuple[int, ...]:
     return shape
 
 
-def _is_tensor(array: Any) -> bool:
-    return "torch" in sys.modules and isinstance(array, sys.modules["torch"].Tensor)
+def _torch_part_for(array: Any) -> Any:
+    """What runs calls with tensors, known from the first one on; None for other arrays."""
+    if "torch" not in sys.modules or not isinstance(array, sys.modules["torch"].Tensor):
+        return None
+    import penstock._resample_torch as torch_part
+
+    if not sys.modules["torch"].compiler.is_compiling():  # which wants what it saw left as it is
+        global _torch_part, _Tensor
+        _torch_part, _Tensor = torch_part, sys.modules["torch"].Tensor
+    return torch_part
 
 
 def _refuse_beside_sensors(**given: Any) -> None:
@@ -165,21 +177,26 @@ def _refuse_beside_sensors(**given: Any) -> None:
 
 def _together(sensors: Sequence[Any]) -> Sensors:
     """Of all."""
+    if not sensors:
+        raise InvalidArgument("values", "one sensor or more", "an empty list")
+    values, times, lengths, offsets = [], [], [], []
+    layout: list[int] = []
     for each in sensors:
         if not isinstance(each, Sensor):
             raise InvalidArgument("values", "an array, a Sensor, or a list of Sensor",
                                   f"a list with {type(each).__name__}")
-    if not sensors:
-        raise InvalidArgument("values", "one sensor or more", "an empty list")
-    layout: list[int] = []
-    for each in sensors:
+        values.append(each.values)
+        times.append(each.times)
+        lengths.append(each.lengths)
+        offsets.append(each.offsets)
         layout += _layout(each.mode, each.columns, each.quaternion, each.values)
-    return ([s.values for s in sensors], [s.times for s in sensors], [s.lengths for s in sensors],
-            [s.offsets for s in sensors], layout)
+    return values, times, lengths, offsets, layout
 
 
-def _layout(mode: str, columns: Columns | None, quaternion: str, values: Any) -> list[int]:
+def _layout(mode: str, columns: Columns | None, quaternion: str, values: Any) -> Sequence[int]:
     """The modes of a sensor in numbers, as python/src/resample.cpp reads them."""
+    if columns is None and mode == "linear" and quaternion == "xyzw":
+        return _PLAIN
     layout = [_number("mode", mode, _MODES), _number("quaternion", quaternion, _ORDERS), 0]
     if columns is None:
         return layout

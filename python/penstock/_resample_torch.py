@@ -8,16 +8,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor, is_grad_enabled
 from torch.autograd import forward_ad
+from torch.autograd.graph import increment_version
+from torch.compiler import is_compiling
 
 from . import _core
 from ._errors import InvalidArgument, Unsupported
 from ._resample import out_shape, valid_shape
 
 _LINEAR = 0
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_PLAIN = (Tensor, torch.nn.Parameter)
 # Without its functions of C a tensor goes through __dlpack__, which wants a stream, no gradient.
-_EXCHANGES = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+_EXCHANGES = hasattr(Tensor, "__dlpack_c_exchange_api__")
+# What increment_version() is made of, in half its time; that of older ones takes a tensor.
+_increment_versions = (torch._C._increment_version if _EXCHANGES else
+                       lambda tensors: increment_version(tensors[0]))
 # Who wants to see every operation: tracers and counters, torch.func.
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _transform = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)
@@ -29,27 +35,32 @@ _OPTIONS = "str outside, float fill, bool check, str kernel, bool numbered"
 
 def run(sensors: Any, at: Any, out: Any, valid: Any, stream: Any, outside: str, fill: float,
         check: bool, kernel: str, numbered: bool) -> Any:
-    values, times, lengths, offsets, _ = sensors
-    options = outside, fill, check, kernel, numbered
-    if not _needs_operator(values, times, at, out, valid, stream):
-        if out is None:
-            out = torch.empty(out_shape(values, offsets, at), dtype=values[0].dtype,
-                              device=values[0].device)
-        else:
-            _tell_of_write("out", out)
-        if valid is True:
-            valid = _mask(values, offsets, at, numbered)
-        elif valid is not None:
-            _tell_of_write("valid", valid)
-        _launch(sensors, at, out, valid, stream, *options)
-    elif out is None and (valid is None or valid is True):
+    values, times, _, offsets, _ = sensors
+    if _needs_operator(values, times, at, out, valid, stream):
+        return _by_operator(sensors, at, out, valid, outside, fill, check, kernel, numbered)
+    if out is None:
+        out = torch.empty(out_shape(values, offsets, at), dtype=values[0].dtype,
+                          device=values[0].device)
+    else:
+        _tell_of_write("out", out)
+    if valid is True:
+        valid = _mask(values, offsets, at, numbered)
+    elif valid is not None:
+        _tell_of_write("valid", valid)
+    _launch(sensors, at, out, valid, stream, outside, fill, check, kernel, numbered)
+    return out if valid is None else (out, valid)
+
+
+def _by_operator(sensors: Any, at: Any, out: Any, valid: Any, *options: Any) -> Any:
+    values, _, _, offsets, _ = sensors
+    if out is None and (valid is None or valid is True):
         out, mask = torch.ops.penstock.resample(*sensors, at, valid is True, *options)
         valid = mask if valid else None
     else:
         if out is None:
             out = values[0].new_empty(out_shape(values, offsets, at))
         if valid is True:
-            valid = _mask(values, offsets, at, numbered)
+            valid = _mask(values, offsets, at, options[-1])
         torch.ops.penstock.resample_out(*sensors, at, out, valid, *options)
     return out if valid is None else (out, valid)
 
@@ -57,15 +68,17 @@ def run(sensors: Any, at: Any, out: Any, valid: Any, stream: Any, outside: str, 
 def _needs_operator(values: list[Any], times: list[Any], at: Any, out: Any, valid: Any,
                     stream: Any) -> bool:
     """Whether torch has to see the call."""
-    watched = torch.compiler.is_compiling() or _is_watched(values) or values[0].is_meta
-    plain = not watched
-    for each in (*values, *times, at):
-        if type(each) is not torch.Tensor or each.requires_grad:
-            plain = False
-    if plain:
-        return False
+    watched = is_compiling() or _modes() > 0 or _transform() is not None or values[0].is_meta
+    if not watched and forward_ad._current_level < 0:  # most often; little is asked
+        for each in [*values, *times, at]:
+            if type(each) is not Tensor or each.requires_grad:
+                break
+        else:
+            return False
+    if not is_compiling():
+        _refuse_tangents(values)
     _refuse_mixture(values, times, at)
-    learns = torch.is_grad_enabled() and any(each.requires_grad for each in values)
+    learns = is_grad_enabled() and any(each.requires_grad for each in values)
     if learns:
         _refuse("out", out, "as values require a gradient")
         _refuse("valid", None if valid is True else valid, "as values require a gradient")
@@ -76,19 +89,19 @@ def _needs_operator(values: list[Any], times: list[Any], at: Any, out: Any, vali
     return True
 
 
-def _is_watched(values: list[Any]) -> bool:
-    if forward_ad._current_level >= 0:  # where torch would take operators for constants
+def _refuse_tangents(values: list[Any]) -> None:
+    """Where torch would take operators for constants."""
+    if forward_ad._current_level >= 0:
         if any(forward_ad.unpack_dual(each).tangent is not None for each in values):
             raise Unsupported("resample: no derivative forwards; backward() has the gradient")
-    return _modes() > 0 or _transform() is not None
 
 
 def _refuse_mixture(values: list[Any], times: list[Any], at: Any) -> None:
     for name, tensors in (("values", values), ("times", times), ("at", [at])):
         for each in tensors:
-            if not isinstance(each, torch.Tensor):
+            if not isinstance(each, Tensor):
                 raise InvalidArgument(name, "a tensor of torch, as values are", type(each).__name__)
-            if name != "values" and each.requires_grad and torch.is_grad_enabled():
+            if name != "values" and each.requires_grad and is_grad_enabled():
                 raise InvalidArgument(name, "a tensor without a gradient; only values have one",
                                       "one that requires it")
 
@@ -100,10 +113,10 @@ def _refuse(name: str, given: Any, why: str) -> None:
 
 def _tell_of_write(name: str, tensor: Any) -> None:
     """Lets autograd see that a tensor it may have kept is not the same any more."""
-    if isinstance(tensor, torch.Tensor) and torch.is_grad_enabled():
+    if is_grad_enabled() and isinstance(tensor, Tensor):
         if tensor.requires_grad:
             raise InvalidArgument(name, "a tensor that requires no gradient", "one that does")
-        torch.autograd.graph.increment_version(tensor)
+        _increment_versions((tensor,))
 
 
 def _launch(sensors: Any, at: Any, out: Any, valid: Any, stream: Any, outside: str, fill: float,
