@@ -193,7 +193,7 @@ def iterate(x: Any, out: Any = None, rounds: int = 1, stream: Any = None) -> Non
 def elementwise(function: str, inputs: Sequence[Any], out: Any, a: float = 1.0, b: float = 1.0, stream: Any = None, kernel: str = 'best') -> None:
     """What penstock.transform is made of."""
 
-def resample(values: list[Any], times: list[Any], lengths: list[Any], offsets: list[Any], layout: Sequence[int], at: Any, out: Any, valid: Any, outside: str, fill: float, check: bool, kernel: str, stream: Any, numbered: bool) -> None:
+def resample(values: Any, times: Any, lengths: Any, offsets: Any, layout: Sequence[int], at: Any, out: Any, valid: Any, outside: str, fill: float, check: bool, kernel: str, stream: Any, numbered: bool) -> None:
     """What penstock.resample is made of."""
 
 def resample_gradient(gradient: Any, times: Any, lengths: Any, offsets: Any, at: Any, out: Any, outside: str, stream: Any = None) -> None:

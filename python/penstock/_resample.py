@@ -15,8 +15,8 @@ _MODES = {"linear": 0, "nearest": 1, "previous": 2, "next": 3, "slerp": 4}
 _ORDERS = {"xyzw": 0, "wxyz": 1}
 
 Columns = Sequence[tuple[Any, ...]]
-Sensors = tuple[list[Any], list[Any], list[Any], list[Any], Sequence[int]]
-"""values, times, lengths and offsets of each, and the layout of all"""
+Sensors = tuple[Any, Any, Any, Any, Sequence[int]]
+"""values, times, lengths and offsets, lists of them where sensors are numbered; and the layout"""
 
 _PLAIN = 0, 0, 0  # the layout of a linear sensor
 _torch_part: Any = None  # _resample_torch and torch.Tensor, where a tensor has come
@@ -95,19 +95,21 @@ def resample(values: Any, times: Any = None, at: Any = None, *, mode: str = "lin
     and ``outside="error"`` wait for it. torch differentiates linear mode with respect to values,
     and compiles and captures the call. `kernel` is for comparing a GPU's kernels.
     """
-    plain = columns is None and mode == "linear" and quaternion == "xyzw"
     numbered = False
+    plain = columns is None and mode == "linear" and quaternion == "xyzw"
     if type(values) is not _Tensor and isinstance(values, (Sensor, list, tuple)):
         if not plain or not times is lengths is offsets is None:
             _refuse_beside_sensors(times=times, columns=columns, lengths=lengths, offsets=offsets,
                                    mode=None if mode == "linear" else mode,
                                    quaternion=None if quaternion == "xyzw" else quaternion)
         numbered = not isinstance(values, Sensor)
-        sensors = _together([values] if isinstance(values, Sensor) else values)
-        values, times = sensors[0][0], sensors[1][0]
+        sensors = _parts(values) if isinstance(values, Sensor) else _together(values)
+        values, times = sensors[:2]
+        if numbered:
+            values, times = values[0], times[0]
     else:
         layout = _PLAIN if plain else _layout(mode, columns, quaternion, values)
-        sensors = [values], [times], [lengths], [offsets], layout
+        sensors = values, times, lengths, offsets, layout
     if times is None or at is None:
         raise InvalidArgument("at" if times is not None else "times", "an array of times", "None")
     fill, check = float(fill), bool(check)
@@ -118,32 +120,40 @@ def resample(values: Any, times: Any = None, at: Any = None, *, mode: str = "lin
         return torch_part.run(sensors, at, out, valid, stream, outside, fill, check, kernel,
                               numbered)
     if out is None:
-        out = room_like(values, out_shape(sensors[0], sensors[3], at))
+        out = room_like(values, out_shape(sensors, at, numbered))
     if valid is True:
-        valid = room_like(values, valid_shape(sensors[0], sensors[3], at, numbered), "bool")
+        valid = room_like(values, valid_shape(sensors, at, numbered), "bool")
     _core.resample(*sensors, at, out, valid, outside, fill, check, kernel, stream, numbered)
     return out if valid is None else (out, valid)
 
 
-def out_shape(values: Sequence[Any], offsets: Sequence[Any], at: Any) -> tuple[int, ...]:
+def out_shape(sensors: Sensors, at: Any, numbered: bool) -> tuple[int, ...]:
     """Of the result; what does not fit together the library refuses."""
-    columns = _shape("values", values[0])[-1]
-    for each in values[1:]:
+    columns = 0
+    for each in sensors[0] if numbered else [sensors[0]]:
         columns += _shape("values", each)[-1]
-    return *valid_shape(values, offsets, at, False), columns
+    return *_rows(sensors, at, numbered), columns
 
 
-def valid_shape(values: Sequence[Any], offsets: Sequence[Any], at: Any,
-                numbered: bool) -> tuple[int, ...]:
+def valid_shape(sensors: Sensors, at: Any, numbered: bool) -> tuple[int, ...]:
     """Of the mask, which tells sensors apart where they have numbers."""
-    more = (_shape("at", at)[-1], len(values)) if numbered else (_shape("at", at)[-1],)
-    if offsets[0] is not None:
-        return max(_shape("offsets", offsets[0])[0] - 1, 0), *more
-    shape = _shape("values", values[0])
+    rows = _rows(sensors, at, numbered)
+    return (*rows, len(sensors[0])) if numbered else rows
+
+
+def _rows(sensors: Sensors, at: Any, numbered: bool) -> tuple[int, ...]:
+    """Episodes, unless there is one alone, and wanted times."""
+    values, _, _, offsets, _ = sensors
+    if numbered:
+        values, offsets = values[0], offsets[0]
+    targets = _shape("at", at)[-1]
+    if offsets is not None:
+        return max(_shape("offsets", offsets)[0] - 1, 0), targets
+    shape = _shape("values", values)
     if len(shape) == 3:
-        return shape[0], *more
+        return shape[0], targets
     if len(shape) == 2:
-        return more
+        return targets,
     raise InvalidArgument("values", "(S, D), (B, S, D), or (N, D) with offsets", str(tuple(shape)))
 
 
@@ -173,6 +183,11 @@ def _refuse_beside_sensors(**given: Any) -> None:
         if value is not None:
             raise InvalidArgument(name, "none beside sensors, which have their own",
                                   type(value).__name__ if name != "mode" else repr(value))
+
+
+def _parts(sensor: Sensor) -> Sensors:
+    return (sensor.values, sensor.times, sensor.lengths, sensor.offsets,
+            _layout(sensor.mode, sensor.columns, sensor.quaternion, sensor.values))
 
 
 def _together(sensors: Sequence[Any]) -> Sensors:

@@ -4,7 +4,6 @@ Imported when the first tensor comes. A plain call goes past the operators, whos
 more than the launch itself.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -35,48 +34,60 @@ _OPTIONS = "str outside, float fill, bool check, str kernel, bool numbered"
 
 def run(sensors: Any, at: Any, out: Any, valid: Any, stream: Any, outside: str, fill: float,
         check: bool, kernel: str, numbered: bool) -> Any:
-    values, times, _, offsets, _ = sensors
-    if _needs_operator(values, times, at, out, valid, stream):
-        return _by_operator(sensors, at, out, valid, outside, fill, check, kernel, numbered)
+    values, times, lengths, offsets, layout = sensors
+    tensors = [*values, *times, at] if numbered else (values, times, at)
+    if not _are_plain(tensors):
+        lists = sensors if numbered else ([values], [times], [lengths], [offsets], layout)
+        if _needs_operator(lists[0], lists[1], at, out, valid, stream):
+            return _by_operator(lists, at, out, valid, outside, fill, check, kernel, numbered)
     if out is None:
-        out = torch.empty(out_shape(values, offsets, at), dtype=values[0].dtype,
-                          device=values[0].device)
+        out = torch.empty(out_shape(sensors, at, numbered), dtype=tensors[0].dtype,
+                          device=tensors[0].device)
     else:
         _tell_of_write("out", out)
     if valid is True:
-        valid = _mask(values, offsets, at, numbered)
+        valid = _mask(sensors, at, numbered, tensors[0].device)
     elif valid is not None:
         _tell_of_write("valid", valid)
     _launch(sensors, at, out, valid, stream, outside, fill, check, kernel, numbered)
     return out if valid is None else (out, valid)
 
 
-def _by_operator(sensors: Any, at: Any, out: Any, valid: Any, *options: Any) -> Any:
-    values, _, _, offsets, _ = sensors
+def _by_operator(lists: Any, at: Any, out: Any, valid: Any, *options: Any) -> Any:
     if out is None and (valid is None or valid is True):
-        out, mask = torch.ops.penstock.resample(*sensors, at, valid is True, *options)
+        out, mask = torch.ops.penstock.resample(*lists, at, valid is True, *options)
         valid = mask if valid else None
     else:
+        sensors, numbered, first = _sensors(lists, options[-1]), options[-1], lists[0][0]
         if out is None:
-            out = values[0].new_empty(out_shape(values, offsets, at))
+            out = first.new_empty(out_shape(sensors, at, numbered))
         if valid is True:
-            valid = _mask(values, offsets, at, options[-1])
-        torch.ops.penstock.resample_out(*sensors, at, out, valid, *options)
+            valid = _mask(sensors, at, numbered, first.device)
+        torch.ops.penstock.resample_out(*lists, at, out, valid, *options)
     return out if valid is None else (out, valid)
+
+
+def _sensors(lists: Any, numbered: bool) -> Any:
+    """As resample() has them, of what the operators have."""
+    values, times, lengths, offsets, layout = lists
+    return lists if numbered else (values[0], times[0], lengths[0], offsets[0], layout)
+
+
+def _are_plain(tensors: Any) -> bool:
+    """Whether torch need not see a call with these, values first. Most often; little is asked."""
+    if (is_compiling() or _modes() > 0 or _transform() is not None or tensors[0].is_meta or
+            forward_ad._current_level >= 0):
+        return False
+    for each in tensors:
+        if type(each) is not Tensor or each.requires_grad:
+            return False
+    return True
 
 
 def _needs_operator(values: list[Any], times: list[Any], at: Any, out: Any, valid: Any,
                     stream: Any) -> bool:
-    """Whether torch has to see the call."""
-    watched = is_compiling() or _modes() > 0 or _transform() is not None or values[0].is_meta
-    if not watched and forward_ad._current_level < 0:  # most often; little is asked
-        for each in [*values, *times, at]:
-            if type(each) is not Tensor or each.requires_grad:
-                break
-        else:
-            return False
-    if not is_compiling():
-        _refuse_tangents(values)
+    """Whether torch has to see a call that is not plain."""
+    watched = is_compiling() or _is_watched(values) or values[0].is_meta
     _refuse_mixture(values, times, at)
     learns = is_grad_enabled() and any(each.requires_grad for each in values)
     if learns:
@@ -89,11 +100,11 @@ def _needs_operator(values: list[Any], times: list[Any], at: Any, out: Any, vali
     return True
 
 
-def _refuse_tangents(values: list[Any]) -> None:
-    """Where torch would take operators for constants."""
-    if forward_ad._current_level >= 0:
+def _is_watched(values: list[Any]) -> bool:
+    if forward_ad._current_level >= 0:  # where torch would take operators for constants
         if any(forward_ad.unpack_dual(each).tangent is not None for each in values):
             raise Unsupported("resample: no derivative forwards; backward() has the gradient")
+    return _modes() > 0 or _transform() is not None
 
 
 def _refuse_mixture(values: list[Any], times: list[Any], at: Any) -> None:
@@ -123,9 +134,9 @@ def _launch(sensors: Any, at: Any, out: Any, valid: Any, stream: Any, outside: s
             check: bool, kernel: str, numbered: bool) -> None:
     values, times, lengths, offsets, layout = sensors
     if not _EXCHANGES:
-        stream = _current(stream, values[0])
+        stream = _current(stream, values[0] if numbered else values)
     if not _EXCHANGES or stream is not None:
-        values = [each.detach() for each in values]
+        values = [each.detach() for each in values] if numbered else values.detach()
     _core.resample(values, times, lengths, offsets, layout, at, out, valid, outside, fill, check,
                    kernel, stream, numbered)
 
@@ -136,31 +147,32 @@ def _current(stream: Any, tensor: Any) -> Any:
     return stream
 
 
-def _mask(values: Sequence[Any], offsets: Sequence[Any], at: Any, numbered: bool) -> Any:
-    shape = valid_shape(values, offsets, at, numbered)
-    return torch.empty(shape, dtype=torch.bool, device=values[0].device)
+def _mask(sensors: Any, at: Any, numbered: bool, device: Any) -> Any:
+    return torch.empty(valid_shape(sensors, at, numbered), dtype=torch.bool, device=device)
 
 
 def _fake(values: Any, times: Any, lengths: Any, offsets: Any, layout: Any, at: Any, valid: bool,
           outside: str, fill: float, check: bool, kernel: str, numbered: bool) -> Any:
     """Room for what the operator returns; the mask is empty where it is not wanted."""
-    out = values[0].new_empty(out_shape(values, offsets, at))
+    sensors, first = _sensors((values, times, lengths, offsets, layout), numbered), values[0]
+    out = first.new_empty(out_shape(sensors, at, numbered))
     if valid:
-        return out, _mask(values, offsets, at, numbered)
-    return out, torch.empty(0, dtype=torch.bool, device=values[0].device)
+        return out, _mask(sensors, at, numbered, first.device)
+    return out, torch.empty(0, dtype=torch.bool, device=first.device)
 
 
 def _resample(values: Any, times: Any, lengths: Any, offsets: Any, layout: Any, at: Any,
               valid: bool, *options: Any) -> Any:
-    sensors = values, times, lengths, offsets, layout
-    out, mask = _fake(*sensors, at, valid, *options)
-    _launch(sensors, at, out, mask if valid else None, None, *options)
+    lists = values, times, lengths, offsets, layout
+    out, mask = _fake(*lists, at, valid, *options)
+    _launch(_sensors(lists, options[-1]), at, out, mask if valid else None, None, *options)
     return out, mask
 
 
 def _resample_out(values: Any, times: Any, lengths: Any, offsets: Any, layout: Any, at: Any,
                   out: Any, valid: Any, *options: Any) -> None:
-    _launch((values, times, lengths, offsets, layout), at, out, valid, None, *options)
+    sensors = _sensors((values, times, lengths, offsets, layout), options[-1])
+    _launch(sensors, at, out, valid, None, *options)
 
 
 def _gradient_fake(gradient: Any, times: Any, lengths: Any, offsets: Any, at: Any, outside: str,

@@ -181,11 +181,29 @@ void run(const std::optional<Stream>& stream, bool numbered, const Work& work) {
   });
 }
 
-void resample_arrays(const nb::list& values, const nb::list& times, const nb::list& lengths,
-                     const nb::list& offsets, const std::vector<std::int64_t>& layout,
-                     nb::handle at, nb::handle out, nb::handle valid, std::string_view outside,
-                     double fill, bool check, std::string_view kernel, nb::handle stream,
-                     bool numbered) {
+// Of each sensor where they are numbered, else of the only one.
+class Arrays {
+ public:
+  Arrays(nb::handle given, bool numbered) : given_(given), numbered_(numbered) {
+    if (numbered && !nb::isinstance<nb::list>(given)) throw nb::type_error("expected a list");
+  }
+  std::size_t size() const { return numbered_ ? nb::len(given_) : 1; }
+  nb::handle operator[](std::size_t i) const {
+    return numbered_ ? nb::handle(PyList_GET_ITEM(given_.ptr(), static_cast<Py_ssize_t>(i)))
+                     : given_;
+  }
+
+ private:
+  nb::handle given_;
+  bool numbered_;
+};
+
+void resample_arrays(nb::handle all_values, nb::handle all_times, nb::handle all_lengths,
+                     nb::handle all_offsets, const std::vector<std::int64_t>& layout, nb::handle at,
+                     nb::handle out, nb::handle valid, std::string_view outside, double fill,
+                     bool check, std::string_view kernel, nb::handle stream, bool numbered) {
+  const Arrays values(all_values, numbered), times(all_times, numbered),
+      lengths(all_lengths, numbered), offsets(all_offsets, numbered);
   const std::size_t count = values.size();
   if (times.size() != count || lengths.size() != count || offsets.size() != count) {
     throw InvalidArgument("times", fmt::format("{} of them, as of values", count),
@@ -199,7 +217,7 @@ void resample_arrays(const nb::list& values, const nb::list& times, const nb::li
                           .kernel = kernel_named(kernel)};
   std::vector<nb::handle> arrays;
   arrays.reserve(count + 2);
-  arrays.assign(values.begin(), values.end());
+  for (std::size_t i = 0; i < count; ++i) arrays.push_back(values[i]);
   arrays.insert(arrays.end(), {at, out});
   const CallStream on = stream_or_current(stream, arrays);
   Views views(on);
@@ -250,13 +268,13 @@ void gradient_arrays(nb::handle gradient, nb::handle times, nb::handle lengths, 
 }  // namespace
 
 void bind_resample(nb::module_& m) {
-  m.def("resample", &resample_arrays, nb::arg("values"), nb::arg("times"), nb::arg("lengths"),
-        nb::arg("offsets"), nb::arg("layout"), nb::arg("at").none(), nb::arg("out").none(),
-        nb::arg("valid").none(), nb::arg("outside"), nb::arg("fill"), nb::arg("check"),
-        nb::arg("kernel"), nb::arg("stream").none(), nb::arg("numbered"),
-        nb::sig("def resample(values: list[typing.Any], times: list[typing.Any], lengths: "
-                "list[typing.Any], offsets: list[typing.Any], layout: "
-                "collections.abc.Sequence[int], at: "
+  m.def("resample", &resample_arrays, nb::arg("values").none(), nb::arg("times").none(),
+        nb::arg("lengths").none(), nb::arg("offsets").none(), nb::arg("layout"),
+        nb::arg("at").none(), nb::arg("out").none(), nb::arg("valid").none(), nb::arg("outside"),
+        nb::arg("fill"), nb::arg("check"), nb::arg("kernel"), nb::arg("stream").none(),
+        nb::arg("numbered"),
+        nb::sig("def resample(values: typing.Any, times: typing.Any, lengths: typing.Any, offsets: "
+                "typing.Any, layout: collections.abc.Sequence[int], at: "
                 "typing.Any, out: typing.Any, valid: typing.Any, outside: str, fill: float, check: "
                 "bool, kernel: str, stream: typing.Any, numbered: bool) -> None"),
         "What penstock.resample is made of.");
