@@ -41,7 +41,8 @@ def run(sensors: Any, at: Any, out: Any, valid: Any, stream: Any, outside: str, 
         if _needs_operator(lists[0], lists[1], at, out, valid, stream):
             return _by_operator(lists, at, out, valid, outside, fill, check, kernel, numbered)
     if out is None:
-        out = torch.empty(out_shape(sensors, at, numbered), dtype=tensors[0].dtype,
+        # A shape that is one argument takes twice the time.
+        out = torch.empty(*out_shape(sensors, at, numbered), dtype=tensors[0].dtype,
                           device=tensors[0].device)
     else:
         _tell_of_write("out", out)
@@ -148,7 +149,7 @@ def _current(stream: Any, tensor: Any) -> Any:
 
 
 def _mask(sensors: Any, at: Any, numbered: bool, device: Any) -> Any:
-    return torch.empty(valid_shape(sensors, at, numbered), dtype=torch.bool, device=device)
+    return torch.empty(*valid_shape(sensors, at, numbered), dtype=torch.bool, device=device)
 
 
 def _fake(values: Any, times: Any, lengths: Any, offsets: Any, layout: Any, at: Any, valid: bool,
