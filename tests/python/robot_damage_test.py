@@ -89,11 +89,12 @@ DAMAGE = {
 class TestDamage:
     @pytest.mark.parametrize("layout", LAYOUTS)
     @pytest.mark.parametrize("kind", DAMAGE)
-    def test_names_the_file(self, make, layout, kind):
+    @pytest.mark.parametrize("batch", [1, 3])
+    def test_names_the_file(self, make, layout, kind, batch):
         damage, expected = DAMAGE[kind]
         dataset, path = damaged(make, layout, damage)
         with pytest.raises(penstock.InvalidArgument, match=expected) as caught:
-            list(loader(dataset, batch=1))
+            list(loader(dataset, batch=batch, threads=1))
         assert str(caught.value).startswith(str(path))
 
     @pytest.mark.parametrize("layout", LAYOUTS)

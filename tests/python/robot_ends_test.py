@@ -38,17 +38,17 @@ class TestEnds:
 
     def test_a_failure_in_decode_arrives_as_it_is(self, make, monkeypatch):
         dataset, _ = make(lengths=[5] * 10)
-        plain = dataset.read
+        plain = dataset.read_rows
 
         class Thrown(Exception):
             pass
 
-        def read(number, *args):
-            if number == 6:
+        def read(episodes, *args):
+            if 6 in [episode.index for episode in episodes]:
                 raise Thrown("here")
-            return plain(number, *args)
+            return plain(episodes, *args)
 
-        monkeypatch.setattr(dataset, "read", read)
+        monkeypatch.setattr(dataset, "read_rows", read)
         one = loader(dataset, batch=2)
         seen = []
         with pytest.raises(Thrown, match="here"):
@@ -135,7 +135,7 @@ class TestProcesses:
                 interrupted.wait(60)
                 raise RuntimeError("too late")
             signal.signal(signal.SIGINT, interrupt)
-            loader.dataset.read = read
+            loader.dataset.read_rows = read
             batches = iter(loader)
             try:
                 begun.set()

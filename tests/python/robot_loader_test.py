@@ -12,6 +12,9 @@ from penstock import robot
 from robot_support import (EVERYTHING, FEATURES, FPS, FRONT, LAYOUTS, linear, loader, passes,
                            previous, stored)
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 pytestmark = pytest.mark.usefixtures("no_thread_stays")
 
 
@@ -197,6 +200,32 @@ class TestLoader:
                 np.testing.assert_allclose(batch["action"][place],
                                            linear(episodes[number], "action", at), atol=1e-6)
 
+    def test_files_of_different_types_in_a_batch(self, make):
+        """What cannot be read together is read alone."""
+        dataset, episodes = make(lengths=[30] * 4)
+        path = dataset.episodes[2].path
+        table = pq.read_table(path)
+        wide = pa.array(episodes[2]["action"].tolist(), pa.list_(pa.float64()))
+        pq.write_table(table.set_column(table.column_names.index("action"), "action", wide), path)
+        batch, = loader(dataset, batch=4, threads=1)
+        for place, episode in enumerate(episodes):
+            np.testing.assert_allclose(batch["action"][place],
+                                       linear(episode, "action", stored(batch.times)), atol=1e-6)
+
+    @pytest.mark.parametrize("rows", [10, 45, 1000])
+    def test_episodes_that_share_row_groups(self, make, rows):
+        """In order and out of order, in one group or across several."""
+        dataset, episodes = make("v3.0", lengths=[30, 8, 20, 25, 12, 9, 31], episodes_per_file=4)
+        for path in {episode.path for episode in dataset.episodes}:
+            pq.write_table(pq.read_table(path), path, row_group_size=rows)
+        for shuffle in (False, True):
+            for batch in loader(dataset, ["action", FRONT], batch=5, shuffle=shuffle, threads=2):
+                for place, number in enumerate(batch.episodes):
+                    at = stored(batch.times)
+                    np.testing.assert_allclose(batch["action"][place],
+                                               linear(episodes[number], "action", at), atol=1e-6)
+                    assert batch[FRONT][place, 0, 0] == dataset.video(number, FRONT)[1]
+
     def test_two_passes_at_once(self, make):
         dataset, _ = make(lengths=[5] * 10)
         one = loader(dataset)
@@ -206,8 +235,8 @@ class TestLoader:
     def test_no_more_than_prefetch_are_made_ahead(self, make, monkeypatch):
         dataset, _ = make(lengths=[5] * 20)
         read = []
-        plain = dataset.read
-        monkeypatch.setattr(dataset, "read", lambda *a: read.append(a[0]) or plain(*a))
+        plain = dataset.read_rows
+        monkeypatch.setattr(dataset, "read_rows", lambda *a: read.append(a[0]) or plain(*a))
         with iter(loader(dataset, batch=1, prefetch=2, threads=1)) as batches:
             next(batches)
             time.sleep(0.3)

@@ -1,8 +1,8 @@
 """pyarrow, where it is installed, and its failures in this package's words."""
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from .._errors import InvalidArgument, Unsupported
 
 
+@cache
 def module(name: str = "pyarrow") -> Any:
     """pyarrow or a part of it; not before it is needed: importing it takes longer than most work."""
     try:
@@ -18,38 +19,50 @@ def module(name: str = "pyarrow") -> Any:
         raise Unsupported("reading Parquet files needs pyarrow: pip install pyarrow") from missing
 
 
-@contextmanager
-def failures_of(path: Path) -> Iterator[None]:
+class failures_of:
     """What pyarrow says about a file, with the file's name."""
-    try:
-        yield
-    except MemoryError:
-        raise
-    except (module().ArrowException, OSError) as failure:
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, failure: BaseException | None, trace: Any) -> None:
+        if isinstance(failure, MemoryError) or not isinstance(failure, (module().ArrowException,
+                                                                        OSError)):
+            return
         code = getattr(failure, "errno", None)
         if code:
-            raise OSError(code, os.strerror(code), str(path)) from failure
+            raise OSError(code, os.strerror(code), str(self._path)) from failure
         said = str(failure).partition("\n")[0].rstrip(".")
-        raise InvalidArgument(str(path), "a Parquet file that is whole", said) from failure
+        raise InvalidArgument(str(self._path), "a Parquet file that is whole", said) from failure
 
 
 def read_table(path: Path, columns: Iterable[str] | None = None, *, group: int | None = None,
                optional: bool = False) -> Any:
     """A file or a row group of it, all columns or some, which must be there unless `optional`."""
-    with failures_of(path), module("pyarrow.parquet").ParquetFile(str(path)) as file:
-        there = file.schema_arrow.names
-        wanted = there if columns is None else list(columns)
+    wanted = None if columns is None else list(columns)
+    # Given a path, pyarrow looks at the file, its system and its schema: much of the time that a
+    # short file takes, and with the interpreter's lock.
+    with failures_of(path), module().OSFile(str(path)) as source:
+        file = module("pyarrow.parquet").ParquetFile(source)
+        groups = list(range(file.num_row_groups)) if group is None else [group]
+        try:
+            table = file.read_row_groups(groups, columns=wanted, use_threads=False)
+        except module().ArrowException:
+            _refuse_gaps(path, map(file.metadata.row_group, groups),
+                         file.schema_arrow.names if wanted is None else wanted)
+            raise
+        there = table.schema.names
+        if wanted is None or wanted == there:
+            return table
         missing = [name for name in wanted if name not in there]
         if missing and not optional:
-            raise InvalidArgument(str(path), f"a column {missing[0]!r}", ", ".join(there))
-        wanted = [name for name in wanted if name in there]
-        groups = [number for number in range(file.num_row_groups) if group in (None, number)]
-        try:
-            # By prefix, "a.b" also finds "a.b.c"; select() keeps what was asked for.
-            return file.read_row_groups(groups, columns=wanted, use_threads=False).select(wanted)
-        except module().ArrowException:
-            _refuse_gaps(path, [file.metadata.row_group(number) for number in groups], wanted)
-            raise
+            raise InvalidArgument(str(path), f"a column {missing[0]!r}",
+                                  ", ".join(file.schema_arrow.names))
+        # By prefix, "a.b" also finds "a.b.c"; select() keeps what was asked for.
+        return table.select([name for name in wanted if name in there])
 
 
 def _refuse_gaps(path: Path, groups: Iterable[Any], wanted: Iterable[str]) -> None:

@@ -9,17 +9,25 @@ from numpy.typing import NDArray
 from .._errors import InvalidArgument
 from . import _arrow
 
-_NAMES = {"halffloat": "f2", "float": "f4", "double": "f8"}  # of Arrow's types; others are NumPy's
+# By Arrow's names.
+_TYPES = {"bool": "?", "halffloat": "f2", "float": "f4", "double": "f8",
+          **{f"{kind}{bits}": f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}}
 
 
 def as_array(column: Any, name: str, path: Path) -> NDArray[Any]:
     """(S) of numbers, (S, D) of lists, which all have one length, (S, D, E) of lists of them."""
-    parts = [_one_chunk(chunk, f"{path}, column {name!r}") for chunk in column.chunks]
+    what = f"{path}, column {name!r}"
+    parts = [_one_chunk(chunk, what) for chunk in column.chunks]
+    if len(parts) == 1:
+        return parts[0]
     if not parts:
-        return numpy.empty(0, _type_of(column.type, f"{path}, column {name!r}"))
+        inner = column.type
+        while _arrow.module().types.is_nested(inner) and hasattr(inner, "value_type"):
+            inner = inner.value_type
+        return numpy.empty(0, _type_of(inner, what))
     filled = [part for part in parts if len(part)] or parts[:1]
     if len({part.shape[1:] for part in filled}) > 1:
-        raise InvalidArgument(f"{path}, column {name!r}", "lists of one length",
+        raise InvalidArgument(what, "lists of one length",
                               " and ".join(sorted({str(part.shape[1:]) for part in filled})))
     return filled[0] if len(filled) == 1 else numpy.concatenate(filled)
 
@@ -32,24 +40,35 @@ def _one_chunk(array: Any, what: str) -> NDArray[Any]:
             raise InvalidArgument(what, "a value in every row", f"{array.null_count} without one")
         if isinstance(array, arrow.ExtensionArray):
             array = array.storage
-        elif arrow.types.is_fixed_size_list(array.type):
-            shape.append(array.type.list_size)
-            array = array.flatten()
-        elif arrow.types.is_list(array.type) or arrow.types.is_large_list(array.type):
-            shape.append(_width(array, what))
-            array = array.flatten()  # of a slice, its own values only
+        elif isinstance(array, arrow.FixedSizeListArray):
+            size = array.type.list_size
+            shape.append(size)
+            array = array.values.slice(array.offset * size, len(array) * size)
+        elif isinstance(array, (arrow.ListArray, arrow.LargeListArray)):
+            offsets = _numbers(array.offsets, what)
+            shape.append(_width(offsets, what))
+            array = array.values.slice(offsets[0], offsets[-1] - offsets[0])
         else:
             break
-    _type_of(array.type, what)
-    # Bits become bytes; every other number is shared.
-    return numpy.reshape(array.to_numpy(zero_copy_only=False), shape)
+    return numpy.reshape(_numbers(array, what), shape)
 
 
-def _width(array: Any, what: str) -> int:
-    offsets = array.offsets.to_numpy()
-    widths = numpy.diff(offsets)
-    if len(widths) == 0:
+def _numbers(array: Any, what: str) -> NDArray[Any]:
+    """Its bytes. to_numpy() and flatten() let go of the interpreter's lock and wait for it again
+    several times, which takes longer than they do."""
+    dtype = _type_of(array.type, what)
+    if dtype.kind == "b" or len(array) == 0:  # bits, which become bytes, or perhaps no memory
+        made: NDArray[Any] = array.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
+        return made
+    shared = numpy.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
+    shared.flags.writeable = False  # as it is everyone's
+    return shared
+
+
+def _width(offsets: NDArray[Any], what: str) -> int:
+    if len(offsets) == 1:
         return 0
+    widths = numpy.diff(offsets)
     if (widths != widths[0]).any():
         row = int(numpy.argmax(widths != widths[0]))
         raise InvalidArgument(what, f"lists of one length, {widths[0]} as in the first row",
@@ -58,11 +77,7 @@ def _width(array: Any, what: str) -> int:
 
 
 def _type_of(arrow_type: Any, what: str) -> numpy.dtype[Any]:
-    types = _arrow.module().types
-    inner = arrow_type
-    while types.is_nested(inner) and getattr(inner, "value_type", None) is not None:
-        inner = inner.value_type
-    if not (types.is_integer(inner) or types.is_floating(inner) or types.is_boolean(inner)):
+    name = _TYPES.get(str(arrow_type))
+    if name is None:
         raise InvalidArgument(what, "numbers, or lists of numbers", str(arrow_type))
-    name = str(inner)
-    return numpy.dtype(_NAMES.get(name, name))  # to_pandas_dtype() wants pandas in older pyarrow
+    return numpy.dtype(name)

@@ -1,7 +1,7 @@
 """A dataset on disk."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +62,26 @@ class Dataset:
         >>> {name: array.shape for name, array in dataset.read(2, ["action", "timestamp"]).items()}
         {'action': (120, 2), 'timestamp': (120,)}
         """
-        found = self.episodes[self.episodes.place(episode)]
-        names = self._names(columns)
-        table = self._table(found, names)
-        return {name: self._array(table[name], name, found) for name in names}
+        return self.read_rows([self.episodes[self.episodes.place(episode)]], self._names(columns))
+
+    def read_rows(self, episodes: Sequence[_metadata.Episode], names: list[str]
+                  ) -> dict[str, NDArray[Any]]:
+        """The samples of some episodes, one behind the other.
+
+        What is wrong with one of several may be said of the first: alone, each tells its own.
+        """
+        tables = ([self._file(episode, names) for episode in episodes] if self._info.episode_files
+                  else [self._span(span, names) for span in _spans(episodes)])
+        # One copy, made without the interpreter's lock, is cheaper than arrays of every table.
+        table = (tables[0] if len(tables) == 1
+                 else _arrow.module().concat_tables(tables).combine_chunks())
+        return {name: self._array(table[name], name, episodes[0]) for name in names}
+
+    def decoded_with(self, episode: _metadata.Episode) -> Hashable:
+        """What episodes have in common that are decoded together."""
+        if self._info.episode_files:
+            return episode.index
+        return episode.path, self._groups.group_of(episode.path, episode.row)
 
     def video(self, episode: int, feature: str) -> tuple[Path, int]:
         """The file of an episode's video, and the frame in it with which the episode begins.
@@ -92,7 +108,7 @@ class Dataset:
         found = self.episodes[self.episodes.place(episode)]
         if found.length == 0:
             raise InvalidArgument("episode", "one with samples", f"{episode}, of length 0")
-        times = _times.from_start(self.read(episode, [TIMES]), self.features, found)[TIMES]
+        times = _times.of_episode(self.read(episode, [TIMES])[TIMES], self.features[TIMES], found)
         seconds = numpy.asarray(at, numpy.float64)
         if not numpy.isfinite(seconds).all():
             raise InvalidArgument("at", "finite times", "some that are not")
@@ -130,19 +146,23 @@ class Dataset:
                                       "a video)", repr(name))
         return names
 
-    def _table(self, episode: _metadata.Episode, names: list[str]) -> Any:
-        if self._info.episode_files:
-            table = _arrow.read_table(episode.path, names)
-            if len(table) != episode.length:
-                raise InvalidArgument(str(episode.path), f"{episode.length} rows, as meta/ says",
-                                      str(len(table)))
-            return table
+    def _file(self, episode: _metadata.Episode, names: list[str]) -> Any:
+        table = _arrow.read_table(episode.path, names)
+        if len(table) != episode.length:
+            raise InvalidArgument(str(episode.path), f"{episode.length} rows, as meta/ says",
+                                  str(len(table)))
+        return table
+
+    def _span(self, episodes: Sequence[_metadata.Episode], names: list[str]) -> Any:
+        first, last = episodes[0], episodes[-1]
         columns = tuple(dict.fromkeys([*names, "episode_index"]))
-        table = self._groups.rows(episode.path, columns, episode.row, episode.row + episode.length)
-        there = numpy.unique(as_array(table["episode_index"], "episode_index", episode.path))
-        if (there != episode.index).any():
-            raise InvalidArgument(str(episode.path), f"episode {episode.index} from row "
-                                  f"{episode.row} on, as meta/ says", f"episodes {there.tolist()}")
+        table = self._groups.rows(first.path, columns, first.row, last.row + last.length)
+        there = as_array(table["episode_index"], "episode_index", first.path)
+        wanted = numpy.repeat([episode.index for episode in episodes],
+                              [episode.length for episode in episodes])
+        if (there != wanted).any():
+            raise InvalidArgument(str(first.path), f"episode {first.index} from row {first.row} on, "
+                                  "as meta/ says", f"episodes {numpy.unique(there).tolist()}")
         return table
 
     def _array(self, column: Any, name: str, episode: _metadata.Episode) -> NDArray[Any]:
@@ -150,6 +170,18 @@ class Dataset:
         if len(array) == 0 and _arrow.module().types.is_nested(column.type):
             array = array.reshape(0, *self.features[name].shape)  # no list told its length
         return array
+
+
+def _spans(episodes: Sequence[_metadata.Episode]) -> list[list[_metadata.Episode]]:
+    """Those together whose rows adjoin in a file."""
+    spans = [[episodes[0]]]
+    for episode in episodes[1:]:
+        before = spans[-1][-1]
+        if (episode.path, episode.row) == (before.path, before.row + before.length):
+            spans[-1].append(episode)
+        else:
+            spans.append([episode])
+    return spans
 
 
 def _again(path: Path, cache_bytes: int) -> Dataset:

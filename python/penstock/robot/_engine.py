@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy
 from numpy.typing import NDArray
 
 from .. import _core
-from .._errors import InvalidArgument, PipelineError
+from .._errors import PipelineError
 from .._memory import empty
 from .._pipeline import Pipeline
 from .._resample import Sensor, resample
@@ -19,11 +19,11 @@ from . import _times
 from ._clock import Clock
 from ._dataset import Dataset
 from ._metadata import Indices
+from ._reading import Reader, Reading
 from ._results import Results
 from ._signals import Block
 
 AHEAD = 1  # batches that are read before their slot is free
-TURNS = 3  # of each thread, in a batch
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,6 @@ class Work:
     held: list[Any] = field(default_factory=list)  # what the device may still be reading
 
 
-Read = tuple[dict[str, NDArray[Any]], dict[str, _times.Times]]  # values and times of an episode
-
-
 class Engine:
     """Rings and stages, made once; runs one epoch after the other."""
 
@@ -76,12 +73,11 @@ class Engine:
         self._works: dict[int, Work] = {}
         self._hand_over: Callable[[Work], None] = lambda work: None
         self._batches: list[Indices] = []
-        self._reads: dict[int, list[Future[list[Read]]]] = {}
+        self._readings: dict[int, Reading] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._clock: Any = None
-        self._columns = [column for block in settings.blocks for column in block.columns]
-        stored = [column.name for column in self._columns if not column.video]
-        self._stored = list(dict.fromkeys([*stored, *settings.time_columns]))
+        columns = [column for block in settings.blocks for column in block.columns]
+        self._reader = Reader(settings.dataset, columns, settings.time_columns, settings.threads)
         self._pipeline = pipeline = Pipeline(settings.device, depth=settings.prefetch)
         self._apart = has_memory_of_its_own(settings.device)
         self._host = self._rings("pinned", "")
@@ -114,7 +110,7 @@ class Engine:
             finally:
                 self._pool.shutdown(wait=False, cancel_futures=True)
                 self._works.clear()
-                self._reads.clear()
+                self._readings.clear()
 
     def _rings(self, memory: str, prefix: str) -> dict[str, _core.Ring]:
         told, rows = self._told, max(1, self._told.rows)
@@ -129,56 +125,40 @@ class Engine:
 
     def _decode(self, item: _core.Item) -> None:
         told = self._told
+        assert self._pool is not None
         for ahead in range(item.index, min(item.index + AHEAD + 1, len(self._batches))):
-            if ahead not in self._reads:
-                self._reads[ahead] = self._begin(self._batches[ahead])
+            if ahead not in self._readings:
+                self._readings[ahead] = self._reader.begin(self._pool, self._batches[ahead])
         work = self._works[item.index] = Work(self._batches[item.index])
         slots = {name: item.slot(ring).numpy() for name, ring in self._host.items()}
-        offsets, longest = slots["offsets"], 0
-        offsets[0] = 0
-        reads = (read for some in self._reads.pop(item.index) for read in some.result())
-        for place, (values, times) in enumerate(reads):
-            begin = int(offsets[place])
-            end = begin + len(next(iter(times.values())))
-            for block in told.blocks:
-                for name, columns in block.slices.items():
-                    slots[f"values {block.name}"][begin:end, columns] = values[name]
-            for name, column in times.items():
-                slots[f"times {name}"][begin:end] = column
-                longest = max(longest, column[-1])
-            offsets[place + 1] = end
-        work.rows = int(offsets[len(work.episodes)])
-        work.steps = told.clock.steps_in(longest)
+        rooms = [(name, slots[f"values {block.name}"][:, columns])
+                 for block in told.blocks for name, columns in block.slices.items()]
+        rooms += [(name, slots[f"times {name}"][:, None]) for name in told.time_columns]
+        reading = self._readings.pop(item.index)
+        offsets = reading.offsets
+        slots["offsets"][:len(offsets)] = offsets
+        for piece in reading.pieces():
+            begin, end = offsets[piece.first], offsets[piece.first + piece.episodes]
+            for name, room in rooms:
+                room[begin:end] = piece.columns[name]
+        times = self._times_of(slots, reading, offsets)
+        work.rows = int(offsets[-1])
+        work.steps = told.clock.steps_in(max(column[offsets[1:] - 1].max() for column in times))
 
-    def _begin(self, episodes: Indices) -> list[Future[list[Read]]]:
-        """Has them read, in order, some by each thread: for one it takes too long to ask."""
-        assert self._pool is not None
-        some = -(-len(episodes) // (TURNS * self._told.threads))
-        return [self._pool.submit(self._read_some, episodes[first:first + some].tolist())
-                for first in range(0, len(episodes), some)]
-
-    def _read_some(self, episodes: list[int]) -> list[Read]:
-        """On a thread of the pool: pyarrow lets the others run."""
-        return [self._read(episode) for episode in episodes]
-
-    def _read(self, episode: int) -> Read:
-        told, dataset = self._told, self._told.dataset
-        found = dataset.episodes[dataset.episodes.place(episode)]
-        arrays = dataset.read(episode, self._stored)
-        values = {}
-        for column in self._columns:
-            if column.video:
-                _, first = dataset.video(episode, column.name)
-                values[column.name] = numpy.arange(first, first + found.length)[:, None]
-                continue
-            array = arrays[column.name].reshape(found.length, -1)
-            if array.shape[1] != column.width:
-                raise InvalidArgument(f"{found.path}, column {column.name!r}",
-                                      f"{column.width} numbers a row, as meta/ says",
-                                      str(array.shape[1]))
-            values[column.name] = array
-        times = {name: arrays[name] for name in told.time_columns}
-        return values, _times.from_start(times, dataset.features, found)
+    def _times_of(self, slots: dict[str, NDArray[Any]], reading: Reading,
+                  offsets: Indices) -> list[_times.Times]:
+        """From the beginning of every episode on; of all at once, as they are short."""
+        found, dataset = [], self._told.dataset
+        for name in self._told.time_columns:
+            times, feature = slots[f"times {name}"][:offsets[-1]], dataset.features[name]
+            _times.round_as_stored(times, feature)
+            row = _times.wrong_row(times, offsets)
+            if row is not None:
+                wrong = reading.episodes[int(numpy.searchsorted(offsets, row, "right")) - 1]
+                _times.refuse(dataset.read(wrong.index, name)[name], feature, wrong)
+            found.append(times)
+        _times.count_from_start(found, offsets)
+        return found
 
     def _upload(self, item: _core.Item) -> None:
         work = self._works[item.index]

@@ -33,11 +33,16 @@ class RowGroups:
             raise InvalidArgument(str(path), f"at least {end} rows, as meta/ says",
                                   str(starts[-1]))
         # One group even for no rows: the table tells the types.
-        first = max(0, min(int(numpy.searchsorted(starts, begin, "right")) - 1, len(starts) - 2))
+        first = self.group_of(path, begin)
         last = max(first + 1, int(numpy.searchsorted(starts, end, "left")))
         parts = [self._group(path, columns, group) for group in range(first, last)]
         whole = parts[0] if len(parts) == 1 else _arrow.module().concat_tables(parts)
         return whole.slice(begin - int(starts[first]), end - begin)
+
+    def group_of(self, path: Path, row: int) -> int:
+        """The number of the group in which a row is."""
+        starts = self._starts_of(path)
+        return max(0, min(int(numpy.searchsorted(starts, row, "right")) - 1, len(starts) - 2))
 
     def _group(self, path: Path, columns: tuple[str, ...], group: int) -> Any:
         return self._shared((path, columns, group),

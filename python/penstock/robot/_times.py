@@ -1,6 +1,6 @@
 """Times of samples, in seconds from where their episode begins."""
 
-import math
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 import numpy
@@ -12,13 +12,41 @@ from ._metadata import Episode, Feature
 Times = NDArray[Any]  # f64 in seconds, or i64 in nanoseconds
 
 
-def from_start(columns: dict[str, NDArray[Any]], features: dict[str, Feature],
-               episode: Episode) -> dict[str, Times]:
-    """Columns of times, all from the earliest on."""
-    times = {name: _checked(column.reshape(len(column), -1), features[name], episode)
-             for name, column in columns.items()}
-    begin = min((column[0] for column in times.values() if len(column)), default=0)
-    return {name: column - begin for name, column in times.items()}
+def wrong_row(times: Times, offsets: NDArray[numpy.int64]) -> int | None:
+    """The first row whose time is not finite or comes before the one above it in its episode.
+
+    Episodes begin at `offsets`, and have samples.
+    """
+    fine = numpy.empty(len(times), bool)
+    numpy.greater_equal(times[1:], times[:-1], out=fine[1:])
+    ends = numpy.isfinite(times[numpy.concatenate([offsets[:-1], offsets[1:] - 1])])
+    fine[offsets[:-1]] = True
+    # Numbers that do not decrease are all finite if the first and the last are, and none is NaN.
+    if fine.all() and ends.all():
+        return None
+    return int(numpy.argmin(fine & numpy.isfinite(times)))
+
+
+def count_from_start(columns: Iterable[Times], offsets: NDArray[numpy.int64]) -> None:
+    """Columns of times, in place, from the earliest of each episode on."""
+    columns = list(columns)
+    begins = numpy.minimum.reduce([times[offsets[:-1]] for times in columns])
+    begin = numpy.repeat(begins, numpy.diff(offsets))
+    for times in columns:
+        times -= begin
+
+
+def of_episode(column: NDArray[Any], feature: Feature, episode: Episode) -> Times:
+    """The times of one episode, from its first on."""
+    if not are_times(column, feature):
+        refuse(column, feature, episode)
+    times = column.reshape(-1).astype(numpy.float64 if is_seconds(feature) else numpy.int64)
+    round_as_stored(times, feature)
+    offsets = numpy.array([0, len(times)])
+    if wrong_row(times, offsets) is not None:
+        refuse(column, feature, episode)
+    count_from_start([times], offsets)
+    return times
 
 
 def as_stored(seconds: NDArray[numpy.float64], feature: Feature) -> Times:
@@ -30,6 +58,12 @@ def as_stored(seconds: NDArray[numpy.float64], feature: Feature) -> Times:
     return seconds
 
 
+def round_as_stored(times: Times, feature: Feature) -> None:
+    """In place, where a file holds them in f64 and meta/ says f32."""
+    if feature.dtype == "float32":
+        times[:] = as_stored(times, feature)
+
+
 def in_seconds(time: Any, feature: Feature) -> float:
     return float(time) if is_seconds(feature) else float(time) * 1e-9
 
@@ -39,25 +73,15 @@ def is_seconds(feature: Feature) -> bool:
     return feature.dtype.startswith("float")
 
 
-def _checked(column: NDArray[Any], feature: Feature, episode: Episode) -> Times:
-    times = column.reshape(-1)
-    seconds = is_seconds(feature)
-    if len(times) != len(column) or (times.dtype.kind == "f") != seconds:
-        _refuse(column, feature, episode)
-    if seconds:
-        times = as_stored(times.astype(numpy.float64), feature)
-    else:
-        times = times.astype(numpy.int64)
-    # Numbers that do not decrease are all finite if the first and the last are, and none is NaN.
-    if len(times) and not ((times[1:] >= times[:-1]).all()
-                           and math.isfinite(times[0]) and math.isfinite(times[-1])):
-        _refuse(column, feature, episode)
-    return times
+def are_times(column: NDArray[Any], feature: Feature) -> bool:
+    """Whether a column has a time in every row, of the kind that meta/ says."""
+    return column.size == len(column) and (column.dtype.kind == "f") == is_seconds(feature)
 
 
-def _refuse(column: NDArray[Any], feature: Feature, episode: Episode) -> NoReturn:
+def refuse(column: NDArray[Any], feature: Feature, episode: Episode) -> NoReturn:
     """Says what is wrong."""
     what = f"{episode.path}, column {feature.name!r} of episode {episode.index}"
+    column = column.reshape(len(column), -1)
     if len(column) and column.shape[1] != 1:
         raise InvalidArgument(what, "one time a row", str(column.shape[1]))
     times = column.reshape(-1)
