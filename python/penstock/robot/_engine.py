@@ -23,8 +23,6 @@ from ._reading import Reader, Reading
 from ._results import Results
 from ._signals import Block
 
-AHEAD = 1  # batches that are read before their slot is free
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -126,7 +124,8 @@ class Engine:
     def _decode(self, item: _core.Item) -> None:
         told = self._told
         assert self._pool is not None
-        for ahead in range(item.index, min(item.index + AHEAD + 1, len(self._batches))):
+        # More than one ahead: where a batch is one part of a file, one thread decodes it.
+        for ahead in range(item.index, min(item.index + told.prefetch + 1, len(self._batches))):
             if ahead not in self._readings:
                 self._readings[ahead] = self._reader.begin(self._pool, self._batches[ahead])
         work = self._works[item.index] = Work(self._batches[item.index])

@@ -105,8 +105,8 @@ class Loader:
     and Penstock's on a GPU, or as `like` says.
 
     `shuffle` orders episodes anew in every pass, from `seed` and :attr:`epoch`, which counts passes
-    and may be set. While the caller works on a batch, up to `prefetch` more are made and as many
-    decoded; so many `threads` decode.
+    and may be set. While the caller works on a batch, up to `prefetch` more are made, as many decoded
+    and as many read; so many `threads` decode.
 
     >>> loader = robot.Loader(robot.Dataset(path), {"action": "linear"}, at=30, batch=3, seconds=1,
     ...                       shuffle=True, seed=7, drop_last=True, device="cpu")

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, overload
 
 import numpy
@@ -159,12 +159,12 @@ class Info:
 
     def file(self, template: str, **numbers: Any) -> Path:
         try:
-            path = PurePosixPath(template.format(**numbers))
+            path = template.format(**numbers)
         except (KeyError, IndexError, ValueError, AttributeError) as wrong:
             raise InvalidArgument(str(self.path), f"a path made of {', '.join(numbers)}",
                                   template) from wrong
-        if path.is_absolute() or ".." in path.parts:
-            raise InvalidArgument(str(self.path), "a path inside the dataset", str(path))
+        if path.startswith("/") or ".." in path.split("/"):
+            raise InvalidArgument(str(self.path), "a path inside the dataset", path)
         return self.root / path
 
     def _feature(self, name: str, told: Any) -> Feature:
