@@ -83,7 +83,8 @@ TEST_F(ResampleGpu, LargeCallsHaveTheBitsOfTheCpu) {
   }
 }
 
-// Rows of several sensors that shared memory has no room for, with something between them.
+// Rows of several sensors that shared memory has no room for, with something between them, and more
+// ranges than one launch takes.
 TEST_F(ResampleGpu, LongRowsHaveTheBitsOfTheCpu) {
   const Stream stream(gpu), on_cpu(Device::cpu());
   for (const DType type : {DType::f32, DType::bf16, DType::u8}) {
@@ -105,12 +106,20 @@ TEST_F(ResampleGpu, LongRowsHaveTheBitsOfTheCpu) {
       }
     }
     const auto other = is_floating(type) ? Interpolation::linear : Interpolation::next;
+    // More than a launch takes.
+    std::vector<Columns> many;
+    for (std::int64_t i = 0; i < 31; ++i) {
+      many.push_back({.begin = 11 * i, .end = 11 * i + 1 + i % 9, .mode = other});
+    }
     const auto run = [&](const Stream& on, const auto& place, Strided& out) {
       resample({.sensors = {{.values = place(values),
                              .times = place(times),
                              .mode = Interpolation::nearest,
                              .columns = {{.begin = 7, .end = 9001, .mode = other}}},
-                            {.values = place(more), .times = place(more_times), .mode = other}},
+                            {.values = place(more),
+                             .times = place(more_times),
+                             .mode = Interpolation::previous,
+                             .columns = many}},
                 .at = place(at),
                 .out = place(out)},
                on);

@@ -110,47 +110,62 @@ struct Numbers {
   }
 };
 
-// The f64 of an f32's bits, by integers and a product: conversions wait for each other. Not for
-// infinity and NaN.
-__device__ inline double widened(std::uint32_t bits) {
-  const int high = static_cast<int>(bits) >> 3 & static_cast<int>(0x8fffffffU);
-  return __hiloint2double(high, static_cast<int>(bits << 29)) * 0x1p896;
+// The f64 of an f32's bits, 2^896 times too small: conversions have a slow pipe. Not of infinity
+// and NaN.
+__device__ inline double shrunk(std::uint32_t bits) {
+  std::int64_t shifted;  // in one instruction
+  asm("mul.wide.s32 %0, %1, 0x20000000;" : "=l"(shifted) : "r"(bits));
+  return __longlong_as_double(shifted & static_cast<std::int64_t>(0x8fffffffffffffffULL));
 }
 
-// Of f32; `widen` makes f64 of their bits.
-template <unsigned bytes, class Widen>
-__device__ inline Vector<bytes> blended_floats(const Vector<bytes>& x, const Vector<bytes>& y,
-                                               double w, const Widen& widen) {
-  Vector<bytes> result;
-#pragma unroll
-  for (unsigned i = 0; i < x.words; ++i) {
-    result.word[i] =
-        __float_as_uint(static_cast<float>(blended(widen(x.word[i]), widen(y.word[i]), w)));
-  }
-  return result;
+// blended() of f32, y being neither infinite nor NaN: the same roundings, y - x being one.
+__device__ inline float blended_float(float x, std::uint32_t y, double w) {
+  const double from = x;
+  return static_cast<float>(__fma_rn(w, __fma_rn(shrunk(y), 0x1p896, -from), from));
 }
 
 template <class Element, unsigned bytes>
 __device__ inline Vector<bytes> blended_vector(const Vector<bytes>& x, const Vector<bytes>& y,
                                                NumberOf<Element> w) {
+  Numbers<Element, bytes> a(x);
+  const Numbers<Element, bytes> b(y);
+#pragma unroll
+  for (unsigned i = 0; i < a.count; ++i) a.number[i] = blended(a.number[i], b.number[i], w);
+  return a.narrowed();
+}
+
+// Blends each x with y; where w is nought it stays. A w of nought is -0 and has y equal to x.
+template <class Element, unsigned bytes, unsigned count>
+__device__ inline void blend(Vector<bytes> (&x)[count], const Vector<bytes> (&y)[count],
+                             const NumberOf<Element> (&w)[count]) {
   if constexpr (std::is_same_v<Element, float>) {
-    float none = 0;  // NaN where a number is infinite or none
+    float none = 0;  // NaN where some y is infinite or none
 #pragma unroll
-    for (unsigned i = 0; i < x.words; ++i) {
-      none = __fmaf_rn(__uint_as_float(x.word[i]), 0, none);
-      none = __fmaf_rn(__uint_as_float(y.word[i]), 0, none);
-    }
-    if (none != 0) [[unlikely]] {
-      return blended_floats(x, y, w,
-                            [](std::uint32_t bits) -> double { return __uint_as_float(bits); });
-    }
-    return blended_floats(x, y, w, widened);
-  } else {
-    Numbers<Element, bytes> a(x);
-    const Numbers<Element, bytes> b(y);
+    for (unsigned k = 0; k < count; ++k) {
+      float of_vector = 0;
 #pragma unroll
-    for (unsigned i = 0; i < a.count; ++i) a.number[i] = blended(a.number[i], b.number[i], w);
-    return a.narrowed();
+      for (unsigned i = 0; i < x[k].words; ++i) {
+        of_vector = __fmaf_rn(__uint_as_float(y[k].word[i]), 0, of_vector);
+      }
+      none += of_vector;
+    }
+    if (none == 0) [[likely]] {
+      // x + -0 (x - x) is x, nought's sign included.
+#pragma unroll
+      for (unsigned k = 0; k < count; ++k) {
+#pragma unroll
+        for (unsigned i = 0; i < x[k].words; ++i) {
+          const float from = __uint_as_float(x[k].word[i]);
+          x[k].word[i] = __float_as_uint(blended_float(from, y[k].word[i], w[k]));
+        }
+      }
+      return;
+    }
+  }
+#pragma unroll
+  for (unsigned k = 0; k < count; ++k) {
+    const Vector<bytes> blend = blended_vector<Element>(x[k], y[k], w[k]);
+    x[k] = w[k] != 0 ? blend : x[k];
   }
 }
 

@@ -163,30 +163,39 @@ struct PickIn {
 };
 using Pick = PickIn<std::int64_t>;
 
+template <class Index>
+PENSTOCK_HD inline PickIn<Index> copy_of(Index sample) {
+  return {Action::copy, sample, sample, 0};
+}
+
+// Of two samples with the times a < b, which are finite, in a mode that depends on them.
+template <class T, class Index>
+PENSTOCK_HD inline PickIn<Index> pick_of(Index earlier, Index later, T a, T b, T t,
+                                         Interpolation mode) {
+  if (mode == Interpolation::nearest) return copy_of(later_is_nearer(a, b, t) ? later : earlier);
+  const double weight = weight_of(a, b, t);
+  if (weight == 0) return copy_of(earlier);
+  return {Action::blend, earlier, later, weight};
+}
+
 template <class T, class Index>
 PENSTOCK_HD inline PickIn<Index> pick(const LocatedIn<Index>& at, const Times<T, Index>& times, T t,
                                       Interpolation mode, Outside outside) {
-  const auto copy = [](Index i) { return PickIn<Index>{Action::copy, i, i, 0}; };
   if (at.where == Where::missing) return {};
   if (at.where != Where::within && outside == Outside::fill) return {Action::fill};
   const bool blends = mode == Interpolation::linear || mode == Interpolation::slerp;
-  if (at.where == Where::before && !blends) return copy(at.earlier);
-  if (at.where == Where::after && !blends) return copy(at.later);
-  if (at.earlier == at.later || mode == Interpolation::previous) return copy(at.earlier);
-  if (mode == Interpolation::next) return copy(at.later);
+  if (at.where == Where::before && !blends) return copy_of(at.earlier);
+  if (at.where == Where::after && !blends) return copy_of(at.later);
+  if (at.earlier == at.later || mode == Interpolation::previous) return copy_of(at.earlier);
+  if (mode == Interpolation::next) return copy_of(at.later);
 
   const T a = times[at.earlier], b = times[at.later];
-  if (!(a < b)) return copy(at.where == Where::before ? at.earlier : at.later);  // no line
+  if (!(a < b)) return copy_of(at.where == Where::before ? at.earlier : at.later);  // no line
   if constexpr (!std::is_integral_v<T>) {  // infinity is farther than any other time
-    if (std::isinf(b)) return copy(at.earlier);
-    if (std::isinf(a)) return copy(at.later);
+    if (std::isinf(b)) return copy_of(at.earlier);
+    if (std::isinf(a)) return copy_of(at.later);
   }
-  if (mode == Interpolation::nearest) {
-    return copy(later_is_nearer(a, b, t) ? at.later : at.earlier);
-  }
-  const double weight = weight_of(a, b, t);
-  if (weight == 0) return copy(at.earlier);
-  return {Action::blend, at.earlier, at.later, weight};
+  return pick_of(at.earlier, at.later, a, b, t, mode);
 }
 
 // By half turns on a GPU: what reduces large angles there takes registers from everyone.

@@ -7,6 +7,8 @@
 
 #include "ops/resample/near.cuh"
 #include "ops/resample/segment.cuh"
+#include "penstock/kit/bulk.cuh"
+#include "penstock/kit/fence.cuh"
 
 namespace ps::resampling {
 
@@ -14,19 +16,27 @@ namespace ps::resampling {
 inline constexpr unsigned mixed_threads = 128, mixed_warps = mixed_threads / 32;
 inline constexpr unsigned mixed_spots = 128;       // targets of a block times sensors, at most
 inline constexpr unsigned mixed_rows = 12 * 1024;  // bytes of a block's rows, at most
+inline constexpr unsigned mixed_segments = 16;     // of a launch, whose work is sent along
 template <class Time>
 inline constexpr int mixed_window = 2048 / sizeof(Time);  // times at hand of a sensor
+
+// What a target has a source for: a mode, where slerp's are linear's.
+__host__ __device__ constexpr unsigned bit_of(Interpolation mode) {
+  return 1U << static_cast<unsigned>(mode == Interpolation::slerp ? Interpolation::linear : mode);
+}
 
 struct MixedSensor {
   detail::SensorWork sensor;  // strides of values are in bytes
   int margin;                 // times before and behind the place where a target's may be
-  unsigned modes;             // a bit for each that its columns have
+  bool ragged;                // has lengths or offsets
+  unsigned modes;             // bits of those that its columns have
+  unsigned source;            // of the block's first target in the first of its modes, among all
 };
 
 // Strides of results are in bytes.
 struct MixedWork {
   MixedSensor sensor[detail::max_sensors];
-  MixedSegment segment[detail::max_segments];
+  MixedSegment segment[mixed_segments];
   const void* at;
   std::int64_t at_episode, at_target;
   unsigned char* out;
@@ -35,6 +45,8 @@ struct MixedWork {
   std::int64_t valid_episode, valid_target, valid_sensor;
   Blank blank;
   unsigned sensors, segments;
+  unsigned sources;  // of a block
+  unsigned units;    // of what a warp makes at once
   unsigned targets;  // of an episode
   unsigned tile;     // of a block; times `sensors` at most mixed_spots
   unsigned tiles;    // of an episode
@@ -47,59 +59,56 @@ struct MixedWork {
   Outside outside;
 };
 
-// Shared storage. Behind it lie the times of each sensor, and rows.
+// Shared storage. Behind it lie sources, the times of each sensor, and rows.
 template <class Time>
 struct MixedStorage {
   struct Place {  // of an episode
     const Time* times;
     std::int64_t samples;
     const unsigned char* rows;
-    int low, count;  // of the times at hand
+    int first, low, count;  // of the times at hand: where they begin, as Near has them
+    bool ends;
   };
-  Spot spots[mixed_spots];
   Place places[detail::max_sensors];
   Time wanted[mixed_spots];
 };
 template <class Time>
-constexpr unsigned mixed_stride = mixed_window<Time> + 16 / sizeof(Time);  // rows want 16 bytes
+constexpr unsigned mixed_stride = Near<Time>::room(mixed_window<Time>);
 
-// `times`: in which a place was found, the first of them the sample `shift` of the episode, whose
-// first row is at `rows`.
-template <class Time, class Index>
-__device__ inline Spot spot_of(const MixedSensor& sensor, const unsigned char* rows,
-                               const Times<Time, Index>& times, Index shift,
-                               const LocatedIn<Index>& at, Time wanted, Outside outside) {
-  const std::int64_t sample = sensor.sensor.value_sample;
-  Spot spot{
-      {Source<double>::missing(), 0}, rows + (shift + at.earlier) * sample, Action::missing, 0};
-  if ((sensor.modes & line_modes) != 0) {
-    PickIn<Index> picked = pick(at, times, wanted, Interpolation::linear, outside);
-    picked.first += shift;
-    spot.line = source_of<double>(picked, rows, sample);
-  }
-  // What there is of them is the same in every other mode but for which is copied.
-  constexpr Interpolation modes[] = {Interpolation::nearest, Interpolation::previous,
-                                     Interpolation::next};
+// What the modes of a sensor make of a place, as look() gives it. `rows`: the episode's. Whether
+// that are rows of values.
+template <class Number, class Found, class Index>
+__device__ inline bool find_sources(const MixedSensor& sensor, const unsigned char* rows,
+                                    const Found& found, Index shift, Outside outside,
+                                    Source<Number>* to, unsigned tile) {
+  constexpr Interpolation modes[] = {Interpolation::linear, Interpolation::nearest,
+                                     Interpolation::previous, Interpolation::next};
+  bool plain = true;
 #pragma unroll
   for (const Interpolation mode : modes) {
     if ((sensor.modes & bit_of(mode)) == 0) continue;
-    const PickIn<Index> picked = pick(at, times, wanted, mode, outside);
-    spot.action = picked.action;
-    if (picked.first != at.earlier) {
-      spot.later = static_cast<std::uint8_t>(spot.later | bit_of(mode));
-    }
+    auto picked = found.pick(mode, outside);
+    picked.first += shift;
+    const auto source = source_of<Number>(picked, rows, sensor.sensor.value_sample);
+    plain &= source.is_row();
+    *to = source;
+    to += tile;
   }
-  return spot;
-}
-
-// Whether all columns of the sensor are made of rows there.
-__device__ inline bool is_plain(const MixedSensor& sensor, const Spot& spot) {
-  const bool line = (sensor.modes & line_modes) == 0 || spot.line.is_row();
-  return line && ((sensor.modes & ~line_modes) == 0 || spot.action == Action::copy);
+  return plain;
 }
 
 // Sends rows that lie one behind the other, in shared memory as far from 16 bytes as where they go.
 __device__ inline void send_together(const unsigned char* from, unsigned char* to, unsigned bytes) {
+#if __CUDA_ARCH__ >= 900
+  if ((reinterpret_cast<std::uintptr_t>(to) | bytes) % 16 == 0) {
+    if (threadIdx.x == 0) {
+      kit::bulk_store(to, from, bytes);
+      kit::bulk_commit();
+      kit::bulk_wait_read<0>();
+    }
+    return;
+  }
+#endif
   const auto past = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(to) % 16);
   const unsigned head = min((16 - past) % 16, bytes), vectors = (bytes - head) / 16;
   for (unsigned i = threadIdx.x; i < vectors; i += mixed_threads) {
@@ -122,32 +131,44 @@ __device__ inline void send_apart(const MixedWork& work, const unsigned char* fr
   }
 }
 
-// `turns`: some segments are quaternions, which take registers from everyone.
+// Blocks of a multiprocessor. Quaternions and whole times take registers from everyone.
+template <class Time, bool turns>
+inline constexpr int mixed_resident = turns                      ? 5
+                                      : std::is_integral_v<Time> ? 7
+                                                                 : 8;
+
+// `turns`: some segments are quaternions.
 template <class Element, class Time, bool turns>
-__global__ void __launch_bounds__(mixed_threads, turns ? 5 : 6)
+__global__ void __launch_bounds__(mixed_threads, mixed_resident<Time, turns>)
     mixed_kernel(const __grid_constant__ MixedWork work) {
+  using Number = NumberOf<Element>;
   __shared__ MixedStorage<Time> shared;
   extern __shared__ __align__(16) unsigned char behind[];
-  auto* const times_near = reinterpret_cast<Time*>(behind);
+  auto* const sources = reinterpret_cast<Source<Number>*>(behind);
+  auto* const times_near = reinterpret_cast<Time*>(sources + work.sources);
 
   // Setup: which targets, and where their samples may be. A warp has one sensor.
   const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const unsigned b = work.by_tiles.divide(blockIdx.x);
   const unsigned begin = (blockIdx.x - b * work.tiles) * work.tile;
   const unsigned count = min(work.tile, work.targets - begin);
-  for (unsigned i = threadIdx.x; i < count; i += mixed_threads) {
-    kit::cp_async<sizeof(Time)>(
-        &shared.wanted[i],
-        static_cast<const Time*>(work.at) + b * work.at_episode + (begin + i) * work.at_target);
+  if (threadIdx.x < count) {
+    kit::cp_async<sizeof(Time)>(&shared.wanted[threadIdx.x],
+                                static_cast<const Time*>(work.at) + b * work.at_episode +
+                                    (begin + threadIdx.x) * work.at_target);
   }
+#pragma unroll 1
   for (unsigned s = warp; s < work.sensors; s += mixed_warps) {
     const MixedSensor& sensor = work.sensor[s];
-    bool wrong = false;
-    const DeviceEpisode episode = device_episode(sensor.sensor, b, wrong);
+    DeviceEpisode episode{0, sensor.sensor.samples};
+    if (sensor.ragged) {
+      bool wrong = false;
+      episode = device_episode(sensor.sensor, b, wrong);
+    }
     const Times<Time> times = device_times<Time>(sensor.sensor, b, episode);
     // None at hand of so many that places may take more than an int.
-    const bool many = times.count > most_samples;
-    const auto all = static_cast<int>(many ? most_samples : times.count);
+    const bool many = sensor.sensor.samples > most_samples;
+    const auto all = static_cast<int>(times.count);
     const int from = even_place(work.even, begin, all);
     const int until = min(even_place(work.even, begin + count - 1, all) + 2, all);
     const int low = many ? 1 : max(from - sensor.margin, 0);
@@ -155,11 +176,15 @@ __global__ void __launch_bounds__(mixed_threads, turns ? 5 : 6)
     const Near<Time> near = fetch_near<32>(times_near + s * mixed_stride<Time>, times, low,
                                            min(high - low, mixed_window<Time>), lane);
     if (lane == 0) {
-      shared.places[s] = {times.first, times.count,
+      shared.places[s] = {times.first,
+                          times.count,
                           static_cast<const unsigned char*>(sensor.sensor.values) +
                               b * sensor.sensor.value_episode +
                               episode.begin * sensor.sensor.value_sample,
-                          near.low, near.count};
+                          static_cast<int>(near.times - times_near),
+                          near.low,
+                          near.count,
+                          near.ends};
     }
   }
   kit::cp_async_commit();
@@ -168,52 +193,53 @@ __global__ void __launch_bounds__(mixed_threads, turns ? 5 : 6)
 
   // A thread finds one target's samples of one sensor.
   bool special = false;
+#pragma unroll 1
   for (unsigned j = threadIdx.x; j < work.tile * work.sensors; j += mixed_threads) {
     const unsigned s = work.by_tile.divide(j), i = j - s * work.tile;
     if (i >= count) continue;
     const MixedSensor& sensor = work.sensor[s];
     const auto& place = shared.places[s];
-    const Near<Time> near{times_near + s * mixed_stride<Time>, place.low, place.count};
-    const Times<Time> times{place.times, sensor.sensor.time_sample, place.samples};
+    const Near<Time> near{times_near + place.first, place.low, place.count, place.ends};
     const Time wanted = shared.wanted[i];
-    const auto found = [&](const auto& near_or_all, auto shift, const auto& at) {
-      const Spot spot = spot_of(sensor, place.rows, near_or_all, shift, at, wanted, work.outside);
-      shared.spots[j] = spot;
-      special |= !is_plain(sensor, spot);
+    const auto all = [&] {
+      return Times<Time>{place.times, sensor.sensor.time_sample, place.samples};
+    };
+    const auto then = [&](const auto& found, auto shift) {
+      special |= !find_sources(sensor, place.rows, found, shift, work.outside,
+                               sources + sensor.source + i, work.tile);
       if (work.valid != nullptr) {
         work.valid[b * work.valid_episode + (begin + i) * work.valid_target +
-                   s * work.valid_sensor] = at.where == Where::within;
+                   s * work.valid_sensor] = found.within();
       }
     };
-    look(times, near, wanted, even_place(work.even, begin + i, place.samples),
-         work.outside == Outside::extrapolate, found);
+    look(near, all, wanted, work.outside == Outside::extrapolate, then);
   }
   const bool plain = __syncthreads_or(static_cast<int>(special)) == 0;
 
-  // Warps make rows.
+  // Warps make rows. What they make at once goes to them by turns, whatever it is of.
   unsigned char* const out = work.out + b * work.out_episode + begin * work.out_target;
   const bool together = work.row == work.out_target;
-  unsigned char* const rows = behind + work.sensors * mixed_stride<Time> * sizeof(Time) +
-                              (together ? reinterpret_cast<std::uintptr_t>(out) % 16 : 0);
-  unsigned before = 0;  // units
-  for (unsigned g = 0; g < work.segments; ++g) {
+  unsigned char* const rows =
+      reinterpret_cast<unsigned char*>(times_near + work.sensors * mixed_stride<Time>) +
+      (together ? reinterpret_cast<std::uintptr_t>(out) % 16 : 0);
+  unsigned g = 0;
+#pragma unroll 1
+  for (unsigned u = warp; u < work.units; u += mixed_warps) {
+    while (u >= work.segment[g].end) ++g;
     const MixedSegment& segment = work.segment[g];
-    const unsigned at_once = 32 * mixed_at_once(segment.one_by_one());
-    Unit unit{segment,
-              work.blank,
-              shared.spots + segment.sensor * work.tile,
-              rows,
-              work.pitch,
-              0,
-              count * segment.vectors,
-              plain};
-    // Units go to warps by turns, whatever they are of.
-    for (unsigned u = (warp - before) % mixed_warps; u < segment.units; u += mixed_warps) {
-      unit.first = u * at_once;
-      if (unit.first < unit.all) make_unit<Element, turns>(unit, lane);
-    }
-    before += segment.units;
+    const Unit<Number> unit{segment,
+                            work.blank,
+                            sources + segment.source,
+                            rows,
+                            work.pitch,
+                            (u - segment.begin) * segment.at_once,
+                            count * segment.vectors,
+                            plain};
+    if (unit.first < unit.all) make_unit<Element, turns>(unit, lane);
   }
+#if __CUDA_ARCH__ >= 900
+  kit::fence_shared_to_async();  // for send_together()
+#endif
   __syncthreads();
 
   // All threads send them.
@@ -228,15 +254,17 @@ template <class Element, class Time>
 cudaError_t launch_mixed(const MixedWork& work, std::int64_t episodes, bool turns,
                          cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(episodes * work.tiles);
+  const std::size_t sources = std::size_t{work.sources} * sizeof(Source<NumberOf<Element>>);
   const std::size_t near = std::size_t{work.sensors} * mixed_stride<Time> * sizeof(Time);
   const std::size_t rows = std::size_t{work.tile} * work.pitch + 16;
+  const std::size_t bytes = sources + near + rows;
   if constexpr (!std::is_same_v<Element, Moved>) {
     if (turns) {
-      mixed_kernel<Element, Time, true><<<blocks, mixed_threads, near + rows, stream>>>(work);
+      mixed_kernel<Element, Time, true><<<blocks, mixed_threads, bytes, stream>>>(work);
       return cudaGetLastError();
     }
   }
-  mixed_kernel<Element, Time, false><<<blocks, mixed_threads, near + rows, stream>>>(work);
+  mixed_kernel<Element, Time, false><<<blocks, mixed_threads, bytes, stream>>>(work);
   return cudaGetLastError();
 }
 

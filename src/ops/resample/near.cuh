@@ -5,77 +5,140 @@
 #include <limits>
 
 #include "ops/resample/gpu.cuh"
+#include "penstock/kit/address.cuh"
 #include "penstock/kit/cp_async.cuh"
 
 namespace ps::resampling {
 
-// Some of an episode's times, in shared memory, at most `most`; one that is later than all stands
-// behind them.
+// Some of an episode's times, in shared memory; one that is later than all stands behind them.
 template <class Time>
 struct Near {
-  static constexpr int most = 1023;
   static constexpr Time latest = std::numeric_limits<Time>::has_infinity
                                      ? std::numeric_limits<Time>::infinity()
                                      : std::numeric_limits<Time>::max();
+  // They come in vectors of 16 bytes, so that there may be more than were asked for.
+  static constexpr int of_vector = 16 / sizeof(Time), most = 1023 - 2 * of_vector;
+  static constexpr int room(int count) { return (count / of_vector + 3) * of_vector; }
 
   const Time* times = nullptr;
   int low = 0, count = 0;
+  bool ends = false;  // with the episode's last
 };
 
-// Asks for them; they are there when all threads have waited for their copies and for each other.
+// Asks for `count` of them, at most `most`, from `low` on. They are there when all threads have
+// waited for their copies and for each other. `room` begins at 16 bytes.
 template <unsigned threads, class Time>
-__device__ inline Near<Time> fetch_near(Time* to, const Times<Time>& times, int low, int count,
+__device__ inline Near<Time> fetch_near(Time* room, const Times<Time>& times, int low, int count,
                                         unsigned thread) {
-  const Time* from = times.first + (low + static_cast<int>(thread)) * times.stride;
+  constexpr int of_vector = Near<Time>::of_vector;
+  const auto number = static_cast<int>(thread);
+  const Time* from = times.first + low * times.stride;
+  const auto past = static_cast<int>(reinterpret_cast<std::uintptr_t>(from) % 16 / sizeof(Time));
+  if (times.stride == 1 && past <= low) [[likely]] {
+    low -= past;
+    from -= past;
+    count += past;
+    const int left = static_cast<int>(times.count) - low;
+    const int vectors = min((count + of_vector - 1) / of_vector, left / of_vector);
 #pragma unroll 1
-  for (auto i = static_cast<int>(thread); i < count; i += static_cast<int>(threads)) {
-    kit::cp_async<sizeof(Time)>(to + i, from);
-    from += threads * times.stride;
+    for (int i = number; i < vectors; i += static_cast<int>(threads)) {
+      kit::cp_async<16>(room + i * of_vector, from + i * of_vector);
+    }
+    count = max(count, vectors * of_vector);
+    const int last = vectors * of_vector + number;
+    if (last < count) kit::cp_async<sizeof(Time)>(room + last, from + last);
+  } else {
+#pragma unroll 1
+    for (int i = number; i < count; i += static_cast<int>(threads)) {
+      kit::cp_async<sizeof(Time)>(room + i, from + i * times.stride);
+    }
   }
-  if (thread == 0) to[count] = Near<Time>::latest;
-  return {to, low, count};
+  if (thread == 0) room[count] = Near<Time>::latest;
+  return {room, low, count, low + count == times.count};
 }
 
 // How many of them are not later than t. Looks at three at once, a known distance apart: the way to
-// the answer is what everyone waits for.
+// the answer is what everyone waits for. By addresses, since places would be turned into them each
+// time.
 template <class Time>
 __device__ inline int not_later(const Near<Time>& near, Time t) {
-  int passed = 0;
-  const auto skip = [&](int step) {
-    int parts = 0;
+  constexpr unsigned size = sizeof(Time);
+  const unsigned begin = kit::shared_address(near.times);
+  const unsigned end = begin + static_cast<unsigned>(near.count) * size;
+  unsigned passed = begin;
+  const auto skip = [&](unsigned step) {
+    unsigned next = passed;
 #pragma unroll
-    for (int k = 1; k <= 3; ++k) {
-      parts += near.times[min(passed + k * step - 1, near.count)] <= t ? 1 : 0;
+    for (unsigned k = 1; k <= 3; ++k) {
+      const unsigned look = min(passed + (k * step - 1) * size, end);
+      const auto* time = static_cast<const Time*>(__cvta_shared_to_generic(look));
+      if (*time <= t) next = passed + k * step * size;
     }
-    passed += parts * step;
+    passed = next;
   };
   if (near.count > 255) skip(256);
   if (near.count > 63) skip(64);
   skip(16);
   skip(4);
   skip(1);
-  return min(passed, near.count);
+  return static_cast<int>((min(passed, end) - begin) / size);
 }
 
-// Gives then(times, shift, at) where a wanted time lies: by the times at hand where they tell, else
-// by a search of all from `hint` on. `shift`: the number that the first of the times it is given
-// has in the episode. Each is compiled for itself: in the first, places are short and times near.
-template <class Time, class Then>
-__device__ inline void look(const Times<Time>& times, const Near<Time>& near, Time t,
-                            std::int64_t hint, bool line, const Then& then) {
-  const bool some = near.count > 0;
-  const bool begins = near.low == 0 || (some && near.times[0] <= t);
-  const bool ends =
-      near.low + near.count == times.count || (some && t < near.times[near.count - 1]);
-  // A line through the first or the last two needs both of them.
-  const bool enough = near.count > 1 || near.count == times.count;
-  if (begins && ends && enough) [[likely]] {
-    const Times<Time, int> at_hand{near.times, 1, near.count};
-    then(at_hand, near.low, located(at_hand, t, not_later(near, t) - 1, line));
-  } else {
-    __builtin_assume(__isGlobal(times.first));
-    then(times, std::int64_t{0}, locate(times, t, hint, line));
+// A wanted time between two neighbours with finite times: the first's, or later; not the second's.
+template <class Time>
+struct Between {
+  int earlier;
+  Time a, b, t;
+
+  __device__ bool within() const { return true; }
+  __device__ PickIn<int> pick(Interpolation mode, Outside) const {
+    if (t == a || mode == Interpolation::previous) return copy_of(earlier);
+    if (mode == Interpolation::next) return copy_of(earlier + 1);
+    return pick_of(earlier, earlier + 1, a, b, t, mode);
   }
+};
+// Any other, in times that lie anywhere.
+template <class Time>
+struct Elsewhere {
+  Times<Time> times;
+  Located at;
+  Time t;
+
+  __device__ bool within() const { return at.where == Where::within; }
+  __device__ Pick pick(Interpolation mode, Outside outside) const {
+    return resampling::pick(at, times, t, mode, outside);
+  }
+};
+
+// Gives then(found, shift) where a wanted time lies, by the times at hand where they tell, else by
+// a search of `all()` from these on. `shift`: the number that the first sample has which it counts
+// from. Nearly all lie between two at hand: that is compiled for itself, with short places.
+template <class Time, class All, class Then>
+__device__ inline void look(const Near<Time>& near, const All& all, Time t, bool line,
+                            const Then& then) {
+  const int passed = not_later(near, t), earlier = passed - 1;
+  if (earlier >= 0 && passed < near.count) {
+    const Between<Time> found{earlier, near.times[earlier], near.times[passed], t};
+    bool is_between = found.a <= t && t < found.b;
+    if constexpr (!std::is_integral_v<Time>) {
+      is_between = is_between && -Near<Time>::latest < found.a && found.b < Near<Time>::latest;
+    }
+    if (is_between) [[likely]] {
+      return then(found, near.low);
+    }
+  }
+  // A line through the first or the last two needs both of them.
+  const bool enough = near.count > 1 || (near.low == 0 && near.ends);
+  Elsewhere<Time> found{{near.times, 1, near.count}, {}, t};
+  std::int64_t shift = near.low;
+  if (enough && (near.low == 0 || passed > 0) && (near.ends || passed < near.count)) {
+    found.at = located(found.times, t, earlier, line);
+  } else {
+    found.times = all();
+    found.at = locate(found.times, t, shift + max(earlier, 0), line);
+    shift = 0;
+  }
+  then(found, shift);
 }
 
 }  // namespace ps::resampling

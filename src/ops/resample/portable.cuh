@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 
 #include "ops/resample/launch.cuh"
 #include "ops/resample/mixed.cuh"
@@ -72,8 +73,8 @@ struct Part {
   std::int64_t columns = 0;
 };
 
-// The first of the columns that are left, as many as shared memory has room for a row of; they are
-// no longer left then. Quaternions stay whole.
+// The first of the columns that are left, as many as a launch has room for; they are no longer left
+// then. Quaternions stay whole.
 Part take_part(ResampleWork& left, std::int64_t size) {
   Part part{left};
   part.work.segments = 0;
@@ -82,9 +83,10 @@ Part take_part(ResampleWork& left, std::int64_t size) {
   for (unsigned i = 0; i < left.segments; ++i) {
     SegmentWork segment = left.segment[i];
     const std::int64_t unit = segment.mode == Interpolation::slerp ? 4 : 1;
-    const std::int64_t taken = kept > 0 ? 0 : std::min(segment.count, room / unit * unit);
+    const bool full = kept > 0 || part.work.segments == mixed_segments;
+    const std::int64_t taken = full ? 0 : std::min(segment.count, room / unit * unit);
     room -= taken;
-    if (taken > 0 || segment.count == 0) {
+    if (taken > 0) {
       SegmentWork& to = part.work.segment[part.work.segments++] = segment;
       to.out_column = part.columns;
       to.count = taken;
@@ -111,12 +113,11 @@ MixedSegment mixed_segment(const ResampleWork& work, const SegmentWork& from, st
   const unsigned place = together ? result_alignment(work, from, size).bytes() : within.bytes();
   return {.vectors = vectors,
           .by_vectors = kit::Divisor(std::max(vectors, 1U)),
-          .units = 0,
+          .at_once = quaternions || apart ? 32 : 32 * mixed_at_once,
           .out = static_cast<unsigned>(from.out_column * size),
           .sample = sensor.value_sample * size,
           .column = from.column * sensor.value_column * size,
           .step = apart ? sensor.value_column * size : std::int64_t{bytes},
-          .sensor = static_cast<std::uint8_t>(from.sensor),
           .bytes = static_cast<std::uint8_t>(bytes),
           .piece = static_cast<std::uint8_t>(std::min(bytes, place)),
           .apart = apart,
@@ -149,17 +150,27 @@ cudaError_t run_part(const Part& part, int multiprocessors, cudaStream_t stream)
   mixed.tiles = (mixed.targets + mixed.tile - 1) / mixed.tile;
   mixed.by_tiles = kit::Divisor(mixed.tiles);
   mixed.by_tile = kit::Divisor(mixed.tile);
+  for (unsigned i = 0; i < work.segments; ++i) {
+    mixed.sensor[work.segment[i].sensor].modes |= bit_of(work.segment[i].mode);
+  }
+  for (unsigned i = 0; i < work.sensors; ++i) {
+    MixedSensor& sensor = mixed.sensor[i];
+    sensor.sensor = in_bytes(work.sensor[i], size);
+    sensor.margin = margin_of(work.sensor[i], work.episodes);
+    sensor.ragged = work.sensor[i].lengths != nullptr || work.sensor[i].offsets != nullptr;
+    sensor.source = mixed.sources;
+    mixed.sources += mixed.tile * static_cast<unsigned>(std::popcount(sensor.modes));
+  }
   bool turns = false;
   for (unsigned i = 0; i < work.segments; ++i) {
     MixedSegment& segment = mixed.segment[i] = mixed_segment(work, work.segment[i], size, together);
-    const unsigned at_once = 32 * mixed_at_once(segment.one_by_one());
-    segment.units = (mixed.tile * segment.vectors + at_once - 1) / at_once;
-    mixed.sensor[segment.sensor].modes |= bit_of(segment.mode);
+    const MixedSensor& sensor = mixed.sensor[work.segment[i].sensor];
+    const unsigned before = sensor.modes & (bit_of(segment.mode) - 1);
+    segment.source = sensor.source + mixed.tile * static_cast<unsigned>(std::popcount(before));
+    segment.begin = mixed.units;
+    mixed.units += (mixed.tile * segment.vectors + segment.at_once - 1) / segment.at_once;
+    segment.end = mixed.units;
     turns |= segment.mode == Interpolation::slerp;
-  }
-  for (unsigned i = 0; i < work.sensors; ++i) {
-    mixed.sensor[i].sensor = in_bytes(work.sensor[i], size);
-    mixed.sensor[i].margin = margin_of(work.sensor[i], work.episodes);
   }
   return launch_mixed<Element, Time>(mixed, work.episodes, turns, stream);
 }

@@ -6,59 +6,24 @@
 
 namespace ps::resampling {
 
-// Vectors of a segment that a lane makes at once, or elements and quaternions.
-__host__ __device__ constexpr unsigned mixed_at_once(bool one_by_one) { return one_by_one ? 1 : 4; }
+// Vectors of a segment that a lane makes at once where they are neighbours; else there is one.
+inline constexpr unsigned mixed_at_once = 4;
 
 // Neighbouring columns with one mode.
 struct MixedSegment {
   unsigned vectors;  // of a row; quaternions for slerp
   kit::Divisor by_vectors{1};
-  unsigned units;       // of what a warp makes at once, for all targets of a block
+  // Of what a warp makes at once for a block's targets, among all such; its vectors.
+  unsigned begin = 0, end = 0, at_once;
+  unsigned source = 0;  // of the block's first target, among all
   unsigned out;         // bytes from a row's first column
   std::int64_t sample;  // bytes from a sample to the next
   std::int64_t column;  // bytes from a sample's first column
   std::int64_t step;    // bytes from a vector to the next in a sample, or an element where apart
-  std::uint8_t sensor;
-  std::uint8_t bytes;  // of a vector; of an element where columns are apart, and for slerp
-  std::uint8_t piece;  // what may be stored at once, of a vector
-  bool apart;          // columns that are not neighbours in a sample
+  std::uint8_t bytes;   // of a vector; of an element where columns are apart, and for slerp
+  std::uint8_t piece;   // what may be stored at once, of a vector
+  bool apart;           // columns that are not neighbours in a sample
   Interpolation mode;
-
-  __host__ __device__ bool one_by_one() const { return apart || mode == Interpolation::slerp; }
-};
-
-// What a target makes of a sensor: of its columns in linear mode and slerp what a row's source is,
-// of all others one of two neighbouring samples, or nothing.
-struct alignas(16) Spot {
-  Source<double> line;
-  const unsigned char* earlier;  // row of the first of the two
-  Action action;                 // copy: of one of them
-  std::uint8_t later;            // a bit for each mode that copies the second
-};
-
-__host__ __device__ constexpr unsigned bit_of(Interpolation mode) {
-  return 1U << static_cast<unsigned>(mode);
-}
-inline constexpr unsigned line_modes = bit_of(Interpolation::linear) | bit_of(Interpolation::slerp);
-
-// The rows of values that a segment is made of. `plain`: there is one of every target.
-template <class Number>
-struct Lines {
-  template <bool plain>
-  static __device__ Source<Number> of(const MixedSegment& segment, const Spot& spot) {
-    const Source<double> from = spot.line;
-    const bool row = plain || from.is_row();
-    return {from.row + (row ? segment.column : 0), static_cast<Number>(from.weight)};
-  }
-};
-struct Copies {
-  template <bool plain>
-  static __device__ Source<float> of(const MixedSegment& segment, const Spot& spot) {
-    if (!plain && spot.action == Action::missing) return {Source<float>::missing(), 0};
-    if (!plain && spot.action == Action::fill) return {Source<float>::fill(), 0};
-    const bool later = (spot.later & bit_of(segment.mode)) != 0;
-    return {spot.earlier + segment.column + (later ? segment.sample : 0), 0};
-  }
 };
 
 // In pieces, where a vector's place does not suit it.
@@ -96,10 +61,11 @@ __device__ inline void store_all(unsigned char* const (&to)[count], const Vector
 }
 
 // What a warp makes at once: some vectors of a segment.
+template <class Number>
 struct Unit {
   const MixedSegment& segment;
   const Blank& blank;
-  const Spot* spots;
+  const Source<Number>* sources;
   unsigned char* rows;
   unsigned pitch;
   unsigned first, all;  // the unit's, and all of the block's targets
@@ -113,130 +79,87 @@ struct Unit {
     const unsigned target = segment.by_vectors.divide(i), vector = i - target * segment.vectors;
     return {target, vector, rows + (target * pitch + segment.out + vector * bytes)};
   }
-  template <class Number>
-  __device__ std::uint64_t blank_of(const Source<Number>& from) const {
-    return from.row == Source<Number>::fill() ? blank.fill : blank.missing;
-  }
 };
 
 // Neighbours. A lane's vectors are under way at once; the last one again where there are no more.
-template <class Element, class Sources, unsigned least, unsigned bytes>
-__device__ inline void make_vectors(const Unit& unit, unsigned lane) {
+template <class Element, unsigned least, unsigned bytes, class Number>
+__device__ inline void make_vectors(const Unit<Number>& unit, unsigned lane) {
   constexpr bool moves = std::is_same_v<Element, Moved>;
-  constexpr unsigned at_once = mixed_at_once(false);
+  constexpr unsigned at_once = mixed_at_once;
   const MixedSegment& segment = unit.segment;
+  const std::int64_t column = segment.column, sample = segment.sample;
   Vector<bytes> x[at_once], y[at_once];
-  NumberOf<Element> weight[at_once];
+  Number weight[at_once];
   unsigned char* to[at_once];
 #pragma unroll
   for (unsigned k = 0; k < at_once; ++k) {
     const auto item = unit.item(min(unit.first + k * 32 + lane, unit.all - 1), bytes);
-    const auto from = Sources::template of<true>(segment, unit.spots[item.target]);
+    const Source<Number> from = unit.sources[item.target];
     weight[k] = from.weight;
     to[k] = item.to;
-    const unsigned char* const row = from.row + item.vector * bytes;
+    const unsigned char* const row = from.row + column + item.vector * bytes;
     x[k] = load_global<bytes>(row);
-    if constexpr (!moves) y[k] = load_global<bytes>(row + (weight[k] != 0 ? segment.sample : 0));
+    if constexpr (!moves) y[k] = load_global<bytes>(row + from.later(sample));
   }
-  if constexpr (!moves) {
-#pragma unroll
-    for (unsigned k = 0; k < at_once; ++k) {
-      const Vector<bytes> blend = blended_vector<Element>(x[k], y[k], weight[k]);
-      x[k] = weight[k] != 0 ? blend : x[k];
-    }
-  }
+  if constexpr (!moves) blend<Element>(x, y, weight);
   store_all<least>(to, x, segment.piece);
 }
 
-// The same where some have no row.
-template <class Element, class Sources, unsigned least, unsigned bytes>
-__device__ inline void make_some(const Unit& unit, unsigned lane) {
+// One by one: where some have no row, and where columns are apart.
+template <class Element, unsigned least, unsigned bytes, class Number>
+__device__ inline void make_some(const Unit<Number>& unit, unsigned lane) {
   const MixedSegment& segment = unit.segment;
-  const unsigned end = min(unit.first + 32 * mixed_at_once(false), unit.all);
+  const unsigned end = min(unit.first + segment.at_once, unit.all);
 #pragma unroll 1
   for (unsigned i = unit.first + lane; i < end; i += 32) {
     const auto item = unit.item(i, bytes);
-    const auto from = Sources::template of<false>(segment, unit.spots[item.target]);
-    Vector<bytes> v[1] = {repeated<bytes>(unit.blank_of(from))};
-    if (from.is_row()) {
-      const unsigned char* const row = from.row + item.vector * bytes;
-      v[0] = load_global<bytes>(row);
-      if constexpr (!std::is_same_v<Element, Moved>) {
-        if (from.weight != 0) {
-          const auto y = load_global<bytes>(row + segment.sample);
-          v[0] = blended_vector<Element>(v[0], y, from.weight);
-        }
-      }
-    }
+    const Vector<bytes> v[1] = {vector_of<Element, bytes>(
+        unit.sources[item.target], segment.column + item.vector * segment.step, segment.sample,
+        unit.blank)};
     unsigned char* const to[1] = {item.to};
     store_all<least>(to, v, segment.piece);
   }
 }
 
-// Columns that are apart, one by one.
-template <class Element, class Sources, unsigned bytes>
-__device__ inline void make_apart(const Unit& unit, unsigned lane) {
-  const MixedSegment& segment = unit.segment;
-  if (unit.first + lane >= unit.all) return;
-  const auto item = unit.item(unit.first + lane, bytes);
-  const auto from = Sources::template of<false>(segment, unit.spots[item.target]);
-  Vector<bytes> v = repeated<bytes>(unit.blank_of(from));
-  if (from.is_row()) {
-    const unsigned char* const row = from.row + item.vector * segment.step;
-    v = load_global<bytes>(row);
-    if constexpr (!std::is_same_v<Element, Moved>) {
-      if (from.weight != 0) {
-        v = blended_vector<Element>(v, load_global<bytes>(row + segment.sample), from.weight);
-      }
-    }
-  }
-  store(item.to, v);
-}
-
 // A quaternion each.
-template <class Element>
-__device__ inline void make_slerp(const Unit& unit, unsigned lane) {
+template <class Element, class Number>
+__device__ inline void make_slerp(const Unit<Number>& unit, unsigned lane) {
   using A = Arithmetic<Element>;
   constexpr unsigned bytes = sizeof(Element);
   const MixedSegment& segment = unit.segment;
   if (unit.first + lane >= unit.all) return;
   const auto item = unit.item(unit.first + lane, 4 * bytes);
-  const auto source =
-      Lines<NumberOf<Element>>::template of<false>(segment, unit.spots[item.target]);
-  if (!source.is_row()) {
-    const auto none = repeated<bytes>(unit.blank_of(source));
-    for (unsigned i = 0; i < 4; ++i) store(item.to + i * bytes, none);
+  const Source<Number> from = unit.sources[item.target];
+  const std::int64_t at = segment.column + item.vector * 4 * segment.step;
+  if (!from.is_row() || from.weight == 0) {
+    for (unsigned i = 0; i < 4; ++i) {
+      store(item.to + i * bytes,
+            vector_of<Moved, bytes>(from, at + i * segment.step, segment.sample, unit.blank));
+    }
     return;
   }
-  const unsigned char* const x = source.row + item.vector * 4 * segment.step;
-  Element from[4];
+  const unsigned char* const row = from.row + at;
+  Number x[4], y[4], result[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) from[i] = *reinterpret_cast<const Element*>(x + i * segment.step);
-  if (source.weight != 0) {
-    NumberOf<Element> a[4], b[4], result[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      a[i] = A::widen(from[i]);
-      b[i] = A::widen(*reinterpret_cast<const Element*>(x + segment.sample + i * segment.step));
-    }
-    slerp(a, b, source.weight, result);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) from[i] = A::narrow(result[i]);
+  for (int i = 0; i < 4; ++i) {
+    const unsigned char* const place = row + i * segment.step;
+    x[i] = A::widen(*reinterpret_cast<const Element*>(place));
+    y[i] = A::widen(*reinterpret_cast<const Element*>(place + segment.sample));
   }
+  slerp(x, y, from.weight, result);
 #pragma unroll
-  for (int i = 0; i < 4; ++i) reinterpret_cast<Element*>(item.to)[i] = from[i];
+  for (int i = 0; i < 4; ++i) reinterpret_cast<Element*>(item.to)[i] = A::narrow(result[i]);
 }
 
 // `least`: bytes of an element; vectors have as many or more, and what is apart has these.
-template <class Element, class Sources, unsigned least>
-__device__ inline void make_columns(const Unit& unit, unsigned lane) {
+template <class Element, unsigned least, class Number>
+__device__ inline void make_columns(const Unit<Number>& unit, unsigned lane) {
   const auto with = [&]<unsigned bytes>() {
     if constexpr (bytes >= least) {
-      if constexpr (least == 1 || bytes == least) {
-        if (unit.segment.apart) return make_apart<Element, Sources, bytes>(unit, lane);
+      if (unit.plain && !unit.segment.apart) {
+        return make_vectors<Element, least, bytes>(unit, lane);
       }
-      if (unit.plain) return make_vectors<Element, Sources, least, bytes>(unit, lane);
-      make_some<Element, Sources, least, bytes>(unit, lane);
+      make_some<Element, least, bytes>(unit, lane);
     }
   };
   switch (unit.segment.bytes) {
@@ -253,20 +176,18 @@ __device__ inline void make_columns(const Unit& unit, unsigned lane) {
   }
 }
 
-template <class Element, bool turns>
-__device__ inline void make_unit(const Unit& unit, unsigned lane) {
+template <class Element, bool turns, class Number>
+__device__ inline void make_unit(const Unit<Number>& unit, unsigned lane) {
   if constexpr (std::is_same_v<Element, Moved>) {
-    make_columns<Moved, Copies, 1>(unit, lane);
+    make_columns<Moved, 1>(unit, lane);
   } else {
     constexpr unsigned least = sizeof(Element);
     const Interpolation mode = unit.segment.mode;
     if constexpr (turns) {
       if (mode == Interpolation::slerp) return make_slerp<Element>(unit, lane);
     }
-    if (mode == Interpolation::linear) {
-      return make_columns<Element, Lines<NumberOf<Element>>, least>(unit, lane);
-    }
-    make_columns<Moved, Copies, least>(unit, lane);
+    if (mode == Interpolation::linear) return make_columns<Element, least>(unit, lane);
+    make_columns<Moved, least>(unit, lane);
   }
 }
 

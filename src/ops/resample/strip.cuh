@@ -33,8 +33,8 @@ __device__ inline Vector<bytes> load_global(const unsigned char* from) {
   return load<bytes>(from);
 }
 
-// What a target's row is made of: a row of values, blended with the next one where weight is not 0.
-// Two addresses are no rows.
+// What a target's row is made of: a row of values, blended with the next one where weight is not 0;
+// as blend() wants it, it is -0 then. Two addresses are no rows.
 template <class Number>
 struct alignas(16) Source {
   const unsigned char* row;
@@ -45,6 +45,8 @@ struct alignas(16) Source {
     return reinterpret_cast<const unsigned char*>(1);
   }
   __device__ bool is_row() const { return reinterpret_cast<std::uintptr_t>(row) > 1; }
+  // From the row's own to what it is blended with. `sample`: from a row of values to the next.
+  __device__ std::int64_t later(std::int64_t sample) const { return weight != 0 ? sample : 0; }
 };
 
 // `rows`: from the one that the pick calls 0.
@@ -53,8 +55,25 @@ __device__ inline Source<Number> source_of(const PickIn<Index>& picked, const un
                                            std::int64_t sample) {
   if (picked.action == Action::missing) return {Source<Number>::missing(), 0};
   if (picked.action == Action::fill) return {Source<Number>::fill(), 0};
-  const bool blends = picked.action == Action::blend;
-  return {rows + picked.first * sample, blends ? static_cast<Number>(picked.weight) : Number{0}};
+  const auto weight = static_cast<Number>(picked.weight);
+  const bool blends = picked.action == Action::blend && weight != 0;
+  return {rows + picked.first * sample, blends ? weight : -Number{0}};
+}
+
+// One vector, `at` bytes from a source's first, which may be no row.
+template <class Element, unsigned bytes, class Number>
+__device__ inline Vector<bytes> vector_of(const Source<Number>& from, std::int64_t at,
+                                          std::int64_t sample, const Blank& blank) {
+  if (!from.is_row()) {
+    return repeated<bytes>(from.row == Source<Number>::fill() ? blank.fill : blank.missing);
+  }
+  Vector<bytes> x = load_global<bytes>(from.row + at);
+  if constexpr (!std::is_same_v<Element, Moved>) {
+    if (from.weight != 0) {
+      x = blended_vector<Element>(x, load_global<bytes>(from.row + sample + at), from.weight);
+    }
+  }
+  return x;
 }
 
 // Makes the strip of `targets`, from `out` on. sources(i): what that of target i is made of.
@@ -90,17 +109,13 @@ __device__ inline void make_strip(const Strip& strip, const Blank& blank, const 
       to[k] = out + target * strip.target + at;
       x[k] = load_global<bytes>(from.row + at);
       if constexpr (!moves) {
-        const std::int64_t later = from.weight != 0 ? strip.sample : 0;
-        y[k] = load_global<bytes>(from.row + later + at);
+        y[k] = load_global<bytes>(from.row + from.later(strip.sample) + at);
       }
       if (k + 1 < there) advance();
     }
+    if constexpr (!moves) blend<Element>(x, y, weight);
 #pragma unroll
     for (unsigned k = 0; k < at_once; ++k) {
-      if constexpr (!moves) {
-        const Vector<bytes> blend = blended_vector<Element>(x[k], y[k], weight[k]);
-        x[k] = weight[k] != 0 ? blend : x[k];
-      }
       if (k < there) store_global(to[k], x[k]);
     }
   };
@@ -114,21 +129,8 @@ __device__ inline void make_strip(const Strip& strip, const Blank& blank, const 
     return;
   }
   for (; i < all; i += threads) {
-    const Source<Number> from = sources(target);
-    Vector<bytes> x;
-    if (from.is_row()) {
-      x = load_global<bytes>(from.row + at);
-      if constexpr (!moves) {
-        if (from.weight != 0) {
-          const auto y = load_global<bytes>(from.row + strip.sample + at);
-          x = blended_vector<Element>(x, y, from.weight);
-        }
-      }
-    } else {
-      const bool fills = from.row == Source<Number>::fill();
-      x = repeated<bytes>(fills ? blank.fill : blank.missing);
-    }
-    store_global(out + target * strip.target + at, x);
+    store_global(out + target * strip.target + at,
+                 vector_of<Element, bytes>(sources(target), at, strip.sample, blank));
     advance();
   }
 }

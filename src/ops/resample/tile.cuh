@@ -19,7 +19,7 @@ struct TileConfig {
   static constexpr unsigned resident = deep ? (small ? 14 : 6) : 1024 / threads;
   static constexpr unsigned at_once = deep ? 4 : 2;
   static constexpr unsigned targets = threads, vectors = deep ? 1024 : 2048;  // of a block, at most
-  static constexpr int window = sizeof(Time) == 4 ? Near<Time>::most : 511;   // times at hand
+  static constexpr int window = sizeof(Time) == 4 ? Near<Time>::most : 504;   // times at hand
 };
 
 struct TileWork {
@@ -32,7 +32,7 @@ struct TileWork {
 // Shared storage.
 template <class Config>
 struct TileStorage {
-  typename Config::Time times[Config::window + 1];
+  alignas(16) typename Config::Time times[Near<typename Config::Time>::room(Config::window)];
   Source<NumberOf<typename Config::Element>> sources[Config::targets];
 };
 
@@ -74,19 +74,17 @@ __global__ void __launch_bounds__(Config::threads, Config::resident)
   // A thread finds one target's samples.
   bool special = false;
   if (finds) {
-    const auto found = [&](const auto& near_or_all, auto shift, const auto& at) {
-      auto picked =
-          pick(at, near_or_all, wanted, mode_of<typename Config::Element>(whole), whole.outside);
+    const auto then = [&](const auto& found, auto shift) {
+      auto picked = found.pick(mode_of<typename Config::Element>(whole), whole.outside);
       picked.first += shift;
       const auto source = source_of<Number>(picked, rows, whole.sensor.value_sample);
       special = !source.is_row();
       shared.sources[threadIdx.x] = source;
       if (whole.valid != nullptr) {
-        whole.valid[b * whole.valid_episode + t * whole.valid_target] = at.where == Where::within;
+        whole.valid[b * whole.valid_episode + t * whole.valid_target] = found.within();
       }
     };
-    look(times, near, wanted, even_place(whole.even, t, all), whole.outside == Outside::extrapolate,
-         found);
+    look(near, [&] { return times; }, wanted, whole.outside == Outside::extrapolate, then);
   }
   const bool plain = __syncthreads_or(static_cast<int>(special)) == 0;
 

@@ -20,11 +20,23 @@ constexpr std::array resample_kernels = {ResampleKernel::deep, ResampleKernel::w
 constexpr unsigned deep_kernel = 0, wide_kernel = 1;  // places there
 
 // A problem has rows of at most so many bytes and results of at most so many in all, and more than
-// the one before; the last of each have no end.
+// the one before; the last of each have no end. What is computed in f64 takes more registers.
 constexpr std::array<std::size_t, 6> row_limits = {32, 64, 128, 256, 512, 1024};
 constexpr std::array<std::size_t, 2> result_limits = {4 * MiB, 32 * MiB};
 constexpr std::size_t row_classes = row_limits.size() + 1;
 constexpr std::size_t result_classes = result_limits.size() + 1;
+constexpr std::array types = {DType::bf16, DType::f32};
+
+struct Problem {
+  std::size_t row, result, type;  // classes; the last a place in `types`
+};
+Problem problem_of(std::size_t number) {
+  return {number / types.size() / result_classes, number / types.size() % result_classes,
+          number % types.size()};
+}
+std::size_t number_of(const Problem& problem) {
+  return (problem.row * result_classes + problem.result) * types.size() + problem.type;
+}
 
 template <std::size_t count>
 std::size_t class_of(const std::array<std::size_t, count>& limits, std::size_t bytes) {
@@ -39,14 +51,13 @@ std::size_t example_of(const std::array<std::size_t, count>& limits, std::size_t
 
 std::vector<std::string> resample_problem_names() {
   std::vector<std::string> names;
-  for (std::size_t row = 0; row < row_classes; ++row) {
-    for (std::size_t result = 0; result < result_classes; ++result) {
-      const bool longer = row == row_limits.size(), more = result == result_limits.size();
-      names.push_back(fmt::format("rows {} {} bytes, results {} {} MiB", longer ? "over" : "up to",
-                                  longer ? row_limits.back() : row_limits.at(row),
-                                  more ? "over" : "up to",
-                                  (more ? result_limits.back() : result_limits.at(result)) / MiB));
-    }
+  for (std::size_t number = 0; number < row_classes * result_classes * types.size(); ++number) {
+    const auto [row, result, type] = problem_of(number);
+    const bool longer = row == row_limits.size(), more = result == result_limits.size();
+    names.push_back(fmt::format(
+        "{}, rows {} {} bytes, results {} {} MiB", type == 0 ? "16 bits" : "f32 and f64",
+        longer ? "over" : "up to", longer ? row_limits.back() : row_limits.at(row),
+        more ? "over" : "up to", (more ? result_limits.back() : result_limits.at(result)) / MiB));
   }
   return names;
 }
@@ -58,7 +69,8 @@ std::vector<unsigned> resample_candidates(std::size_t problem, const Device& dev
   if (device.kind() == DeviceKind::cpu) return {};
   const cuda::Properties& gpu = static_cast<cuda::Backend&>(device.backend()).properties();
   if (gpu.major < 8) return {};
-  const bool longer = problem / result_classes >= 2, some = problem % result_classes == 1;
+  const auto [row, result, type] = problem_of(problem);
+  const bool longer = row >= 2, some = result == 1;
   if (longer && !some) return {deep_kernel, wide_kernel};
   return {wide_kernel, deep_kernel};
 }
@@ -82,8 +94,8 @@ std::vector<float> example_times(std::int64_t episodes, std::int64_t samples,
 
 Trial resample_trial(std::size_t problem, const Device& device, std::size_t bytes) {
   constexpr std::int64_t samples = 512, targets = 256;
-  const std::size_t row = example_of(row_limits, problem / result_classes);
-  const std::size_t result_class = problem % result_classes;
+  const auto [row_class, result_class, type_class] = problem_of(problem);
+  const std::size_t row = example_of(row_limits, row_class);
   const std::size_t results = result_class < result_limits.size()
                                   ? result_limits.at(result_class)
                                   : std::max(bytes / 3, 2 * result_limits.back());
@@ -96,15 +108,17 @@ Trial resample_trial(std::size_t problem, const Device& device, std::size_t byte
   const auto memory = std::make_shared<Rotation>(device, read + written + of_times);
   const Stream stream(device);
   for (std::size_t set = 0; set < memory->sets(); ++set) {
+    fill((*memory)(set).sub(0, read), 1, stream);  // random bits are no numbers of use
     const MemoryView from{
         reinterpret_cast<std::byte*>(const_cast<float*>(times.data())), of_times, {}};
     copy((*memory)(set).sub(read + written, of_times), from, stream, {.allow_pageable = true});
   }
   stream.synchronize();
 
+  const DType type = types.at(type_class);
   ResampleWork work{
-      .type = DType::bf16, .episodes = episodes, .targets = targets, .sensors = 1, .segments = 1};
-  const auto columns = static_cast<std::int64_t>(row / 2);
+      .type = type, .episodes = episodes, .targets = targets, .sensors = 1, .segments = 1};
+  const auto columns = static_cast<std::int64_t>(row / size_of(type));
   work.sensor[0] = {.value_episode = samples * columns,
                     .value_sample = columns,
                     .time_episode = samples,
@@ -136,7 +150,9 @@ std::size_t resample_problem(const ResampleWork& work) {
   for (unsigned i = 0; i < work.segments; ++i) columns += work.segment[i].count;
   const std::size_t row = static_cast<std::size_t>(columns) * size_of(work.type);
   const auto targets = static_cast<std::size_t>(work.episodes * work.targets);
-  return class_of(row_limits, row) * result_classes + class_of(result_limits, targets * row);
+  return number_of({.row = class_of(row_limits, row),
+                    .result = class_of(result_limits, targets * row),
+                    .type = size_of(work.type) > 2 ? std::size_t{1} : std::size_t{0}});
 }
 
 ResampleKernel resample_kernel(const ResampleWork& work, const Device& device) {
