@@ -32,7 +32,8 @@ ResampleKernel kernel_named(std::string_view name) {
   if (name == "best") return ResampleKernel::best;
   if (name == "deep") return ResampleKernel::deep;
   if (name == "wide") return ResampleKernel::wide;
-  throw InvalidArgument("kernel", "'best', 'deep' or 'wide'", fmt::format("'{}'", name));
+  if (name == "brief") return ResampleKernel::brief;
+  throw InvalidArgument("kernel", "'best', 'deep', 'wide' or 'brief'", fmt::format("'{}'", name));
 }
 
 // What Python makes of the modes of all sensors. For each: its mode, its order, the number of its

@@ -50,7 +50,7 @@ class Copies {
 };
 
 inline constexpr std::array kernels{ResampleKernel::best, ResampleKernel::deep,
-                                    ResampleKernel::wide};
+                                    ResampleKernel::wide, ResampleKernel::brief};
 
 class ResampleGpu : public GpuTest {};
 
@@ -166,6 +166,14 @@ inline const Shape shapes[] = {
     {1, 20000, 3000, 8, DType::bf16, DType::f64, false, false},
     {130, 3, 9, 1, DType::i64, DType::f32, false, false},
     {2, 40, 5000, 5, DType::f32, DType::f32, false, false},  // many targets to a sample
+    // Few and short ones.
+    {32, 50, 32, 16, DType::bf16, DType::f32, true, false},
+    {7, 99, 33, 8, DType::f32, DType::f64, false, false},
+    {3, 252, 70, 16, DType::f16, DType::i64, false, false},
+    {5, 40, 30, 24, DType::bf16, DType::f32, false, false},  // three vectors
+    {2, 8, 11, 256, DType::f32, DType::f32, false, false},   // all threads for a row
+    {4, 1, 6, 2, DType::f64, DType::f64, false, false},
+    {9, 60, 20, 32, DType::u8, DType::i64, false, false},
 };
 
 }  // namespace ps::test

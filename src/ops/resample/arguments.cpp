@@ -269,8 +269,8 @@ ResampleWork checked(const ResampleOptions& options, const Device& device) {
                   std::to_string(ranges));
   }
   check_outside(options.outside);
-  if (options.kernel > ResampleKernel::wide) {
-    throw_invalid("kernel", "best, tile, stage or ring",
+  if (options.kernel > ResampleKernel::brief) {
+    throw_invalid("kernel", "best, deep, wide or brief",
                   std::to_string(static_cast<int>(options.kernel)));
   }
 

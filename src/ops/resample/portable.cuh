@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "ops/resample/brief.cuh"
 #include "ops/resample/launch.cuh"
 #include "ops/resample/mixed.cuh"
 #include "ops/resample/tile.cuh"
@@ -39,7 +40,13 @@ cudaError_t run_tiles(const WholeWork& whole, const ResampleWork& work, int mult
 template <class Element, class Time, unsigned bytes>
 cudaError_t run_tiles(const WholeWork& whole, const ResampleWork& work, int multiprocessors,
                       cudaStream_t stream) {
-  if constexpr (bytes == 16) {
+  if constexpr (bytes == brief_vector) {
+    if (work.kernel == ResampleKernel::brief && is_brief(work, multiprocessors)) {
+      const unsigned tile = brief_targets(whole.strip.vectors);
+      const unsigned tiles = (whole.targets + tile - 1) / tile;
+      return launch_brief<Element, Time>({whole, tile, tiles, kit::Divisor(tiles)}, work.episodes,
+                                         stream);
+    }
     if (work.kernel == ResampleKernel::deep) {
       return run_tiles<TileConfig<Element, Time, bytes, true>>(whole, work, multiprocessors,
                                                                stream);

@@ -60,17 +60,17 @@ __device__ inline Source<Number> source_of(const PickIn<Index>& picked, const un
   return {rows + picked.first * sample, blends ? weight : -Number{0}};
 }
 
-// One vector, `at` bytes from a source's first, which may be no row.
+// One vector, `at` bytes from a source's first, which may be no row, or lie in shared memory.
 template <class Element, unsigned bytes, class Number>
 __device__ inline Vector<bytes> vector_of(const Source<Number>& from, std::int64_t at,
                                           std::int64_t sample, const Blank& blank) {
   if (!from.is_row()) {
     return repeated<bytes>(from.row == Source<Number>::fill() ? blank.fill : blank.missing);
   }
-  Vector<bytes> x = load_global<bytes>(from.row + at);
+  Vector<bytes> x = load<bytes>(from.row + at);
   if constexpr (!std::is_same_v<Element, Moved>) {
     if (from.weight != 0) {
-      x = blended_vector<Element>(x, load_global<bytes>(from.row + sample + at), from.weight);
+      x = blended_vector<Element>(x, load<bytes>(from.row + sample + at), from.weight);
     }
   }
   return x;

@@ -17,7 +17,7 @@ struct TileConfig {
   static constexpr unsigned threads = small ? 64 : 128;
   // Blocks of a multiprocessor, and vectors that a thread has under way.
   static constexpr unsigned resident = deep ? (small ? 14 : 6) : 1024 / threads;
-  static constexpr unsigned at_once = deep ? 4 : 2;
+  static constexpr unsigned at_once = deep ? 4 : bytes < 16 ? 3 : 2;
   static constexpr unsigned targets = threads, vectors = deep ? 1024 : 2048;  // of a block, at most
   static constexpr int window = sizeof(Time) == 4 ? Near<Time>::most : 504;   // times at hand
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "host/cuda/backend.h"
+#include "ops/resample/brief.h"
 #include "ops/rotation.h"
 #include "ops/tunable.h"
 #include "penstock/base/checked.h"
@@ -16,8 +17,9 @@
 namespace ps::detail {
 namespace {
 
-constexpr std::array resample_kernels = {ResampleKernel::deep, ResampleKernel::wide};
-constexpr unsigned deep_kernel = 0, wide_kernel = 1;  // places there
+constexpr std::array resample_kernels = {ResampleKernel::deep, ResampleKernel::wide,
+                                         ResampleKernel::brief};
+constexpr unsigned deep_kernel = 0, wide_kernel = 1, brief_kernel = 2;  // places there
 
 // A problem has rows of at most so many bytes and results of at most so many in all, and more than
 // the one before; the last of each have no end. What is computed in f64 takes more registers.
@@ -26,6 +28,8 @@ constexpr std::array<std::size_t, 2> result_limits = {4 * MiB, 32 * MiB};
 constexpr std::size_t row_classes = row_limits.size() + 1;
 constexpr std::size_t result_classes = result_limits.size() + 1;
 constexpr std::array types = {DType::bf16, DType::f32};
+// One more are those that is_brief() tells.
+constexpr std::size_t brief_problem = row_classes * result_classes * types.size();
 
 struct Problem {
   std::size_t row, result, type;  // classes; the last a place in `types`
@@ -51,7 +55,7 @@ std::size_t example_of(const std::array<std::size_t, count>& limits, std::size_t
 
 std::vector<std::string> resample_problem_names() {
   std::vector<std::string> names;
-  for (std::size_t number = 0; number < row_classes * result_classes * types.size(); ++number) {
+  for (std::size_t number = 0; number < brief_problem; ++number) {
     const auto [row, result, type] = problem_of(number);
     const bool longer = row == row_limits.size(), more = result == result_limits.size();
     names.push_back(fmt::format(
@@ -69,6 +73,7 @@ std::vector<unsigned> resample_candidates(std::size_t problem, const Device& dev
   if (device.kind() == DeviceKind::cpu) return {};
   const cuda::Properties& gpu = static_cast<cuda::Backend&>(device.backend()).properties();
   if (gpu.major < 8) return {};
+  if (problem == brief_problem) return {brief_kernel, wide_kernel};
   const auto [row, result, type] = problem_of(problem);
   const bool longer = row >= 2, some = result == 1;
   if (longer && !some) return {deep_kernel, wide_kernel};
@@ -92,15 +97,25 @@ std::vector<float> example_times(std::int64_t episodes, std::int64_t samples,
   return times;
 }
 
-Trial resample_trial(std::size_t problem, const Device& device, std::size_t bytes) {
+struct Example {
+  std::int64_t episodes, samples, targets;
+  std::size_t row;  // bytes
+  DType type;
+};
+Example example_of(std::size_t problem, std::size_t bytes) {
+  if (problem == brief_problem) return {32, 50, 32, 32, DType::bf16};
   constexpr std::int64_t samples = 512, targets = 256;
-  const auto [row_class, result_class, type_class] = problem_of(problem);
+  const auto [row_class, result_class, type] = problem_of(problem);
   const std::size_t row = example_of(row_limits, row_class);
   const std::size_t results = result_class < result_limits.size()
                                   ? result_limits.at(result_class)
                                   : std::max(bytes / 3, 2 * result_limits.back());
-  const auto episodes =
-      static_cast<std::int64_t>(ceil_div(results, static_cast<std::size_t>(targets) * row));
+  const std::size_t episodes = ceil_div(results, static_cast<std::size_t>(targets) * row);
+  return {static_cast<std::int64_t>(episodes), samples, targets, row, types.at(type)};
+}
+
+Trial resample_trial(std::size_t problem, const Device& device, std::size_t bytes) {
+  const auto [episodes, samples, targets, row, type] = example_of(problem, bytes);
   const std::vector<float> times = example_times(episodes, samples, targets);
   const std::size_t read = static_cast<std::size_t>(episodes * samples) * row;
   const std::size_t written = static_cast<std::size_t>(episodes * targets) * row;
@@ -115,7 +130,6 @@ Trial resample_trial(std::size_t problem, const Device& device, std::size_t byte
   }
   stream.synchronize();
 
-  const DType type = types.at(type_class);
   ResampleWork work{
       .type = type, .episodes = episodes, .targets = targets, .sensors = 1, .segments = 1};
   const auto columns = static_cast<std::int64_t>(row / size_of(type));
@@ -143,9 +157,10 @@ Trial resample_trial(std::size_t problem, const Device& device, std::size_t byte
           .output = [=](std::size_t number) { return (*memory)(number).sub(read, written); }};
 }
 
-}  // namespace
-
-std::size_t resample_problem(const ResampleWork& work) {
+// Of a call.
+std::size_t resample_problem(const ResampleWork& work, const Device& device) {
+  auto& backend = static_cast<cuda::Backend&>(device.backend());
+  if (resampling::is_brief(work, backend.properties().multiprocessors)) return brief_problem;
   std::int64_t columns = 0;
   for (unsigned i = 0; i < work.segments; ++i) columns += work.segment[i].count;
   const std::size_t row = static_cast<std::size_t>(columns) * size_of(work.type);
@@ -155,14 +170,17 @@ std::size_t resample_problem(const ResampleWork& work) {
                     .type = size_of(work.type) > 2 ? std::size_t{1} : std::size_t{0}});
 }
 
+}  // namespace
+
 ResampleKernel resample_kernel(const ResampleWork& work, const Device& device) {
   if (work.kernel != ResampleKernel::best) return work.kernel;
-  return resample_kernels.at(chosen_kernel(resample_tunable(), resample_problem(work), device));
+  return resample_kernels.at(
+      chosen_kernel(resample_tunable(), resample_problem(work, device), device));
 }
 
 const Tunable& resample_tunable() {
   static const Tunable tunable{.name = "resample",
-                               .kernels = {"deep", "wide"},
+                               .kernels = {"deep", "wide", "brief"},
                                .problems = resample_problem_names(),
                                .candidates = resample_candidates,
                                .trial = resample_trial};
