@@ -87,7 +87,7 @@ unsigned chosen_kernel(const Tunable& op, std::size_t problem, const Device& dev
   if (table == nullptr) table = make_table(tables, device);
   const auto all = all_tunables();
   const auto place = std::ranges::find(all, &op) - all.begin();
-  return table->kernels[static_cast<std::size_t>(place)][problem];
+  return table->kernels[static_cast<std::size_t>(place)].at(problem);
 }
 
 }  // namespace detail

@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include "ops/resample/tunable.h"
 #include "ops/transform/tunable.h"
 #include "support/environment.h"
 #include "support/fake_machine.h"
@@ -59,6 +60,54 @@ TEST_F(Chosen, BuiltInWithoutAFile) {
   const FakeMachine machine;
   EXPECT_EQ(kernel(two_inputs, machine.gpu()), TransformKernel::sm90);
   EXPECT_EQ(kernel(one_of_16_bits, machine.gpu()), TransformKernel::portable);
+}
+
+ResampleWork rows_of(DType type, std::int64_t episodes, std::int64_t samples, std::int64_t targets,
+                     std::int64_t columns) {
+  ResampleWork work{
+      .type = type, .episodes = episodes, .targets = targets, .sensors = 1, .segments = 1};
+  work.sensor[0].samples = samples;
+  work.segment[0].count = columns;
+  return work;
+}
+
+TEST_F(Chosen, BuiltInOfResampleGoesByRowsAndResults) {
+  const FakeMachine machine;
+  const auto kernel_of = [&](const ResampleWork& work) {
+    return resample_kernel(work, machine.gpu());
+  };
+  EXPECT_EQ(kernel_of(rows_of(DType::bf16, 1024, 500, 256, 256)), ResampleKernel::deep);
+  EXPECT_EQ(kernel_of(rows_of(DType::bf16, 1024, 500, 256, 16)), ResampleKernel::wide);
+  EXPECT_EQ(kernel_of(rows_of(DType::bf16, 64, 4096, 1024, 128)), ResampleKernel::wide);
+  EXPECT_EQ(kernel_of(rows_of(DType::bf16, 32, 500, 200, 256)), ResampleKernel::deep);
+  EXPECT_EQ(kernel_of(rows_of(DType::f32, 32, 500, 200, 64)), ResampleKernel::wide);
+  ResampleWork named = rows_of(DType::f32, 32, 500, 200, 64);
+  named.kernel = ResampleKernel::deep;
+  EXPECT_EQ(kernel_of(named), ResampleKernel::deep);
+}
+
+TEST_F(Chosen, FewAndShortEpisodesAreResampledWhole) {
+  const FakeMachine machine;
+  const auto kernel_of = [&](const ResampleWork& work) {
+    return resample_kernel(work, machine.gpu());
+  };
+  EXPECT_EQ(kernel_of(rows_of(DType::bf16, 32, 50, 32, 16)), ResampleKernel::brief);
+  EXPECT_EQ(kernel_of(rows_of(DType::f32, 1, 8, 3, 256)), ResampleKernel::brief);
+  EXPECT_EQ(kernel_of(rows_of(DType::f32, 1, 9, 3, 256)), ResampleKernel::wide);   // of 9 KiB
+  EXPECT_EQ(kernel_of(rows_of(DType::bf16, 1, 253, 3, 8)), ResampleKernel::wide);  // too long
+  EXPECT_EQ(kernel_of(rows_of(DType::bf16, 1, 50, 3, 9)), ResampleKernel::wide);   // of 18 bytes
+  EXPECT_EQ(kernel_of(rows_of(DType::bf16, 1, 50, 3, 0)), ResampleKernel::wide);
+  EXPECT_EQ(kernel_of(rows_of(DType::bf16, 4000, 50, 32, 16)), ResampleKernel::wide);  // too many
+  ResampleWork ragged = rows_of(DType::bf16, 32, 50, 32, 16);
+  ragged.sensor[0].offsets = &ragged;
+  EXPECT_EQ(kernel_of(ragged), ResampleKernel::wide);
+}
+
+TEST_F(Chosen, ProblemsHaveNamesOfTheirOwn) {
+  for (const Tunable* op : all_tunables()) {
+    const std::set<std::string> names(op->problems.begin(), op->problems.end());
+    EXPECT_EQ(names.size(), op->problems.size()) << op->name;
+  }
 }
 
 TEST_F(Chosen, MeasuredBeforeBuiltInAndNamedBeforeMeasured) {
