@@ -90,10 +90,10 @@ std::int64_t usual_samples(const SensorWork& sensor, std::int64_t episodes) {
   return sensor.samples / (sensor.offsets != nullptr ? std::max<std::int64_t>(episodes, 1) : 1);
 }
 
-// Random times stray by about the root of their number from even ones.
-int margin_of(const SensorWork& sensor, std::int64_t episodes) {
+// Random times stray by about the root of their number from even ones; `roots` of it are at hand.
+int margin_of(const SensorWork& sensor, std::int64_t episodes, double roots) {
   const double root = std::sqrt(static_cast<double>(usual_samples(sensor, episodes)));
-  return static_cast<int>(std::min(16 + 3 * root, 512.0));
+  return static_cast<int>(std::min(16 + roots * root, 512.0));
 }
 
 // Where one sensor's rows move whole. They may be a part of the columns in memory.
@@ -121,7 +121,7 @@ std::optional<Whole> whole_of(const ResampleWork& work) {
               .sample = to.sensor.value_sample,
               .target = to.out_target};
   to.mode = only.mode;
-  to.margin = margin_of(sensor, work.episodes);
+  to.margin = margin_of(sensor, work.episodes, 3);
   return whole;
 }
 

@@ -163,7 +163,7 @@ cudaError_t run_part(const Part& part, int multiprocessors, cudaStream_t stream)
   for (unsigned i = 0; i < work.sensors; ++i) {
     MixedSensor& sensor = mixed.sensor[i];
     sensor.sensor = in_bytes(work.sensor[i], size);
-    sensor.margin = margin_of(work.sensor[i], work.episodes);
+    sensor.margin = margin_of(work.sensor[i], work.episodes, 2);  // all sensors' times are fetched
     sensor.ragged = work.sensor[i].lengths != nullptr || work.sensor[i].offsets != nullptr;
     sensor.source = mixed.sources;
     mixed.sources += mixed.tile * static_cast<unsigned>(std::popcount(sensor.modes));
