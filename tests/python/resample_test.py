@@ -1,6 +1,6 @@
 """resample() on the CPU, against a reference in f64.
 
-gpu_test.py has a GPU, resample_torch_test.py has torch.
+gpu_resample_test.py has a GPU, resample_torch_test.py has torch.
 """
 
 import math

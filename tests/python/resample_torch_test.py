@@ -1,4 +1,7 @@
-"""resample() of torch's tensors on the CPU, compiled and differentiated; gpu_test.py has a GPU."""
+"""resample() of torch's tensors on the CPU, compiled and differentiated.
+
+gpu_resample_test.py has a GPU.
+"""
 
 import pytest
 
