@@ -20,7 +20,8 @@ endif()
 # Files that are compiled together see each other's names, and count as headers; the other builds do
 # not switch these warnings off.
 if(CMAKE_UNITY_BUILD)
-  target_compile_options(penstock_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow;-Wno-subobject-linkage>)
+  target_compile_options(penstock_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow>
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endif()
 
 if(PENSTOCK_SANITIZE STREQUAL "address")
