@@ -71,11 +71,17 @@ ResampleWork rows_of(DType type, std::int64_t episodes, std::int64_t samples, st
   return work;
 }
 
-TEST_F(Chosen, BuiltInOfResampleGoesByRowsAndResults) {
-  const FakeMachine machine;
-  const auto kernel_of = [&](const ResampleWork& work) {
-    return resample_kernel(work, machine.gpu());
-  };
+class ChosenOfResample : public Chosen {
+ protected:
+  ResampleKernel kernel_of(const ResampleWork& work) const {
+    return resample_kernel(work, machine_.gpu());
+  }
+
+ private:
+  FakeMachine machine_;
+};
+
+TEST_F(ChosenOfResample, BuiltInGoesByRowsAndResults) {
   EXPECT_EQ(kernel_of(rows_of(DType::bf16, 1024, 500, 256, 256)), ResampleKernel::deep);
   EXPECT_EQ(kernel_of(rows_of(DType::bf16, 1024, 500, 256, 16)), ResampleKernel::wide);
   EXPECT_EQ(kernel_of(rows_of(DType::bf16, 64, 4096, 1024, 128)), ResampleKernel::wide);
@@ -86,11 +92,7 @@ TEST_F(Chosen, BuiltInOfResampleGoesByRowsAndResults) {
   EXPECT_EQ(kernel_of(named), ResampleKernel::deep);
 }
 
-TEST_F(Chosen, FewAndShortEpisodesAreResampledWhole) {
-  const FakeMachine machine;
-  const auto kernel_of = [&](const ResampleWork& work) {
-    return resample_kernel(work, machine.gpu());
-  };
+TEST_F(ChosenOfResample, FewAndShortEpisodesAreFetchedWhole) {
   EXPECT_EQ(kernel_of(rows_of(DType::bf16, 32, 50, 32, 16)), ResampleKernel::brief);
   EXPECT_EQ(kernel_of(rows_of(DType::f32, 1, 8, 3, 256)), ResampleKernel::brief);
   EXPECT_EQ(kernel_of(rows_of(DType::f32, 1, 9, 3, 256)), ResampleKernel::wide);   // of 9 KiB
