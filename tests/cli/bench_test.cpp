@@ -59,12 +59,12 @@ TEST(BenchCommand, UsesThePythonItIsTold) {
 
 TEST(BenchCommand, SaysWhatToInstall) {
   const Ended no_python = run(Stand("other", tells).options({"iterate"}));
-  EXPECT_EQ(no_python.code, 1);
+  EXPECT_EQ(no_python.code, 1) << no_python.err;
   EXPECT_NE(no_python.err.find("python3"), std::string::npos) << no_python.err;
   EXPECT_NE(no_python.err.find("PENSTOCK_PYTHON"), std::string::npos) << no_python.err;
 
   const Ended no_package = run(Stand("python3", "exit 3\n").options({"iterate"}));
-  EXPECT_EQ(no_package.code, 1);
+  EXPECT_EQ(no_package.code, 1) << no_package.err;
   EXPECT_NE(no_package.err.find("pip install"), std::string::npos) << no_package.err;
 }
 

@@ -27,7 +27,7 @@ TEST(Doctor, LooksWithoutMeasuring) {
   EXPECT_FALSE(std::filesystem::exists(penstock.cache_file()));
 
   const Ended text = penstock({"doctor", "--no-measure"});
-  EXPECT_EQ(text.code, 0);
+  EXPECT_EQ(text.code, 0) << text.err;
   EXPECT_EQ(text.err, "");
   for (const char* part : {"Machine", "CPU", "memory", "io_uring", "CUDA", "Findings"}) {
     EXPECT_NE(text.out.find(part), std::string::npos) << part;
@@ -86,13 +86,13 @@ TEST(Doctor, PutsWarningsOnStandardErrorInText) {
   const Penstock penstock;
   std::ofstream(penstock.cache_file()) << "{";
   const Ended ended = penstock({"doctor", "--quick", "--device", "cpu"});
-  EXPECT_EQ(ended.code, 0);
+  EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_EQ(ended.err.rfind("penstock: warning: ", 0), 0u) << ended.err;
   EXPECT_NE(ended.out.find("Ceilings"), std::string::npos);
 }
 
 void expect_failure(const Ended& ended, const std::string& part) {
-  EXPECT_EQ(ended.code, 1);
+  EXPECT_EQ(ended.code, 1) << ended.err;
   EXPECT_EQ(ended.out, "");
   EXPECT_EQ(ended.err.rfind("penstock: error: ", 0), 0u) << ended.err;
   EXPECT_NE(ended.err.find(part), std::string::npos) << ended.err;
@@ -133,7 +133,7 @@ TEST(Doctor, DrawsProgressOnATerminal) {
   ChildOptions options = penstock.options({"doctor", "--quick", "--device", "cpu"});
   options.terminal = true;
   const Ended drawn = run(options);
-  EXPECT_EQ(drawn.code, 0);
+  EXPECT_EQ(drawn.code, 0) << drawn.err;
   EXPECT_NE(drawn.err.find("%"), std::string::npos);
   EXPECT_EQ(drawn.out.find("\033"), std::string::npos);
 }

@@ -1,31 +1,20 @@
 // Runs the program itself, because only it has the rungs linked in.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdio>
+#include <iterator>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
+#include <sstream>
 
+#include "penstock.h"
+
+namespace ps::test {
 namespace {
 
-struct Finished {
-  int code = -1;
-  std::string output;  // both streams
-};
-
-Finished penstock(const std::string& arguments) {
-  const std::string command = std::string(PENSTOCK_CLI) + " " + arguments + " 2>&1";
-  Finished finished;
-  std::FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return finished;
-  char buffer[4096];
-  while (const std::size_t got = std::fread(buffer, 1, sizeof buffer, pipe)) {
-    finished.output.append(buffer, got);
-  }
-  const int status = pclose(pipe);
-  if (WIFEXITED(status)) finished.code = WEXITSTATUS(status);
-  return finished;
+// Of words with no space in them.
+Ended ladder(const std::string& words) {
+  std::istringstream line("ladder " + words);
+  const std::istream_iterator<std::string> first(line), end;
+  return Penstock()(std::vector<std::string>(first, end));
 }
 
 const std::vector<std::string> host_rungs{
@@ -34,9 +23,9 @@ const std::vector<std::string> host_rungs{
     "layers",   "growth"};
 
 TEST(LadderHost, QuickRunOnTheCpuHasEveryRung) {
-  const Finished run = penstock("ladder host --quick --json --device cpu");
-  ASSERT_EQ(run.code, 0) << run.output;
-  const auto json = nlohmann::json::parse(run.output);
+  const Ended run = ladder("host --quick --json --device cpu");
+  ASSERT_EQ(run.code, 0) << run.err;
+  const auto json = nlohmann::json::parse(run.out);
   EXPECT_EQ(json.at("schema"), 1);
   EXPECT_EQ(json.at("machine").at("device"), "cpu");
   EXPECT_EQ(json.at("quick"), true);
@@ -71,9 +60,9 @@ TEST(LadderHost, QuickRunOnTheCpuHasEveryRung) {
 }
 
 TEST(LadderHost, OverlapFiguresStandInTheRowsThatMoveData) {
-  const Finished run = penstock("ladder host --quick --json --device cpu --only depth");
-  ASSERT_EQ(run.code, 0) << run.output;
-  const auto rungs = nlohmann::json::parse(run.output).at("rungs");
+  const Ended run = ladder("host --quick --json --device cpu --only depth");
+  ASSERT_EQ(run.code, 0) << run.err;
+  const auto rungs = nlohmann::json::parse(run.out).at("rungs");
   ASSERT_EQ(rungs.size(), 1);
   const auto& rows = rungs[0].at("rows");
   ASSERT_EQ(rows.size(), 5);
@@ -87,26 +76,26 @@ TEST(LadderHost, OverlapFiguresStandInTheRowsThatMoveData) {
 }
 
 TEST(LadderHost, TheChunkIsTheOneAskedFor) {
-  const Finished run = penstock(
-      "ladder host --quick --json --device cpu --only three-way --bytes 5MiB --chunk 1MiB");
-  ASSERT_EQ(run.code, 0) << run.output;
-  const auto json = nlohmann::json::parse(run.output);
+  const Ended run =
+      ladder("host --quick --json --device cpu --only three-way --bytes 5MiB --chunk 1MiB");
+  ASSERT_EQ(run.code, 0) << run.err;
+  const auto json = nlohmann::json::parse(run.out);
   EXPECT_EQ(json.at("bytes"), 5 << 20);
   EXPECT_EQ(json.at("chunk"), 1 << 20);
 }
 
 TEST(LadderHost, WhatNeedsAGpuSaysSo) {
-  const Finished run = penstock("ladder host --quick --device cpu --only legacy-stream");
-  EXPECT_EQ(run.code, 0);
-  EXPECT_NE(run.output.find("needs a GPU"), std::string::npos) << run.output;
+  const Ended run = ladder("host --quick --device cpu --only legacy-stream");
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_NE(run.out.find("needs a GPU"), std::string::npos) << run.out;
 }
 
 TEST(LadderHost, RefusesWhatItDoesNotKnow) {
-  const Finished rung = penstock("ladder host --only no-such-rung");
-  EXPECT_EQ(rung.code, 2);
-  EXPECT_NE(rung.output.find("three-way"), std::string::npos) << "lists the names: " << rung.output;
-  EXPECT_EQ(penstock("ladder").code, 2);
-  EXPECT_EQ(penstock("ladder no-such-ladder").code, 2);
+  const Ended rung = ladder("host --only no-such-rung");
+  EXPECT_EQ(rung.code, 2) << rung.err;
+  EXPECT_NE(rung.err.find("three-way"), std::string::npos) << "lists the names: " << rung.err;
+  EXPECT_EQ(ladder("").code, 2);
+  EXPECT_EQ(ladder("no-such-ladder").code, 2);
 }
 
 // What a build with CUDA links in; without CUDA there are none.
@@ -116,10 +105,10 @@ const std::vector<std::string> copy_rungs{"synchronous", "coalesced", "registers
                                           "persistent",  "multicast", "halo",        "two-level"};
 
 TEST(LadderCopy, ListsItsRungsWithoutAGpu) {
-  const Finished run = penstock("ladder copy --list --json");
-  ASSERT_EQ(run.code, 0) << run.output;
+  const Ended run = ladder("copy --list --json");
+  ASSERT_EQ(run.code, 0) << run.err;
   std::vector<std::string> names;
-  const auto json = nlohmann::json::parse(run.output);
+  const auto json = nlohmann::json::parse(run.out);
   for (const auto& rung : json.at("rungs")) {
     names.push_back(rung.at("name"));
     EXPECT_EQ(rung.at("ladder"), "copy");
@@ -128,33 +117,33 @@ TEST(LadderCopy, ListsItsRungsWithoutAGpu) {
   }
 #if PENSTOCK_WITH_CUDA
   EXPECT_EQ(names, copy_rungs);
-  const Finished text = penstock("ladder copy --list");
-  EXPECT_NE(text.output.find("[LDG.128, STG.128, no "), std::string::npos) << text.output;
+  const Ended text = ladder("copy --list");
+  EXPECT_NE(text.out.find("[LDG.128, STG.128, no "), std::string::npos) << text.out;
 #else
   EXPECT_TRUE(names.empty());
 #endif
 }
 
 TEST(LadderCopy, NeedsAGpuAndSaysSo) {
-  const Finished run = penstock("ladder copy --quick --device cpu");
-  EXPECT_EQ(run.code, 1);
-  EXPECT_NE(run.output.find("'copy' needs a GPU: "), std::string::npos) << run.output;
+  const Ended run = ladder("copy --quick --device cpu");
+  EXPECT_EQ(run.code, 1) << run.err;
+  EXPECT_NE(run.err.find("'copy' needs a GPU: "), std::string::npos) << run.err;
 }
 
 TEST(LadderCopy, RefusesWhatItDoesNotKnow) {
-  const Finished run = penstock("ladder copy --only no-such-rung --device cpu");
+  const Ended run = ladder("copy --only no-such-rung --device cpu");
   EXPECT_NE(run.code, 0);
-  EXPECT_EQ(penstock("ladder copy --chunk 1MiB").code, 2);
+  EXPECT_EQ(ladder("copy --chunk 1MiB").code, 2);
 }
 
 const std::vector<std::string> resample_rungs{"baseline", "warp-search", "vectorised", "cp.async",
                                               "bulk",     "tensor",      "persistent", "library"};
 
 TEST(LadderResample, ListsItsRungsWithoutAGpu) {
-  const Finished run = penstock("ladder resample --list --json");
-  ASSERT_EQ(run.code, 0) << run.output;
+  const Ended run = ladder("resample --list --json");
+  ASSERT_EQ(run.code, 0) << run.err;
   std::vector<std::string> names;
-  const auto json = nlohmann::json::parse(run.output);
+  const auto json = nlohmann::json::parse(run.out);
   for (const auto& rung : json.at("rungs")) {
     names.push_back(rung.at("name"));
     EXPECT_EQ(rung.at("ladder"), "resample");
@@ -164,42 +153,43 @@ TEST(LadderResample, ListsItsRungsWithoutAGpu) {
   }
 #if PENSTOCK_WITH_CUDA
   EXPECT_EQ(names, resample_rungs);
-  const Finished text = penstock("ladder resample --list");
-  EXPECT_NE(text.output.find("[UBLKCP.S.G, "), std::string::npos) << text.output;
-  EXPECT_EQ(text.output.find("[]"), std::string::npos) << text.output;
+  const Ended text = ladder("resample --list");
+  EXPECT_NE(text.out.find("[UBLKCP.S.G, "), std::string::npos) << text.out;
+  EXPECT_EQ(text.out.find("[]"), std::string::npos) << text.out;
 #else
   EXPECT_TRUE(names.empty());
 #endif
 }
 
 TEST(LadderResample, NeedsAGpuAndSaysSo) {
-  const Finished run = penstock("ladder resample --all-shapes --device cpu");
-  EXPECT_EQ(run.code, 1);
-  EXPECT_NE(run.output.find("'resample' needs a GPU: "), std::string::npos) << run.output;
+  const Ended run = ladder("resample --all-shapes --device cpu");
+  EXPECT_EQ(run.code, 1) << run.err;
+  EXPECT_NE(run.err.find("'resample' needs a GPU: "), std::string::npos) << run.err;
 }
 
 TEST(LadderResample, RefusesWhatItDoesNotKnow) {
-  EXPECT_NE(penstock("ladder resample --only no-such-rung --device cpu").code, 0);
-  EXPECT_EQ(penstock("ladder resample --trace out").code, 2) << "it has no traces";
-  EXPECT_EQ(penstock("ladder copy --all-shapes").code, 2) << "it has one shape";
+  EXPECT_NE(ladder("resample --only no-such-rung --device cpu").code, 0);
+  EXPECT_EQ(ladder("resample --trace out").code, 2) << "it has no traces";
+  EXPECT_EQ(ladder("copy --all-shapes").code, 2) << "it has one shape";
 }
 
 TEST(LadderHost, ListsItsRungs) {
-  const Finished run = penstock("ladder host --list --json");
-  ASSERT_EQ(run.code, 0) << run.output;
+  const Ended run = ladder("host --list --json");
+  ASSERT_EQ(run.code, 0) << run.err;
   std::vector<std::string> names;
-  const auto json = nlohmann::json::parse(run.output);
+  const auto json = nlohmann::json::parse(run.out);
   for (const auto& rung : json.at("rungs")) names.push_back(rung.at("name"));
   EXPECT_EQ(names, host_rungs);
 }
 
 TEST(LadderHost, RefusesSizesThatCannotBeCut) {
-  const Finished small = penstock("ladder host --device cpu --bytes 1KiB");
-  EXPECT_EQ(small.code, 1);
-  EXPECT_NE(small.output.find("bytes: expected"), std::string::npos) << small.output;
-  const Finished chunk = penstock("ladder host --device cpu --bytes 4MiB --chunk 8MiB");
-  EXPECT_EQ(chunk.code, 1);
-  EXPECT_NE(chunk.output.find("chunk: expected"), std::string::npos) << chunk.output;
+  const Ended small = ladder("host --device cpu --bytes 1KiB");
+  EXPECT_EQ(small.code, 1) << small.err;
+  EXPECT_NE(small.err.find("bytes: expected"), std::string::npos) << small.err;
+  const Ended chunk = ladder("host --device cpu --bytes 4MiB --chunk 8MiB");
+  EXPECT_EQ(chunk.code, 1) << chunk.err;
+  EXPECT_NE(chunk.err.find("chunk: expected"), std::string::npos) << chunk.err;
 }
 
 }  // namespace
+}  // namespace ps::test

@@ -84,7 +84,7 @@ TEST(Demo, WritesItsReportAndNothingElse) {
 TEST(Demo, SaysWhatItCannotWrite) {
   const Penstock penstock;
   const Ended ended = penstock({"demo", "--device", "cpu", "--quick", "--output", "/proc/none"});
-  EXPECT_EQ(ended.code, 1);
+  EXPECT_EQ(ended.code, 1) << ended.err;
   EXPECT_NE(ended.err.find("/proc/none"), std::string::npos) << ended.err;
 }
 
@@ -95,7 +95,7 @@ TEST(Demo, AFullDiskIsNamedAndNothingStays) {
     const FileSizeLimit limit(1 << 20);
     ended = penstock({"demo", "--device", "cpu", "--quick", "--output", "out"});
   }
-  EXPECT_EQ(ended.code, 1);
+  EXPECT_EQ(ended.code, 1) << ended.err;
   EXPECT_EQ(ended.out, "");
   EXPECT_NE(ended.err.find("out"), std::string::npos) << ended.err;
   EXPECT_TRUE(std::filesystem::is_empty(penstock.here().path() / "out"));

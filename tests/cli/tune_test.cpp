@@ -82,7 +82,7 @@ TEST(TuneCommand, ReportsADamagedFileAndResetRemovesIt) {
     std::vector<std::string> arguments = command;
     arguments.insert(arguments.end(), {"--device", "cpu"});
     const Ended ended = penstock(arguments);
-    EXPECT_EQ(ended.code, 0);
+    EXPECT_EQ(ended.code, 0) << ended.err;
     EXPECT_EQ(ended.err.rfind("penstock: warning: the built-in choices apply", 0), 0u) << ended.err;
     EXPECT_NE(ended.err.find("choices.schema"), std::string::npos) << ended.err;
   }

@@ -21,14 +21,14 @@ void expect_one_error_line(const Ended& ended) {
 
 TEST(Usage, SaysItsVersion) {
   const Ended ended = Penstock()({"--version"});
-  EXPECT_EQ(ended.code, 0);
+  EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_EQ(ended.out.rfind("penstock " PENSTOCK_VERSION, 0), 0u) << ended.out;
   EXPECT_EQ(ended.err, "");
 }
 
 TEST(Usage, HelpListsEveryCommand) {
   const Ended ended = Penstock()({"--help"});
-  EXPECT_EQ(ended.code, 0);
+  EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_EQ(ended.err, "");
   for (const auto& command : commands) {
     EXPECT_NE(ended.out.find("  " + command.front() + " "), std::string::npos) << ended.out;
