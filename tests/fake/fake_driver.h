@@ -8,6 +8,7 @@
 //   EXPECT_EQ(driver->outstanding(), ps::test::Outstanding{});
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -79,6 +80,8 @@ class FakeDriver final : public cuda::Driver {
   // A kernel on `stream` that reads and writes these bytes; `function` does it, on another thread.
   cuda::Status kernel(cuda::StreamHandle stream, std::vector<Bytes> reads,
                       std::vector<Bytes> writes, std::function<void()> function);
+  // For a kernel: what comes after it comes so much later by the events' clock, and nobody waits.
+  void pass(std::chrono::nanoseconds time);
   // The host touches memory that device work also touches.
   void host_read(const void* data, std::size_t bytes);
   void host_write(const void* data, std::size_t bytes);

@@ -100,6 +100,11 @@ TEST(FakeDriver, EventsMeasureTime) {
   ASSERT_EQ(driver.stream_synchronize(stream), success);
   EXPECT_EQ(driver.event_elapsed_ms(&ms, start, stop), success);
   EXPECT_GE(ms, 5.0F);
+  driver.kernel(stream, {}, {}, [&] { driver.pass(std::chrono::hours(1)); });
+  driver.event_record(stop, stream);
+  ASSERT_EQ(driver.stream_synchronize(stream), success);
+  EXPECT_EQ(driver.event_elapsed_ms(&ms, start, stop), success);
+  EXPECT_GE(ms, 3.6e6F);
   EXPECT_EQ(driver.event_elapsed_ms(&ms, start, untimed), invalid_handle);
   driver.last_error();
 }

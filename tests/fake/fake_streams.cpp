@@ -200,8 +200,10 @@ cuda::Status FakeDriver::event_record(cuda::EventHandle event, cuda::StreamHandl
   recorded->captured = stream->capturing;
   if (stream->capturing) return call.status();
   auto reached_at = std::make_shared<std::optional<Time>>();
-  const Tick tick = simulation_->enqueue(
-      *stream, {.finished = [reached_at] { *reached_at = std::chrono::steady_clock::now(); }});
+  const Tick tick =
+      simulation_->enqueue(*stream, {.finished = [reached_at, simulation = simulation_.get()] {
+        *reached_at = simulation->now();
+      }});
   recorded->point = {stream, tick, stream->clock, reached_at};
   return call.status();
 }

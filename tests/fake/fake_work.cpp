@@ -95,6 +95,8 @@ cuda::Status FakeDriver::kernel(cuda::StreamHandle handle, std::vector<Bytes> re
   return call.status();
 }
 
+void FakeDriver::pass(std::chrono::nanoseconds time) { simulation_->passed += time.count(); }
+
 void FakeDriver::host_read(const void* data, std::size_t bytes) {
   const Simulation::Lock lock(simulation_->mutex);
   std::string complaint = simulation_->ledger.host_access(data, bytes, false);

@@ -2,6 +2,7 @@
 // and after small random delays, so that what is not waited for is not there yet.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <compare>
 #include <condition_variable>
@@ -124,6 +125,9 @@ class Simulation : public std::enable_shared_from_this<Simulation> {
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
 
+  // By the events' clock.
+  Time now() const { return std::chrono::steady_clock::now() + std::chrono::nanoseconds(passed); }
+
   // Ends every stream, dropping its work. Waits for host functions that are running, but not for
   // ever, and not for one that calls this.
   void close();
@@ -148,6 +152,7 @@ class Simulation : public std::enable_shared_from_this<Simulation> {
   bool inside_host_function() const;
 
   const FakeOptions options;
+  std::atomic<std::chrono::nanoseconds::rep> passed{0};  // that nobody waited for
   mutable std::mutex mutex;
   std::condition_variable changed;  // something completed, was lost, or closes
   bool closing = false;
