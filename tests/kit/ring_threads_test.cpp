@@ -69,7 +69,7 @@ void expect_right(Shared& shared, const Produce& produce, const Also& also) {
 }
 
 TEST(RingThreads, ThreadsCommit) {
-  Shared shared(100'000);
+  Shared shared(20'000);
   const auto produce = [&](unsigned p) {
     std::minstd_rand random(shared.seed + consumers + p);
     Producer producer(shared.ring);
