@@ -131,17 +131,7 @@ Ended Child::wait(std::chrono::seconds limit) {
   return result;
 }
 
-Ended run(const ChildOptions& options) {
-  // The leak sanitizer's tracer trips over a thread that is just ending: its own failure, which
-  // says nothing about the program, and which a program that always ends the same way may repeat.
-  constexpr int most_tries = 5;
-  Ended ended;
-  for (int tries = 0; tries < most_tries; ++tries) {
-    ended = Child(options).wait();
-    if (ended.err.find("LeakSanitizer has encountered a fatal error") == std::string::npos) break;
-  }
-  return ended;
-}
+Ended run(const ChildOptions& options) { return Child(options).wait(); }
 
 fs::path beside_this_program(std::string_view name) {
   return fs::read_symlink("/proc/self/exe").parent_path() / name;
