@@ -119,7 +119,7 @@ void add_kernels(CLI::App& ladders, Program& program, const KernelLadder& ladder
   }
   if (ladder.has_shapes) {
     command.add_flag("--all-shapes", options->all_shapes,
-                     "Six shapes, from a small one to a very long one, instead of two");
+                     "All shapes, from a tiny one to a very long one, instead of two");
   }
   command.footer(fmt::format(
       "share: of the limit that was measured in the same run; speed-up: against the first row of\n"

@@ -19,10 +19,11 @@ run() {
     "$python" "bench/$name.py" --output "$results"
   elif [[ $name == ladder_* ]]; then
     local ladder=${name#ladder_} traces=build/traces
-    local trace=()
-    [[ $ladder == copy || $ladder == gemm ]] && trace=(--trace "$traces")
+    local more=()
+    [[ $ladder == copy || $ladder == gemm ]] && more=(--trace "$traces")
+    [[ $ladder == resample ]] && more=(--all-shapes)
     rm -f "$traces/${ladder}"_*
-    "$bin/penstock" ladder "$ladder" "${trace[@]}" --json >"$results.part"
+    "$bin/penstock" ladder "$ladder" "${more[@]}" --json >"$results.part"
     mv "$results.part" "$results"
     if compgen -G "$traces/${ladder}_*.json" >/dev/null; then
       "$python" tools/picture.py cut "$traces/${ladder}"_*.json docs/tutorial/traces

@@ -102,6 +102,30 @@ def of_rungs(document):
             "that overlap can hide, that it hid."]
 
 
+def has_library(document):
+    return any("library_seconds" in row for rung in document["rungs"] for row in rung["rows"])
+
+
+def of_works(document):
+    """A ladder of several works, whose rungs were timed by turns with the library's own operator."""
+    rungs = {rung["name"]: [row for row in rung["rows"] if row["seconds"]]
+             for rung in document["rungs"]}
+    works = list(dict.fromkeys(row["work"] for rows in rungs.values() for row in rows))
+    lines = []
+    for work in works:
+        here = {name: [row for row in rows if row["work"] == work] for name, rows in rungs.items()}
+        cells = [shown_us(min((row["seconds"] * 1e6 for row in rows), default=None))
+                 for rows in here.values()]
+        beside = [row["seconds"] / row["library_seconds"]
+                  for name, rows in here.items() if name != "library" for row in rows]
+        limit = [row["seconds"] * row["efficiency"] * 1e6 for row in here["library"]]
+        lines.append([work, *cells, shown_us(min(limit, default=None)),
+                      times(min(beside, default=None), 2)])
+    return [table(["work", *rungs, "cudaMemcpy", "best rung / library"], lines),
+            "Times of the best row of each rung. The last column is of times taken by turns: from 1 "
+            "on, no rung is faster than the library."]
+
+
 def stamp(document):
     machine = document["machine"]
     where = machine.get("gpu", machine.get("model"))
@@ -118,7 +142,8 @@ def stamp(document):
 
 def body(path, document):
     try:
-        parts = of_rungs(document) if "rungs" in document else of_cases(document)
+        parts = (of_cases(document) if "rungs" not in document
+                 else of_works(document) if has_library(document) else of_rungs(document))
         again = f"Again: `scripts/gpu_bench.sh {path.stem}`."
         return "\n\n".join([stamp(document), *parts, again])
     except (KeyError, TypeError, AttributeError, ZeroDivisionError) as error:

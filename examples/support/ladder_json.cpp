@@ -29,6 +29,7 @@ Json row_as_json(const Row& row) {
             {"efficiency", number_or_null(row.efficiency)},
             {"upload_gaps", gaps},
             {"note", row.note}};
+  if (row.library) json["library_seconds"] = *row.library;
   if (row.use) {
     json["kernel"] = {{"registers", row.use->registers},
                       {"shared_bytes", row.use->shared_bytes},

@@ -26,8 +26,9 @@ struct Row {
   std::optional<double> speedup = {};
   std::optional<double> hidden = {};
   std::optional<double> efficiency = {};
-  std::optional<ps::Gaps> gaps = {};  // of the upload engine
-  std::optional<KernelUse> use = {};  // where the row is one kernel
+  std::optional<double> library = {};  // seconds of the library's own, by turns with this
+  std::optional<ps::Gaps> gaps = {};   // of the upload engine
+  std::optional<KernelUse> use = {};   // where the row is one kernel
   std::string note = {};
 };
 

@@ -291,6 +291,7 @@ TEST_F(ResampleLadderGpu, IsClimbed) {
       SCOPED_TRACE(testing::Message() << rung.name << ", " << row.label << ", " << row.work);
       EXPECT_FALSE(row.note.empty());
       EXPECT_TRUE(row.seconds == 0 || row.efficiency.value_or(0) > 0);
+      EXPECT_TRUE(row.seconds == 0 || row.library.value_or(0) > 0);
     }
   }
 }

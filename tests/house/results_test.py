@@ -62,6 +62,26 @@ def test_tables_of_cases_and_of_rungs(run, tmp_path):
         assert line in lines
 
 
+def test_a_ladder_beside_the_library_is_a_table_of_works(run, tmp_path):
+    def row(label, work, seconds, library):
+        return {"label": label, "work": work, "seconds": seconds, "library_seconds": library,
+                "speedup": 1.0, "hidden": None, "efficiency": 0.5}
+
+    bulk = [row("2", "a", 3e-6, 2e-6), row("4", "a", 4e-6, 2e-6), row("2", "b", 2e-6, 4e-6),
+            {"label": "4", "work": "b", "seconds": None, "note": "not here"}]
+    library = [row("all", "a", 2e-6, 2e-6), row("all", "b", 4e-6, 4e-6)]
+    rungs = [{"name": "bulk", "rows": bulk}, {"name": "library", "rows": library}]
+    done = run({"ladder.json": RUNGS | {"rungs": rungs}})
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "out.md").read_text().splitlines()
+    for line in [
+        "| work | bulk | library | cudaMemcpy | best rung / library |",
+        "| a | 3 µs | 2 µs | 1 µs | 1.50 |",
+        "| b | 2 µs | 4 µs | 2 µs | 0.50 |",
+    ]:
+        assert line in lines
+
+
 def test_it_is_the_same_every_time_and_stale_when_a_figure_changes(run, tmp_path):
     run({"resample.json": CASES, "ladder.json": RUNGS})
     first = (tmp_path / "out.md").read_text()

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <deque>
+#include <optional>
 
 #include "penstock/base/units.h"
 #include "resample/support/case.h"
@@ -12,8 +13,9 @@ namespace ladder::resample {
 namespace {
 
 // The table's, which others follow where all are asked for.
-constexpr Shape shapes[] = {{256, 500, 256, 256}, {64, 4096, 1024, 128}, {32, 500, 256, 256},
-                            {256, 500, 250, 32},  {1024, 500, 256, 256}, {16, 20000, 10000, 512}};
+constexpr Shape shapes[] = {{256, 500, 256, 256}, {64, 4096, 1024, 128}, {32, 50, 32, 16},
+                            {32, 500, 256, 256},  {256, 500, 250, 32},   {1024, 500, 256, 256},
+                            {512, 1000, 500, 64}, {2048, 100, 50, 14},   {16, 20000, 10000, 512}};
 constexpr std::size_t in_table = 2;
 constexpr Shape small_shape{32, 500, 256, 64};
 
@@ -26,6 +28,14 @@ std::vector<RungKernels>& registered() {
 std::vector<Shape> shapes_for(const Context& context) {
   if (context.quick()) return {small_shape};
   return {shapes, context.all_shapes() ? std::end(shapes) : shapes + in_table};
+}
+
+// The library's own operator, where its rung is linked in.
+std::optional<Kernel> library_kernel() {
+  for (const RungKernels& each : registered()) {
+    if (each.rung == "library") return each.kernels().front();
+  }
+  return std::nullopt;
 }
 
 // What all rungs share: the cases.
@@ -45,8 +55,10 @@ class Problem {
     }
   }
 
-  // Checks and times a rung's kernels in every case, by turns with cudaMemcpy.
+  // Checks and times a rung's kernels in every case, by turns with the library's own operator and
+  // with cudaMemcpy.
   std::vector<Row> rows(const std::vector<Kernel>& kernels) const {
+    const std::optional<Kernel> library = library_kernel();
     std::vector<Row> rows;
     for (const Case& each : cases_) {
       std::vector<Enqueue> work;
@@ -61,6 +73,7 @@ class Problem {
         work.push_back(each.run(kernel));
       }
       if (work.empty()) continue;
+      if (library) work.push_back(each.run(*library));
       work.push_back(each.memcpy());
       const std::vector<double> seconds =
           by_turns(stream_, work, {.turns = turns_, .warm_up = 2, .stop = stop_});
@@ -71,6 +84,9 @@ class Problem {
         row.note = fmt::format("{}; cudaMemcpy {}",
                                ps::format_rate(static_cast<double>(each.bytes()) / seconds[i]),
                                ps::format_seconds(seconds.back()));
+        if (!library) continue;
+        row.library = seconds[seconds.size() - 2];
+        row.note += fmt::format(", ps::resample {}", ps::format_seconds(*row.library));
       }
     }
     return rows;
