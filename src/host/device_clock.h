@@ -1,6 +1,7 @@
 // Places a device's events on the host's clock.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "penstock/host/event.h"
@@ -15,8 +16,10 @@ class DeviceClock {
  public:
   // Synchronises `stream`.
   explicit DeviceClock(const Stream& stream);
+  DeviceClock(const DeviceClock&) = delete;
+  DeviceClock& operator=(const DeviceClock&) = delete;
 
-  const Event& origin() const { return origin_; }
+  const Event& origin() const { return *origin_.event; }
 
   // Takes the second pair; synchronises the stream.
   void close();
@@ -25,11 +28,17 @@ class DeviceClock {
   std::int64_t host_ns(double seconds_since_origin) const;
 
  private:
-  std::int64_t mark(const Event& event) const;
+  using Launches = std::array<Event, 3>;
+  struct Mark {
+    const Event* event = nullptr;
+    std::int64_t host_ns = 0;
+  };
+  Launches events() const;
+  Mark mark(const Launches& launches) const;
 
   Stream stream_;
-  Event origin_, end_;
-  std::int64_t origin_ns_ = 0;
+  Launches first_, last_;
+  Mark origin_;
   double rate_ = 1;  // host seconds per device second
 };
 

@@ -385,8 +385,10 @@ void PipelineRun::account(std::size_t stage, std::uint64_t finished) {
 void PipelineRun::harvest(std::size_t stage, std::uint64_t item) {
   const Stage& s = graph_.stages[stage];
   const std::size_t place = item % graph_.window;
+  // Placed too early, where at all; nothing of a run begins before it.
   const auto at = [&](const Event& event) {
-    return clock_->host_ns(Event::seconds_between(clock_->origin(), event)) - begin_ns_;
+    const double seconds = Event::seconds_between(clock_->origin(), event);
+    return std::max<std::int64_t>(clock_->host_ns(seconds) - begin_ns_, 0);
   };
   options_.recorder->record({s.engine, s.name, item, at(s.begin[place]), at(s.end[place])});
 }
