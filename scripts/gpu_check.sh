@@ -41,10 +41,11 @@ memory() {
 }
 
 kit='KitBarrierGpu.*:KitRing*:KitCpAsyncGpu.*:KitMatrixGpu.*:KitMma*:KitWarpGpu.*'
-kit+=':KitClusterGpu.*:KitSchedulerGpu.*:KitTensorGpu.LoadsSwizzled:KitTensorGpu.StoresSwizzled'
+kit+=':KitClusterGpu.*:KitSchedulerGpu.*:KitTensorLoadGpu.Swizzled:KitTensorStoreGpu.Swizzled'
 kit+=':KitWgmmaLoadedGpu/*'
-# Its kernels, but for that of few and short episodes, whose shapes are in a test too long for this.
+# Every kernel of it.
 resample='ResampleGpu.AgreesWithAPlainSearch:ResampleGpu.FloatsOfEveryKindHaveTheBitsOfTheCpu'
+resample+=':ResampleGpu.ShortEpisodesHaveTheBitsOfTheCpu:ResampleGpu.LongRowsHaveTheBitsOfTheCpu'
 resample+=':ResampleGpu.Gradients*:ResampleGpu.ChecksNameWhatIsWrong'
 
 races() {

@@ -166,7 +166,15 @@ inline const Shape shapes[] = {
     {1, 20000, 3000, 8, DType::bf16, DType::f64, false, false},
     {130, 3, 9, 1, DType::i64, DType::f32, false, false},
     {2, 40, 5000, 5, DType::f32, DType::f32, false, false},  // many targets to a sample
-    // Few and short ones.
+    // Enough for blocks of many targets, with rows of 32 vectors, which threads stay in for several
+    // rounds; of 33, and of more than there are threads, which they do not.
+    {64, 100, 256, 256, DType::bf16, DType::f32, false, false},
+    {50, 100, 256, 264, DType::bf16, DType::f32, true, false},
+    {4, 120, 90, 800, DType::f32, DType::f64, false, true},
+};
+
+// Few and short ones, which have a kernel of their own.
+inline const Shape short_shapes[] = {
     {32, 50, 32, 16, DType::bf16, DType::f32, true, false},
     {7, 99, 33, 8, DType::f32, DType::f64, false, false},
     {3, 252, 70, 16, DType::f16, DType::i64, false, false},

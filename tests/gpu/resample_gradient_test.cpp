@@ -61,7 +61,9 @@ TEST_F(ResampleGpu, GradientsOfLengthsHaveTheBitsOfTheCpu) {
 TEST_F(ResampleGpu, GradientsHaveTheBitsOfTheCpu) {
   const Stream stream(gpu), on_cpu(Device::cpu());
   std::uint32_t seed = 100;
-  for (const Shape& shape : shapes) {
+  std::vector<Shape> all(std::begin(shapes), std::end(shapes));
+  all.insert(all.end(), std::begin(short_shapes), std::end(short_shapes));
+  for (const Shape& shape : all) {
     if (!is_floating(shape.type)) continue;
     for (const auto outside : {Outside::clamp, Outside::extrapolate}) {
       ++seed;

@@ -1,10 +1,13 @@
 #include "penstock/ops/resample.h"
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,10 +32,11 @@ TEST_F(ResampleGpu, AgreesWithAPlainSearch) {
   }
 }
 
-TEST_F(ResampleGpu, GivesTheBitsOfTheCpu) {
+// In every mode, by every kernel.
+void expect_the_bits_of_the_cpu(const Device& gpu, std::span<const Shape> all) {
   const Stream stream(gpu), on_cpu(Device::cpu());
   std::uint32_t seed = 1;
-  for (const Shape& shape : shapes) {
+  for (const Shape& shape : all) {
     for (const auto mode : {Interpolation::linear, Interpolation::nearest, Interpolation::previous,
                             Interpolation::next}) {
       if (mode == Interpolation::linear && !is_floating(shape.type)) continue;
@@ -57,6 +61,12 @@ TEST_F(ResampleGpu, GivesTheBitsOfTheCpu) {
       }
     }
   }
+}
+
+TEST_F(ResampleGpu, GivesTheBitsOfTheCpu) { expect_the_bits_of_the_cpu(gpu, shapes); }
+
+TEST_F(ResampleGpu, ShortEpisodesHaveTheBitsOfTheCpu) {
+  expect_the_bits_of_the_cpu(gpu, short_shapes);
 }
 
 // Rows of one sensor by every kernel, rows of several by their own: bit by bit as on the CPU.
@@ -132,6 +142,60 @@ TEST_F(ResampleGpu, LongRowsHaveTheBitsOfTheCpu) {
     copies.fetch();
     EXPECT_EQ(here.bytes(), there.bytes());
   }
+}
+
+// A sensor whose sample s is a row of s at the time s, `apart` elements behind the one before.
+void expect_samples_found(const Device& gpu, std::int64_t apart, std::int64_t samples) {
+  constexpr std::int64_t columns = 64;
+  constexpr std::size_t row = columns * sizeof(float);
+  const Stream stream(gpu);
+  const std::int64_t reach = std::abs(apart) * (samples - 1);
+  const DeviceBuffer values(gpu, (reach + columns) * sizeof(float)), rest(gpu, 4096 + 3 * row);
+  const auto send = [&](const MemoryView& to, const std::vector<float>& from) {
+    auto* const data = reinterpret_cast<std::byte*>(const_cast<float*>(from.data()));
+    copy(to, {data, to.bytes, {}}, stream, {.allow_pageable = true});
+  };
+  const std::int64_t first = apart < 0 ? reach : 0;  // element
+  std::vector<float> times;
+  for (std::int64_t s = 0; s < samples; ++s) {
+    times.push_back(static_cast<float>(s));
+    send(values.view().sub((first + s * apart) * sizeof(float), row),
+         std::vector<float>(columns, times.back()));
+  }
+  send(rest.view().sub(0, times.size() * sizeof(float)), times);
+  const std::vector<float> at = {-1, 0.5F, times.back()};
+  send(rest.view().sub(1024, at.size() * sizeof(float)), at);
+
+  const Place place = rest.view().place;
+  const std::array<std::int64_t, 3> shape = {1, samples, columns}, strides = {0, apart, 1};
+  const MemoryView out = rest.view().sub(4096, 3 * row);
+  for (const ResampleKernel kernel : kernels) {
+    fill(out, 0xff, stream);
+    resample({.sensors = {{.values = {values.view().as<float>() + first, DType::f32, shape, strides,
+                                      place},
+                           .times = {rest.view().data, DType::f32, {samples}, place}}},
+              .at = {rest.view().data + 1024, DType::f32, {3}, place},
+              .out = {out.data, DType::f32, {1, 3, columns}, place},
+              .kernel = kernel},
+             stream);
+    std::vector<float> results(3 * columns);
+    copy({reinterpret_cast<std::byte*>(results.data()), 3 * row, {}}, out, stream,
+         {.allow_pageable = true});
+    stream.synchronize();
+    const std::array<float, 3> want = {0, 0.5F, times.back()};
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      ASSERT_EQ(results[i], want[i / columns])
+          << apart << " apart, element " << i << ", kernel " << static_cast<int>(kernel);
+    }
+  }
+}
+
+TEST_F(ResampleGpu, RowsMayStandBackwards) { expect_samples_found(gpu, -64, 5); }
+
+// Behind 4 GiB, and more than an int has from one to the next.
+TEST_F(ResampleGpu, RowsMayLieGibibytesApart) {
+  expect_samples_found(gpu, std::int64_t{1} << 28, 5);
+  expect_samples_found(gpu, (std::int64_t{1} << 29) + 16, 2);
 }
 
 // So many blocks that the GPU does not hold them all at once.

@@ -81,12 +81,12 @@ class ChosenOfResample : public Chosen {
   FakeMachine machine_;
 };
 
-TEST_F(ChosenOfResample, BuiltInGoesByRowsAndResults) {
+TEST_F(ChosenOfResample, BuiltInGoesByRows) {
   EXPECT_EQ(kernel_of(rows_of(DType::bf16, 1024, 500, 256, 256)), ResampleKernel::deep);
   EXPECT_EQ(kernel_of(rows_of(DType::bf16, 1024, 500, 256, 16)), ResampleKernel::wide);
-  EXPECT_EQ(kernel_of(rows_of(DType::bf16, 64, 4096, 1024, 128)), ResampleKernel::wide);
+  EXPECT_EQ(kernel_of(rows_of(DType::bf16, 64, 4096, 1024, 128)), ResampleKernel::deep);
   EXPECT_EQ(kernel_of(rows_of(DType::bf16, 32, 500, 200, 256)), ResampleKernel::deep);
-  EXPECT_EQ(kernel_of(rows_of(DType::f32, 32, 500, 200, 64)), ResampleKernel::wide);
+  EXPECT_EQ(kernel_of(rows_of(DType::f32, 32, 500, 200, 64)), ResampleKernel::deep);
   ResampleWork named = rows_of(DType::f32, 32, 500, 200, 64);
   named.kernel = ResampleKernel::deep;
   EXPECT_EQ(kernel_of(named), ResampleKernel::deep);
@@ -95,7 +95,7 @@ TEST_F(ChosenOfResample, BuiltInGoesByRowsAndResults) {
 TEST_F(ChosenOfResample, FewAndShortEpisodesAreFetchedWhole) {
   EXPECT_EQ(kernel_of(rows_of(DType::bf16, 32, 50, 32, 16)), ResampleKernel::brief);
   EXPECT_EQ(kernel_of(rows_of(DType::f32, 1, 8, 3, 256)), ResampleKernel::brief);
-  EXPECT_EQ(kernel_of(rows_of(DType::f32, 1, 9, 3, 256)), ResampleKernel::wide);   // of 9 KiB
+  EXPECT_EQ(kernel_of(rows_of(DType::f32, 1, 9, 3, 256)), ResampleKernel::deep);   // of 9 KiB
   EXPECT_EQ(kernel_of(rows_of(DType::bf16, 1, 253, 3, 8)), ResampleKernel::wide);  // too long
   EXPECT_EQ(kernel_of(rows_of(DType::bf16, 1, 50, 3, 9)), ResampleKernel::wide);   // of 18 bytes
   EXPECT_EQ(kernel_of(rows_of(DType::bf16, 1, 50, 3, 0)), ResampleKernel::wide);

@@ -83,9 +83,9 @@ enum class Outside : std::uint8_t {
 // is asked for; otherwise rows move whole.
 enum class ResampleKernel : std::uint8_t {
   best,   // as measured, for this GPU, the rows and their number
-  deep,   // a thread has more of a row under way
-  wide,   // a multiprocessor has more blocks; also what moves rows that 16-byte boundaries do not
-          // suit, and what runs where another cannot
+  deep,   // a thread has more under way
+  wide,   // a block has more targets; also what moves rows that 16-byte boundaries do not suit, and
+          // what runs where another cannot
   brief,  // a block fetches all of an episode at once; for few and short ones
 };
 

@@ -7,13 +7,6 @@
 
 namespace ps::resampling {
 
-struct BriefWork {
-  WholeWork whole;
-  unsigned tile;   // targets of a block
-  unsigned tiles;  // of an episode
-  kit::Divisor by_tiles{1};
-};
-
 // Shared storage.
 template <class Time>
 struct BriefStorage {
@@ -23,7 +16,7 @@ struct BriefStorage {
 
 template <class Element, class Time>
 __global__ void __launch_bounds__(brief_threads)
-    brief_kernel(const __grid_constant__ BriefWork work) {
+    brief_kernel(const __grid_constant__ TileWork work) {
   constexpr unsigned bytes = brief_vector;
   __shared__ BriefStorage<Time> shared;
   const WholeWork& whole = work.whole;
@@ -49,7 +42,7 @@ __global__ void __launch_bounds__(brief_threads)
 #pragma unroll 2
   for (unsigned s = i; i < step && s < samples; s += step) {
     kit::cp_async<bytes>(shared.rows + (s * vectors * bytes + at),
-                         rows + s * whole.strip.sample + at);
+                         rows + s * whole.sensor.value_sample + at);
   }
   const Near<Time> near =
       fetch_near<brief_threads>(shared.times, times, 0, static_cast<int>(samples), threadIdx.x);
@@ -76,7 +69,7 @@ __global__ void __launch_bounds__(brief_threads)
 
 // Launch.
 template <class Element, class Time>
-cudaError_t launch_brief(const BriefWork& work, std::int64_t episodes, cudaStream_t stream) {
+cudaError_t launch_brief(const TileWork& work, std::int64_t episodes, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(episodes * work.tiles);
   brief_kernel<Element, Time><<<blocks, brief_threads, 0, stream>>>(work);
   return cudaGetLastError();

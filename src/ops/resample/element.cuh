@@ -134,39 +134,41 @@ __device__ inline Vector<bytes> blended_vector(const Vector<bytes>& x, const Vec
   return a.narrowed();
 }
 
-// Blends each x with y; where w is nought it stays. A w of nought is -0 and has y equal to x.
+// Whether blended_float() suits all: no y is infinite or none. Asked of f32 alone.
 template <class Element, unsigned bytes, unsigned count>
-__device__ inline void blend(Vector<bytes> (&x)[count], const Vector<bytes> (&y)[count],
-                             const NumberOf<Element> (&w)[count]) {
-  if constexpr (std::is_same_v<Element, float>) {
-    float none = 0;  // NaN where some y is infinite or none
+__device__ inline bool all_finite(const Vector<bytes> (&y)[count]) {
+  if constexpr (!std::is_same_v<Element, float>) return false;
+  float none = 0;  // NaN where some is not
 #pragma unroll
-    for (unsigned k = 0; k < count; ++k) {
-      float of_vector = 0;
+  for (unsigned k = 0; k < count; ++k) {
+    float of_vector = 0;
 #pragma unroll
-      for (unsigned i = 0; i < x[k].words; ++i) {
-        of_vector = __fmaf_rn(__uint_as_float(y[k].word[i]), 0, of_vector);
-      }
-      none += of_vector;
+    for (unsigned i = 0; i < y[k].words; ++i) {
+      of_vector = __fmaf_rn(__uint_as_float(y[k].word[i]), 0, of_vector);
     }
-    if (none == 0) [[likely]] {
+    none += of_vector;
+  }
+  return none == 0;
+}
+
+// Blends x with y; where w is nought it stays. A w of nought is -0 and has y equal to x. `finite`:
+// what all_finite() says.
+template <class Element, unsigned bytes>
+__device__ inline void blend(Vector<bytes>& x, const Vector<bytes>& y, NumberOf<Element> w,
+                             bool finite) {
+  if constexpr (std::is_same_v<Element, float>) {
+    if (finite) [[likely]] {
       // x + -0 (x - x) is x, nought's sign included.
 #pragma unroll
-      for (unsigned k = 0; k < count; ++k) {
-#pragma unroll
-        for (unsigned i = 0; i < x[k].words; ++i) {
-          const float from = __uint_as_float(x[k].word[i]);
-          x[k].word[i] = __float_as_uint(blended_float(from, y[k].word[i], w[k]));
-        }
+      for (unsigned i = 0; i < x.words; ++i) {
+        const float from = __uint_as_float(x.word[i]);
+        x.word[i] = __float_as_uint(blended_float(from, y.word[i], w));
       }
       return;
     }
   }
-#pragma unroll
-  for (unsigned k = 0; k < count; ++k) {
-    const Vector<bytes> blend = blended_vector<Element>(x[k], y[k], w[k]);
-    x[k] = w[k] != 0 ? blend : x[k];
-  }
+  const Vector<bytes> blend = blended_vector<Element>(x, y, w);
+  x = w != 0 ? blend : x;
 }
 
 }  // namespace ps::resampling

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "ops/resample/fill.h"
 #include "ops/resample/whole.cuh"
@@ -106,7 +107,8 @@ std::optional<Whole> whole_of(const ResampleWork& work) {
   const SensorWork& sensor = work.sensor[0];
   const auto size = static_cast<std::int64_t>(size_of(work.type));
   if (work.sensors != 1 || work.segments != 1 || only.mode == Interpolation::slerp ||
-      sensor.value_column != 1 || sensor.samples > most_samples) {
+      sensor.value_column != 1 || sensor.samples > most_samples ||
+      !std::in_range<int>(sensor.value_sample * size)) {  // what a Strip has
     return std::nullopt;
   }
   Whole whole;
@@ -118,7 +120,7 @@ std::optional<Whole> whole_of(const ResampleWork& work) {
   const auto vectors = static_cast<unsigned>(only.count * size / whole.bytes);
   to.strip = {.vectors = vectors,
               .by_vectors = kit::Divisor(std::max(vectors, 1U)),
-              .sample = to.sensor.value_sample,
+              .sample = static_cast<int>(to.sensor.value_sample),
               .target = to.out_target};
   to.mode = only.mode;
   to.margin = margin_of(sensor, work.episodes, 3);

@@ -212,7 +212,7 @@ __global__ void __launch_bounds__(mixed_threads, mixed_resident<Time, turns>)
                    s * work.valid_sensor] = found.within();
       }
     };
-    look(near, all, wanted, work.outside == Outside::extrapolate, then);
+    look<false>(near, all, wanted, work.outside, then);
   }
   const bool plain = __syncthreads_or(static_cast<int>(special)) == 0;
 

@@ -38,8 +38,9 @@ __device__ inline Near<Time> fetch_near(Time* room, const Times<Time>& times, in
     low -= past;
     from -= past;
     count += past;
+    // Nothing of so many that they are no int; then few are asked for, or none.
     const int left = static_cast<int>(times.count) - low;
-    const int vectors = min((count + of_vector - 1) / of_vector, left / of_vector);
+    const int vectors = max(min((count + of_vector - 1) / of_vector, left / of_vector), 0);
 #pragma unroll 1
     for (int i = number; i < vectors; i += static_cast<int>(threads)) {
       kit::cp_async<16>(room + i * of_vector, from + i * of_vector);
@@ -85,12 +86,14 @@ __device__ inline int not_later(const Near<Time>& near, Time t) {
 }
 
 // A wanted time between two neighbours with finite times: the first's, or later; not the second's.
+// Or one beyond the first or last sample, which `earlier` is then: t is a, and b says nothing.
 template <class Time>
 struct Between {
   int earlier;
   Time a, b, t;
+  bool inside;
 
-  __device__ bool within() const { return true; }
+  __device__ bool within() const { return inside; }
   __device__ PickIn<int> pick(Interpolation mode, Outside) const {
     if (t == a || mode == Interpolation::previous) return copy_of(earlier);
     if (mode == Interpolation::next) return copy_of(earlier + 1);
@@ -113,32 +116,36 @@ struct Elsewhere {
 // Gives then(found, shift) where a wanted time lies, by the times at hand where they tell, else by
 // a search of `all()` from these on. `shift`: the number that the first sample has which it counts
 // from. Nearly all lie between two at hand: that is compiled for itself, with short places.
-template <class Time, class All, class Then>
-__device__ inline void look(const Near<Time>& near, const All& all, Time t, bool line,
+// `beyond`: so are those beyond the first and the last, which every episode may have; it takes a
+// register.
+template <bool beyond, class Time, class All, class Then>
+__device__ inline void look(const Near<Time>& near, const All& all, Time t, Outside outside,
                             const Then& then) {
-  const int passed = not_later(near, t), earlier = passed - 1;
-  if (earlier >= 0 && passed < near.count) {
-    const Between<Time> found{earlier, near.times[earlier], near.times[passed], t};
-    bool is_between = found.a <= t && t < found.b;
-    if constexpr (!std::is_integral_v<Time>) {
-      is_between = is_between && -Near<Time>::latest < found.a && found.b < Near<Time>::latest;
-    }
-    if (is_between) [[likely]] {
-      return then(found, near.low);
-    }
+  const int passed = not_later(near, t), earlier = passed - 1, first = max(earlier, 0);
+  const Time a = near.times[first], b = near.times[passed];
+  bool is_between = earlier >= 0 && passed < near.count && a <= t && t < b;
+  if constexpr (!std::is_integral_v<Time>) {
+    is_between = is_between && -Near<Time>::latest < a && b < Near<Time>::latest;
+  }
+  const bool is_beyond = beyond && outside == Outside::clamp && near.count > 0 && t == t &&
+                         a == a &&
+                         (passed == 0 ? near.low == 0 : passed == near.count && near.ends);
+  if (is_between || is_beyond) [[likely]] {
+    return then(Between<Time>{first, a, b, is_beyond ? a : t, is_between || t == a}, near.low);
   }
   // A line through the first or the last two needs both of them.
+  const bool line = outside == Outside::extrapolate;
   const bool enough = near.count > 1 || (near.low == 0 && near.ends);
-  Elsewhere<Time> found{{near.times, 1, near.count}, {}, t};
+  Elsewhere<Time> other{{near.times, 1, near.count}, {}, t};
   std::int64_t shift = near.low;
   if (enough && (near.low == 0 || passed > 0) && (near.ends || passed < near.count)) {
-    found.at = located(found.times, t, earlier, line);
+    other.at = located(other.times, t, earlier, line);
   } else {
-    found.times = all();
-    found.at = locate(found.times, t, shift + max(earlier, 0), line);
+    other.times = all();
+    other.at = locate(other.times, t, shift + max(earlier, 0), line);
     shift = 0;
   }
-  then(found, shift);
+  then(other, shift);
 }
 
 }  // namespace ps::resampling

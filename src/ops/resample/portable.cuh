@@ -13,13 +13,13 @@
 namespace ps::resampling {
 namespace {
 
-// Targets of a block: at most `most`, and so many that all have `vectors_of_block` vectors. Fewer
-// where the GPU would not have enough blocks, and no more than usual where it would not be full.
-unsigned targets_of_block(const ResampleWork& work, unsigned vectors, unsigned vectors_of_block,
-                          unsigned most, int multiprocessors) {
+// Targets of a block: `wanted`, at most `most`. Fewer where the GPU would not have enough blocks,
+// and no more than usual where it would not be full.
+unsigned targets_of_block(const ResampleWork& work, unsigned wanted, unsigned most,
+                          int multiprocessors) {
   constexpr unsigned enough = 3, full = 8;  // blocks of a multiprocessor
   constexpr unsigned usual = 64, fewest = 4;
-  unsigned tile = std::clamp(vectors_of_block / std::max(vectors, 1U), 1U, most);
+  unsigned tile = std::clamp(wanted, 1U, most);
   tile = static_cast<unsigned>(std::min<std::int64_t>(tile, work.targets));
   const auto blocks = [&] { return work.episodes * ((work.targets + tile - 1) / tile); };
   while (tile > fewest && blocks() < std::int64_t{tile > usual ? full : enough} * multiprocessors) {
@@ -31,10 +31,18 @@ unsigned targets_of_block(const ResampleWork& work, unsigned vectors, unsigned v
 template <class Config>
 cudaError_t run_tiles(const WholeWork& whole, const ResampleWork& work, int multiprocessors,
                       cudaStream_t stream) {
-  const unsigned tile = targets_of_block(work, whole.strip.vectors, Config::vectors,
-                                         Config::targets, multiprocessors);
-  const unsigned tiles = (whole.targets + tile - 1) / tile;
-  return launch_tiles<Config>({whole, tile, tiles, kit::Divisor(tiles)}, work.episodes, stream);
+  const unsigned vectors = std::max(whole.strip.vectors, 1U);
+  const unsigned tile =
+      targets_of_block(work, Config::vectors / vectors, Config::targets, multiprocessors);
+  TileWork tiles(whole, tile);
+  // Threads stay in their columns where that takes no more rounds than if none were ever idle.
+  const auto rounds = [](unsigned each, unsigned all) { return (all + each - 1) / each; };
+  const unsigned abreast = Config::threads / vectors;
+  if (abreast > 0 && rounds(Config::at_once * abreast, tile) <=
+                         rounds(Config::at_once * Config::threads, tile * vectors)) {
+    tiles.whole.strip.abreast = abreast;
+  }
+  return launch_tiles<Config>(tiles, work.episodes, stream);
 }
 
 template <class Element, class Time, unsigned bytes>
@@ -42,9 +50,7 @@ cudaError_t run_tiles(const WholeWork& whole, const ResampleWork& work, int mult
                       cudaStream_t stream) {
   if constexpr (bytes == brief_vector) {
     if (work.kernel == ResampleKernel::brief && is_brief(work, multiprocessors)) {
-      const unsigned tile = brief_targets(whole.strip.vectors);
-      const unsigned tiles = (whole.targets + tile - 1) / tile;
-      return launch_brief<Element, Time>({whole, tile, tiles, kit::Divisor(tiles)}, work.episodes,
+      return launch_brief<Element, Time>({whole, brief_targets(whole.strip.vectors)}, work.episodes,
                                          stream);
     }
     if (work.kernel == ResampleKernel::deep) {
@@ -153,7 +159,7 @@ cudaError_t run_part(const Part& part, int multiprocessors, cudaStream_t stream)
 
   const unsigned most =
       std::min(mixed_spots / work.sensors, mixed_rows / std::max(mixed.pitch, 1U));
-  mixed.tile = targets_of_block(work, 1, most, most, multiprocessors);
+  mixed.tile = targets_of_block(work, most, most, multiprocessors);
   mixed.tiles = (mixed.targets + mixed.tile - 1) / mixed.tile;
   mixed.by_tiles = kit::Divisor(mixed.tiles);
   mixed.by_tile = kit::Divisor(mixed.tile);

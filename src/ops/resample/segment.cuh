@@ -101,7 +101,11 @@ __device__ inline void make_vectors(const Unit<Number>& unit, unsigned lane) {
     x[k] = load_global<bytes>(row);
     if constexpr (!moves) y[k] = load_global<bytes>(row + from.later(sample));
   }
-  if constexpr (!moves) blend<Element>(x, y, weight);
+  if constexpr (!moves) {
+    const bool finite = all_finite<Element>(y);
+#pragma unroll
+    for (unsigned k = 0; k < at_once; ++k) blend<Element>(x[k], y[k], weight[k], finite);
+  }
   store_all<least>(to, x, segment.piece);
 }
 

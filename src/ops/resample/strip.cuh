@@ -10,8 +10,11 @@ namespace ps::resampling {
 struct Strip {
   unsigned vectors = 0;  // of a row
   kit::Divisor by_vectors{1};
-  std::int64_t sample = 0;  // from a row of values to the next
+  int sample = 0;           // from a row of values to the next
   std::int64_t target = 0;  // from a row of results to the next
+  // Rows that threads make abreast, each thread staying in its columns, so that it works out its
+  // place in a row once; 0 where they had better go from vector to vector, whatever row it is of.
+  unsigned abreast = 0;
 };
 
 // What stands where there is no row: bits of an element, filling 8 bytes.
@@ -76,62 +79,123 @@ __device__ inline Vector<bytes> vector_of(const Source<Number>& from, std::int64
   return x;
 }
 
-// Makes the strip of `targets`, from `out` on. sources(i): what that of target i is made of.
-// `plain`: all of them are made of rows.
-template <class Element, unsigned bytes, unsigned threads, unsigned at_once, class Sources>
-__device__ inline void make_strip(const Strip& strip, const Blank& blank, const Sources& sources,
+// What a Source is, of one episode's rows, by their numbers: a product makes an address of each,
+// also of the one that may be blended with.
+template <class Number>
+struct alignas(16) Pair {
+  int first, second;  // one twice where nothing is blended
+  Number weight;
+
+  static constexpr int missing = -1, fill = -2;
+  __device__ bool is_row() const { return first >= 0; }
+  __device__ Source<Number> source(const unsigned char* rows, std::int64_t sample) const {
+    if (first == missing) return {Source<Number>::missing(), 0};
+    if (first == fill) return {Source<Number>::fill(), 0};
+    return {rows + first * sample, weight};
+  }
+};
+
+// `shift`: the number of the one that the pick calls 0.
+template <class Number, class Index>
+__device__ inline Pair<Number> pair_of(const PickIn<Index>& picked, std::int64_t shift) {
+  if (picked.action == Action::missing) return {Pair<Number>::missing, 0, 0};
+  if (picked.action == Action::fill) return {Pair<Number>::fill, 0, 0};
+  const auto weight = static_cast<Number>(picked.weight);
+  const bool blends = picked.action == Action::blend && weight != 0;
+  const int first = static_cast<int>(picked.first) + static_cast<int>(shift);
+  return {first, first + (blends ? 1 : 0), blends ? weight : -Number{0}};
+}
+
+// In one instruction.
+template <class Number>
+__device__ inline Pair<Number> load_pair(const Pair<Number>* from) {
+  return __builtin_bit_cast(Pair<Number>, *reinterpret_cast<const int4*>(from));
+}
+
+// Makes the strip of `targets`, of an episode's `rows`, from `out` on. `plain`: all of them are
+// made of rows. `reloads`: weights are looked up again, so that registers are for what is under
+// way.
+template <class Element, unsigned bytes, unsigned threads, unsigned at_once, bool reloads>
+__device__ inline void make_strip(const Strip& strip, const Blank& blank,
+                                  const Pair<NumberOf<Element>>* pairs, const unsigned char* rows,
                                   unsigned targets, unsigned char* out, bool plain,
                                   unsigned thread) {
   using Number = NumberOf<Element>;
   constexpr bool moves = std::is_same_v<Element, Moved>;
-  const unsigned all = targets * strip.vectors, row = strip.vectors * bytes;
-  // From one vector of a thread to its next: rows, and bytes of one.
-  const unsigned step = strip.by_vectors.divide(threads);
-  const unsigned rest = (threads - step * strip.vectors) * bytes;
-  unsigned target = strip.by_vectors.divide(thread);
-  unsigned at = (thread - target * strip.vectors) * bytes;
-  const auto advance = [&] {
-    const bool wraps = at + rest >= row;
-    target += step + (wraps ? 1 : 0);
-    at += rest - (wraps ? row : 0);
+
+  // A few are under way at once: each time that all wait for memory counts. place(i, k): the target
+  // of the k-th from i on, where it is in the first row of values, and where it goes. there(i, k):
+  // whether there is one.
+  const auto make = [&](unsigned i, const auto& place, const auto& there) {
+    [[maybe_unused]] Vector<bytes> x[at_once], y[at_once];
+    [[maybe_unused]] Number weight[at_once];
+#pragma unroll
+    for (unsigned k = 0; k < at_once; ++k) {
+      const auto [target, from, to] = place(i, k);
+      const Pair<Number> pair = load_pair(pairs + target);
+      weight[k] = pair.weight;
+      x[k] = load_global<bytes>(from + std::int64_t{pair.first} * strip.sample);
+      if constexpr (!moves) {
+        y[k] = load_global<bytes>(from + std::int64_t{pair.second} * strip.sample);
+      }
+    }
+    if constexpr (reloads) asm volatile("" : "+r"(i)::"memory");  // what was known is forgotten
+    [[maybe_unused]] bool finite = false;
+    if constexpr (!moves) finite = all_finite<Element>(y);
+#pragma unroll
+    for (unsigned k = 0; k < at_once; ++k) {
+      const auto [target, from, to] = place(i, k);
+      if constexpr (!moves) {
+        blend<Element>(x[k], y[k], reloads ? pairs[target].weight : weight[k], finite);
+      }
+      if (there(i, k)) store_global(to, x[k]);
+    }
+  };
+  struct Place {
+    unsigned target;
+    const unsigned char* from;
+    unsigned char* to;
   };
 
-  // A few vectors of a thread are under way at once, and so are its last ones: each time that all
-  // wait for memory counts. Those that are not there are the last once more.
-  const auto make = [&](unsigned there) {
-    Vector<bytes> x[at_once], y[at_once];
-    Number weight[at_once];
-    unsigned char* to[at_once];
-#pragma unroll
-    for (unsigned k = 0; k < at_once; ++k) {
-      const Source<Number> from = sources(target);
-      weight[k] = from.weight;
-      to[k] = out + target * strip.target + at;
-      x[k] = load_global<bytes>(from.row + at);
-      if constexpr (!moves) {
-        y[k] = load_global<bytes>(from.row + from.later(strip.sample) + at);
-      }
-      if (k + 1 < there) advance();
+  if (plain && strip.abreast > 0) {
+    const unsigned row = strip.by_vectors.divide(thread);
+    if (row >= strip.abreast) return;
+    const unsigned at = (thread - row * strip.vectors) * bytes;
+    const unsigned char* from = rows + at;
+    asm("" : "+l"(from));  // as it is: else it is put together again for every load
+    const std::int64_t step = strip.abreast * strip.target;
+    out += row * strip.target + at;
+#pragma unroll 1
+    for (unsigned begin = row; begin < targets; begin += at_once * strip.abreast) {
+      make(
+          begin,
+          [&](unsigned i, unsigned k) {
+            return Place{min(i + k * strip.abreast, targets - 1), from, out + k * step};
+          },
+          [&](unsigned i, unsigned k) { return i + k * strip.abreast < targets; });
+      out += at_once * step;
     }
-    if constexpr (!moves) blend<Element>(x, y, weight);
-#pragma unroll
-    for (unsigned k = 0; k < at_once; ++k) {
-      if (k < there) store_global(to[k], x[k]);
-    }
-  };
-  unsigned i = thread;
-  if (plain) {
-    for (; i + (at_once - 1) * threads < all; i += at_once * threads) {
-      make(at_once);
-      advance();
-    }
-    if (i < all) make((all - i + threads - 1) / threads);
     return;
   }
-  for (; i < all; i += threads) {
-    store_global(out + target * strip.target + at,
-                 vector_of<Element, bytes>(sources(target), at, strip.sample, blank));
-    advance();
+  const unsigned all = targets * strip.vectors;
+  const auto place = [&](unsigned i) {
+    const unsigned target = strip.by_vectors.divide(i), at = (i - target * strip.vectors) * bytes;
+    return Place{target, rows + at, out + target * strip.target + at};
+  };
+  if (plain) {
+#pragma unroll 1
+    for (unsigned begin = thread; begin < all; begin += at_once * threads) {
+      make(
+          begin, [&](unsigned i, unsigned k) { return place(min(i + k * threads, all - 1)); },
+          [&](unsigned i, unsigned k) { return i + k * threads < all; });
+    }
+    return;
+  }
+#pragma unroll 1
+  for (unsigned i = thread; i < all; i += threads) {
+    const auto [target, from, to] = place(i);
+    const auto source = pairs[target].source(from, strip.sample);
+    store_global(to, vector_of<Element, bytes>(source, 0, strip.sample, blank));
   }
 }
 

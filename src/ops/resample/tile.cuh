@@ -7,33 +7,26 @@
 
 namespace ps::resampling {
 
-// Configuration. Deep: a thread has more vectors under way, and a multiprocessor fewer blocks.
+// Configuration. Deep: a thread has more vectors under way, and all of its block's in fewer rounds.
 template <class Element_, class Time_, unsigned bytes_, bool deep>
 struct TileConfig {
   using Element = Element_;
   using Time = Time_;
   static constexpr unsigned bytes = bytes_;  // of a vector
-  static constexpr bool small = bytes < 16 || (deep && sizeof(NumberOf<Element>) == 8);
-  static constexpr unsigned threads = small ? 64 : 128;
+  static constexpr unsigned threads = bytes < 16 ? 64 : 128;
   // Blocks of a multiprocessor, and vectors that a thread has under way.
-  static constexpr unsigned resident = deep ? (small ? 14 : 6) : 1024 / threads;
+  static constexpr unsigned resident = 1024 / threads;
   static constexpr unsigned at_once = deep ? 4 : bytes < 16 ? 3 : 2;
+  static constexpr bool reloads = deep;  // registers are for those
   static constexpr unsigned targets = threads, vectors = deep ? 1024 : 2048;  // of a block, at most
   static constexpr int window = sizeof(Time) == 4 ? Near<Time>::most : 504;   // times at hand
-};
-
-struct TileWork {
-  WholeWork whole;
-  unsigned tile;   // targets of a block
-  unsigned tiles;  // of an episode
-  kit::Divisor by_tiles{1};
 };
 
 // Shared storage.
 template <class Config>
 struct TileStorage {
   alignas(16) typename Config::Time times[Near<typename Config::Time>::room(Config::window)];
-  Source<NumberOf<typename Config::Element>> sources[Config::targets];
+  Pair<NumberOf<typename Config::Element>> pairs[Config::targets];
 };
 
 template <class Config>
@@ -75,22 +68,21 @@ __global__ void __launch_bounds__(Config::threads, Config::resident)
   bool special = false;
   if (finds) {
     const auto then = [&](const auto& found, auto shift) {
-      auto picked = found.pick(mode_of<typename Config::Element>(whole), whole.outside);
-      picked.first += shift;
-      const auto source = source_of<Number>(picked, rows, whole.sensor.value_sample);
-      special = !source.is_row();
-      shared.sources[threadIdx.x] = source;
+      const auto pair = pair_of<Number>(
+          found.pick(mode_of<typename Config::Element>(whole), whole.outside), shift);
+      special = !pair.is_row();
+      shared.pairs[threadIdx.x] = pair;
       if (whole.valid != nullptr) {
         whole.valid[b * whole.valid_episode + t * whole.valid_target] = found.within();
       }
     };
-    look(near, [&] { return times; }, wanted, whole.outside == Outside::extrapolate, then);
+    look<true>(near, [&] { return times; }, wanted, whole.outside, then);
   }
   const bool plain = __syncthreads_or(static_cast<int>(special)) == 0;
 
   // All threads move rows.
-  make_strip<typename Config::Element, bytes, threads, Config::at_once>(
-      whole.strip, whole.blank, [&](unsigned i) { return shared.sources[i]; }, count,
+  make_strip<typename Config::Element, bytes, threads, Config::at_once, Config::reloads>(
+      whole.strip, whole.blank, shared.pairs, rows, count,
       whole.out + b * whole.out_episode + begin * whole.out_target, plain, threadIdx.x);
 }
 

@@ -68,16 +68,14 @@ std::vector<std::string> resample_problem_names() {
 }
 
 // All make the same formula of the same samples, and differ in how these are found and moved. The
-// first is the built-in choice, as `penstock tune` found it on an H200: deep for rows of more than
-// 64 bytes, unless their results are about what the GPU's blocks have at once, or, in f64, less.
+// first is the built-in choice, as `penstock tune` found it on an H200.
 std::vector<unsigned> resample_candidates(std::size_t problem, const Device& device) {
   if (device.kind() == DeviceKind::cpu) return {};
   const cuda::Properties& gpu = static_cast<cuda::Backend&>(device.backend()).properties();
   if (gpu.major < 8) return {};
   if (problem == brief_problem) return {brief_kernel, wide_kernel};
-  const auto [row, result, type] = problem_of(problem);
-  const bool longer = row >= 2, many = result == 2, few = result == 0;
-  if (longer && (many || (few && types.at(type) == DType::bf16))) return {deep_kernel, wide_kernel};
+  const bool longer = problem_of(problem).row >= 2;
+  if (longer) return {deep_kernel, wide_kernel};
   return {wide_kernel, deep_kernel};
 }
 

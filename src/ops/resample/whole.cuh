@@ -25,6 +25,20 @@ struct WholeWork {
   Outside outside;
 };
 
+// The same, some targets of one episode to a block.
+struct TileWork {
+  TileWork(const WholeWork& all, unsigned targets_of_block)
+      : whole(all),
+        tile(targets_of_block),
+        tiles((all.targets + tile - 1) / tile),
+        by_tiles(tiles) {}
+
+  WholeWork whole;
+  unsigned tile;   // targets of a block
+  unsigned tiles;  // of an episode
+  kit::Divisor by_tiles;
+};
+
 // Rows of these elements are blended, or copied whatever they are.
 template <class Element>
 __device__ inline Interpolation mode_of(const WholeWork& work) {
