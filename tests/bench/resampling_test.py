@@ -138,7 +138,7 @@ def test_on_a_gpu_the_peers_are_named_or_say_why_they_are_absent(gpu_context, mo
     case = BatchCase(gpu_context, "tiny", operator.SHAPES["tiny"], True)
     peers = case.peers()
     assert list(case.kernels()) == ["best", "captured"] and case.params["dtype"] == "bf16"
-    assert list(peers) == ["cudaMemcpy", "cudaMemcpy captured", "torch", "torch.compile", "triton",
+    assert list(peers) == ["cudaMemcpy", "cudaMemcpy of pages", "torch", "torch.compile", "triton",
                            "baseline"]
     assert peers["cudaMemcpy"].version == "CUDA 13.0" and type(peers["torch"]) is Peer
     for name in ("torch.compile", "triton", "baseline"):
