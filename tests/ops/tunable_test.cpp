@@ -88,8 +88,8 @@ TEST_F(ChosenOfResample, BuiltInGoesByRows) {
   EXPECT_EQ(kernel_of(rows_of(DType::bf16, 32, 500, 200, 256)), ResampleKernel::deep);
   EXPECT_EQ(kernel_of(rows_of(DType::f32, 32, 500, 200, 64)), ResampleKernel::deep);
   ResampleWork named = rows_of(DType::f32, 32, 500, 200, 64);
-  named.kernel = ResampleKernel::deep;
-  EXPECT_EQ(kernel_of(named), ResampleKernel::deep);
+  named.kernel = ResampleKernel::wide;
+  EXPECT_EQ(kernel_of(named), ResampleKernel::wide);
 }
 
 TEST_F(ChosenOfResample, FewAndShortEpisodesAreFetchedWhole) {
