@@ -1,6 +1,7 @@
 #include "host/device_clock.h"
 
 #include <limits>
+#include <utility>
 
 #include "host/clock.h"
 
@@ -12,8 +13,8 @@ DeviceClock::Launches DeviceClock::events() const {
   return {Event(device, options), Event(device, options), Event(device, options)};
 }
 
-DeviceClock::DeviceClock(const Stream& stream)
-    : stream_(stream), first_(events()), last_(events()), origin_(mark(first_)) {}
+DeviceClock::DeviceClock(Stream stream)
+    : stream_(std::move(stream)), first_(events()), last_(events()), origin_(mark(first_)) {}
 
 // The first launch is slow, and a busy machine may put any of them off: the soonest counts.
 DeviceClock::Mark DeviceClock::mark(const Launches& launches) const {

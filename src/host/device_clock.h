@@ -15,7 +15,7 @@ namespace ps::detail {
 class DeviceClock {
  public:
   // Synchronises `stream`.
-  explicit DeviceClock(const Stream& stream);
+  explicit DeviceClock(Stream stream);
   DeviceClock(const DeviceClock&) = delete;
   DeviceClock& operator=(const DeviceClock&) = delete;
 
