@@ -7,36 +7,37 @@
 
 namespace ps::resampling {
 
-// Strides of values and results are in bytes.
+// Strides of values and results are in bytes. What every block asks for first stands first: it
+// comes from memory line by line, too.
 struct WholeWork {
-  detail::SensorWork sensor;
-  const void* at;
-  std::int64_t at_episode, at_target;
-  unsigned char* out;
-  std::int64_t out_episode, out_target;
-  bool* valid;
-  std::int64_t valid_episode, valid_target;
   unsigned targets;  // of an episode
-  Strip strip;
-  Blank blank;
-  float even;  // what even_place() wants
-  int margin;  // times before and behind the place where a target's may be
+  float even;        // what even_place() wants
+  int margin;        // times before and behind the place where a target's may be
   Interpolation mode;
   Outside outside;
+  const void* at;
+  std::int64_t at_episode, at_target;
+  detail::SensorWork sensor;
+  unsigned char* out;
+  std::int64_t out_episode, out_target;
+  Strip strip;
+  bool* valid;
+  std::int64_t valid_episode, valid_target;
+  Blank blank;
 };
 
 // The same, some targets of one episode to a block.
 struct TileWork {
   TileWork(const WholeWork& all, unsigned targets_of_block)
-      : whole(all),
-        tile(targets_of_block),
+      : tile(targets_of_block),
         tiles((all.targets + tile - 1) / tile),
-        by_tiles(tiles) {}
+        by_tiles(tiles),
+        whole(all) {}
 
-  WholeWork whole;
   unsigned tile;   // targets of a block
   unsigned tiles;  // of an episode
   kit::Divisor by_tiles;
+  WholeWork whole;
 };
 
 // Rows of these elements are blended, or copied whatever they are.
