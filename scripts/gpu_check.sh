@@ -46,7 +46,8 @@ kit+=':KitWgmmaLoadedGpu/*'
 # Every kernel of it.
 resample='ResampleGpu.AgreesWithAPlainSearch:ResampleGpu.FloatsOfEveryKindHaveTheBitsOfTheCpu'
 resample+=':ResampleGpu.ShortEpisodesHaveTheBitsOfTheCpu:ResampleGpu.LongRowsHaveTheBitsOfTheCpu'
-resample+=':ResampleGpu.Gradients*:ResampleGpu.ChecksNameWhatIsWrong:ResampleGpu.RowsMayStandBackwards'
+resample+=':ResampleGpu.Gradients*:ResampleGpu.ChecksNameWhatIsWrong'
+resample+=':ResampleGpu.ManyRowsOfSeveralSensorsAreThoseOfTheCpu:ResampleGpu.RowsMayStandBackwards'
 
 races() {
   check racecheck $bin/gpu_racy right

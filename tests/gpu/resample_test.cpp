@@ -144,6 +144,58 @@ TEST_F(ResampleGpu, LongRowsHaveTheBitsOfTheCpu) {
   }
 }
 
+// Blocks of many targets with rows of several parts, columns apart from each other, and several
+// quaternions, which are near to the CPU's.
+TEST_F(ResampleGpu, ManyRowsOfSeveralSensorsAreThoseOfTheCpu) {
+  const Stream stream(gpu), on_cpu(Device::cpu());
+  constexpr std::int64_t episodes = 24, samples = 60, targets = 700;
+  std::mt19937 random(23);
+  const auto number = [&] { return static_cast<double>(random()) / 4294967296.0; };
+  std::vector<Strided> values;
+  for (const std::int64_t columns : {33, 67, 41}) {
+    const Layout layout{.plain = columns != 41};
+    values.emplace_back(DType::f32, std::vector{episodes, samples, columns}, layout, random);
+  }
+  values.emplace_back(DType::f32, std::vector{episodes, samples, std::int64_t{12}});
+  Strided times(DType::f32, {episodes, samples}), at(DType::f32, {episodes, targets});
+  for (Strided& each : values) {
+    for (std::int64_t i = 0; i < each.size(); ++i) {
+      each.set_bits(each.index(i), bits_of_number(number() + 0.1, DType::f32));
+    }
+  }
+  for (Strided* each : {&times, &at}) {
+    const std::int64_t length = each->shape().back();
+    for (std::int64_t i = 0; i < each->size(); ++i) {
+      const double t = (static_cast<double>(i % length) + number()) / static_cast<double>(length);
+      each->set_bits(each->index(i), bits_of_number(t, DType::f32));
+    }
+  }
+  const auto run = [&](const Stream& on, const auto& place, Strided& out) {
+    ResampleOptions options{.at = place(at), .out = place(out)};
+    for (Strided& each : values) {
+      options.sensors.push_back({.values = place(each), .times = place(times)});
+    }
+    options.sensors.back().mode = Interpolation::slerp;
+    resample(options, on);
+  };
+  Strided here(DType::f32, {episodes, targets, 153}), there = here;
+  run(on_cpu, [](Strided& array) { return array.view(); }, here);
+  on_cpu.synchronize();
+  Copies copies(gpu, stream);
+  run(stream, [&](Strided& array) { return copies.of(array); }, there);
+  copies.fetch();
+  for (std::int64_t i = 0; i < here.size(); ++i) {
+    const auto place = here.index(i);
+    const auto want = static_cast<std::uint32_t>(here.bits(place));
+    const auto have = static_cast<std::uint32_t>(there.bits(place));
+    if (place[2] < 141) {
+      ASSERT_EQ(want, have) << "element " << i;
+    } else {
+      ASSERT_NEAR(std::bit_cast<float>(want), std::bit_cast<float>(have), 1e-6) << "element " << i;
+    }
+  }
+}
+
 // A sensor whose sample s is a row of s at the time s, `apart` elements behind the one before.
 void expect_samples_found(const Device& gpu, std::int64_t apart, std::int64_t samples) {
   constexpr std::int64_t columns = 64;

@@ -5,6 +5,8 @@
 // rarely end where a vector does: they are put together in shared memory, and leave it together.
 #pragma once
 
+#include <algorithm>
+
 #include "ops/resample/near.cuh"
 #include "ops/resample/segment.cuh"
 #include "penstock/kit/bulk.cuh"
@@ -33,33 +35,36 @@ struct MixedSensor {
   unsigned source;            // of the block's first target in the first of its modes, among all
 };
 
-// Strides of results are in bytes.
+// Strides of results are in bytes. What every block asks for first stands first: it comes from
+// memory line by line, too.
 struct MixedWork {
-  MixedSensor sensor[detail::max_sensors];
-  MixedSegment segment[mixed_segments];
-  const void* at;
-  std::int64_t at_episode, at_target;
-  unsigned char* out;
-  std::int64_t out_episode, out_target;
-  bool* valid;
-  std::int64_t valid_episode, valid_target, valid_sensor;
-  Blank blank;
-  unsigned sensors, segments;
-  unsigned sources;  // of a block
-  unsigned units;    // of what a warp makes at once
   unsigned targets;  // of an episode
   unsigned tile;     // of a block; times `sensors` at most mixed_spots
   unsigned tiles;    // of an episode
   kit::Divisor by_tiles{1}, by_tile{1};
+  unsigned sensors, segments;
+  unsigned sources;  // of a block
+  float even;        // what even_place() wants
+  Outside outside;
+  const void* at;
+  std::int64_t at_episode, at_target;
+  MixedSensor sensor[detail::max_sensors];
+  MixedSegment segment[mixed_segments];
+  unsigned char* out;
+  std::int64_t out_episode, out_target;
+  unsigned units;       // of what a warp makes at once
   unsigned row, pitch;  // bytes of a row, and to the next in shared memory; the same where rows lie
                         // one behind the other
   unsigned piece;       // where they do not: what may be stored at once
   kit::Divisor by_pieces{1};  // of a row
-  float even;                 // what even_place() wants
-  Outside outside;
+  Blank blank;
+  bool* valid;
+  std::int64_t valid_episode, valid_target, valid_sensor;
 };
+static_assert(sizeof(MixedWork) <= 4096);  // what every driver sends along
 
-// Shared storage. Behind it lie sources, the times of each sensor, and rows.
+// Shared storage. Behind it lie sources, then the times of each sensor and, in their place when all
+// are found, rows: what it takes is taken from the cache that loads go through.
 template <class Time>
 struct MixedStorage {
   struct Place {  // of an episode
@@ -135,7 +140,7 @@ __device__ inline void send_apart(const MixedWork& work, const unsigned char* fr
 template <class Time, bool turns>
 inline constexpr int mixed_resident = turns                      ? 5
                                       : std::is_integral_v<Time> ? 7
-                                                                 : 8;
+                                                                 : 9;
 
 // `turns`: some segments are quaternions.
 template <class Element, class Time, bool turns>
@@ -219,23 +224,28 @@ __global__ void __launch_bounds__(mixed_threads, mixed_resident<Time, turns>)
   // Warps make rows. What they make at once goes to them by turns, whatever it is of.
   unsigned char* const out = work.out + b * work.out_episode + begin * work.out_target;
   const bool together = work.row == work.out_target;
-  unsigned char* const rows =
-      reinterpret_cast<unsigned char*>(times_near + work.sensors * mixed_stride<Time>) +
-      (together ? reinterpret_cast<std::uintptr_t>(out) % 16 : 0);
+  unsigned char* const rows = reinterpret_cast<unsigned char*>(times_near) +
+                              (together ? reinterpret_cast<std::uintptr_t>(out) % 16 : 0);
   unsigned g = 0;
 #pragma unroll 1
   for (unsigned u = warp; u < work.units; u += mixed_warps) {
     while (u >= work.segment[g].end) ++g;
     const MixedSegment& segment = work.segment[g];
-    const Unit<Number> unit{segment,
-                            work.blank,
-                            sources + segment.source,
-                            rows,
-                            work.pitch,
-                            (u - segment.begin) * segment.at_once,
-                            count * segment.vectors,
-                            plain};
-    if (unit.first < unit.all) make_unit<Element, turns>(unit, lane);
+    const unsigned number = u - segment.begin, group = segment.by_parts.divide(number);
+    const unsigned part = number - group * segment.by_parts.value();
+    const unsigned width = segment.by_width.value(), below = segment.by_width.divide(lane);
+    const Share<Number> share{segment,
+                              work.blank,
+                              sources + segment.source,
+                              rows,
+                              work.pitch,
+                              group * segment.at_once * segment.abreast + below,
+                              count,
+                              part * width + lane - below * width,
+                              plain};
+    if (below < segment.abreast && share.target < count && share.vector < segment.vectors) {
+      make_share<Element, turns>(share);
+    }
   }
 #if __CUDA_ARCH__ >= 900
   kit::fence_shared_to_async();  // for send_together()
@@ -257,7 +267,7 @@ cudaError_t launch_mixed(const MixedWork& work, std::int64_t episodes, bool turn
   const std::size_t sources = std::size_t{work.sources} * sizeof(Source<NumberOf<Element>>);
   const std::size_t near = std::size_t{work.sensors} * mixed_stride<Time> * sizeof(Time);
   const std::size_t rows = std::size_t{work.tile} * work.pitch + 16;
-  const std::size_t bytes = sources + near + rows;
+  const std::size_t bytes = sources + std::max(near, rows);
   if constexpr (!std::is_same_v<Element, Moved>) {
     if (turns) {
       mixed_kernel<Element, Time, true><<<blocks, mixed_threads, bytes, stream>>>(work);

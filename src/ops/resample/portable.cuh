@@ -114,6 +114,24 @@ Part take_part(ResampleWork& left, std::int64_t size) {
   return part;
 }
 
+// How lanes share the rows of a block's targets, so that these take the fewest units; how many.
+unsigned divide_rows(MixedSegment& segment, unsigned tile) {
+  constexpr unsigned lanes = 32, tries = 8;
+  const unsigned fewest = (segment.vectors + lanes - 1) / lanes;
+  unsigned units = 0;
+  for (unsigned parts = fewest; parts < fewest + tries; ++parts) {
+    const unsigned width = (segment.vectors + parts - 1) / parts, abreast = lanes / width;
+    const unsigned at_once = segment.at_once * abreast;  // rows
+    const unsigned taken = (tile + at_once - 1) / at_once * parts;
+    if (units > 0 && taken >= units) continue;
+    units = taken;
+    segment.abreast = abreast;
+    segment.by_width = kit::Divisor(width);
+    segment.by_parts = kit::Divisor(parts);
+  }
+  return units;
+}
+
 MixedSegment mixed_segment(const ResampleWork& work, const SegmentWork& from, std::int64_t size,
                            bool together) {
   const SensorWork& sensor = work.sensor[from.sensor];
@@ -125,8 +143,7 @@ MixedSegment mixed_segment(const ResampleWork& work, const SegmentWork& from, st
   within.include(from.out_column * size);
   const unsigned place = together ? result_alignment(work, from, size).bytes() : within.bytes();
   return {.vectors = vectors,
-          .by_vectors = kit::Divisor(std::max(vectors, 1U)),
-          .at_once = quaternions || apart ? 32 : 32 * mixed_at_once,
+          .at_once = quaternions || apart ? 1 : mixed_at_once,
           .out = static_cast<unsigned>(from.out_column * size),
           .sample = sensor.value_sample * size,
           .column = from.column * sensor.value_column * size,
@@ -169,7 +186,7 @@ cudaError_t run_part(const Part& part, int multiprocessors, cudaStream_t stream)
   for (unsigned i = 0; i < work.sensors; ++i) {
     MixedSensor& sensor = mixed.sensor[i];
     sensor.sensor = in_bytes(work.sensor[i], size);
-    sensor.margin = margin_of(work.sensor[i], work.episodes, 2);  // all sensors' times are fetched
+    sensor.margin = margin_of(work.sensor[i], work.episodes, 1);  // all sensors' times are fetched
     sensor.ragged = work.sensor[i].lengths != nullptr || work.sensor[i].offsets != nullptr;
     sensor.source = mixed.sources;
     mixed.sources += mixed.tile * static_cast<unsigned>(std::popcount(sensor.modes));
@@ -181,7 +198,7 @@ cudaError_t run_part(const Part& part, int multiprocessors, cudaStream_t stream)
     const unsigned before = sensor.modes & (bit_of(segment.mode) - 1);
     segment.source = sensor.source + mixed.tile * static_cast<unsigned>(std::popcount(before));
     segment.begin = mixed.units;
-    mixed.units += (mixed.tile * segment.vectors + segment.at_once - 1) / segment.at_once;
+    mixed.units += divide_rows(segment, mixed.tile);
     segment.end = mixed.units;
     turns |= segment.mode == Interpolation::slerp;
   }
