@@ -1,6 +1,6 @@
 // Where everybody starts: a thread per result. Every thread searches for its target's samples by
 // itself, one look at memory after the other, and so do its neighbours of the same row, for the
-// same answer; then it moves 2 bytes.
+// same answer; then it moves one element.
 #include "penstock/host/cuda.h"
 #include "penstock/kit/launch.cuh"
 #include "resample/support/rung.h"
@@ -13,6 +13,7 @@ using namespace ladder::resample;
 
 constexpr unsigned threads = 256;
 
+template <class Element>
 __global__ void __launch_bounds__(threads) baseline(Work work) {
   const std::size_t i = std::size_t{blockIdx.x} * threads + threadIdx.x;
   if (i >= std::size_t{work.all_targets()} * work.columns) return;
@@ -23,7 +24,7 @@ __global__ void __launch_bounds__(threads) baseline(Work work) {
   // The last sample that is not later.
   const Times times = times_of(work, episode);
   const float t = work.at[target];
-  int low = -1, high = static_cast<int>(work.samples);
+  int low = -1, high = static_cast<int>(times.count);
   while (high - low > 1) {
     const int middle = low + (high - low) / 2;
     if (times[middle] <= t) {
@@ -32,27 +33,33 @@ __global__ void __launch_bounds__(threads) baseline(Work work) {
       high = middle;
     }
   }
-  const Sample sample = sample_after(times, episode * work.samples, low, t);
+  const Sample<Element> sample = sample_after<Element>(times, episode * work.samples, low, t);
 
   // Between it and the next one. Nothing is read where nothing is.
-  const __nv_bfloat16* const from = work.values + std::size_t{sample.row} * work.columns + column;
-  const __nv_bfloat16 x = work.samples > 0 ? from[0] : __nv_bfloat16{};
-  const __nv_bfloat16 y = sample.blends() ? from[work.columns] : x;
-  work.out[i] = blended(x, y, sample.weight);
+  const Element* const from = work.row_of_values<Element>(sample.row) + column;
+  const Element x = sample.exists() ? from[0] : Element{};
+  const Element y = sample.blends() ? from[work.columns] : x;
+  work.row_of_results<Element>(target)[column] = blended(x, y, sample.weight);
 }
 
+template <class Element>
 void run(const Work& work, const ps::Stream& stream) {
   const std::size_t results = std::size_t{work.all_targets()} * work.columns;
   ps::kit::launch(
-      baseline,
+      baseline<Element>,
       {.grid = static_cast<unsigned>((results + threads - 1) / threads), .block = threads},
       ps::cuda_stream(stream), work);
 }
 
+template <class Element>
+ladder::KernelUse use() {
+  return ladder::kernel_use(baseline<Element>, threads);
+}
+
 std::vector<Kernel> kernels() {
-  return {{.label = "a thread per result", .launch = run, .use = [] {
-             return ladder::kernel_use(baseline, threads);
-           }}};
+  return {{.label = "a thread per result",
+           .launch = {run<__nv_bfloat16>, run<float>},
+           .use = {use<__nv_bfloat16>, use<float>}}};
 }
 
 const ladder::Instructions machine{.holds = {"LDG.U16", "STG.U16"},

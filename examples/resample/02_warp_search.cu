@@ -16,33 +16,37 @@ using namespace ps::kit;
 
 constexpr unsigned threads = 256, warps = threads / warp_threads;
 
+template <class Element>
 __global__ void __launch_bounds__(threads) warp_search(Work work) {
   const unsigned target = blockIdx.x * warps + warp_index();
   if (target >= work.all_targets()) return;
-  const Sample sample = find_by_warp(work, target);
+  const Sample<Element> sample = find_by_warp<Element>(work, target);
 
-  const __nv_bfloat16* const from = work.values + std::size_t{sample.row} * work.columns;
-  __nv_bfloat16* const to = work.out + std::size_t{target} * work.columns;
+  const Element* const from = work.row_of_values<Element>(sample.row);
+  Element* const to = work.row_of_results<Element>(target);
   for (unsigned column = lane_index(); column < work.columns; column += warp_threads) {
-    const __nv_bfloat16 x = work.samples > 0 ? from[column] : __nv_bfloat16{};
-    const __nv_bfloat16 y = sample.blends() ? from[work.columns + column] : x;
+    const Element x = sample.exists() ? from[column] : Element{};
+    const Element y = sample.blends() ? from[work.columns + column] : x;
     to[column] = blended(x, y, sample.weight);
   }
 }
 
-}  // namespace
-
-void ladder::resample::by_warps(const Work& work, const ps::Stream& stream) {
-  launch(warp_search, {.grid = (work.all_targets() + warps - 1) / warps, .block = threads},
+template <class Element>
+void run(const Work& work, const ps::Stream& stream) {
+  launch(warp_search<Element>, {.grid = (work.all_targets() + warps - 1) / warps, .block = threads},
          ps::cuda_stream(stream), work);
 }
 
-namespace {
+template <class Element>
+ladder::KernelUse use() {
+  return ladder::kernel_use(warp_search<Element>, threads);
+}
+
+constexpr decltype(Kernel::launch) launches{run<__nv_bfloat16>, run<float>};
 
 std::vector<Kernel> kernels() {
-  return {{.label = "a warp per target", .launch = by_warps, .use = [] {
-             return ladder::kernel_use(warp_search, threads);
-           }}};
+  return {
+      {.label = "a warp per target", .launch = launches, .use = {use<__nv_bfloat16>, use<float>}}};
 }
 
 const ladder::Instructions machine{.holds = {"VOTE", "SHFL", "LDG.U16", "STG.U16"},
@@ -51,3 +55,7 @@ PENSTOCK_RESAMPLE_RUNG("warp-search", "A warp per target: 32 lanes search, and m
                        machine, kernels);
 
 }  // namespace
+
+void ladder::resample::by_warps(const Work& work, const ps::Stream& stream) {
+  launches.of(work.type)(work, stream);
+}

@@ -1,4 +1,4 @@
-// The same with 16 bytes a load and a store: a row of 256 columns is one access of the warp instead
+// The same with 16 bytes a load and a store: a row of 512 bytes is one access of the warp instead
 // of eight, and each lane has both of its rows under way at once. Narrower rows leave lanes idle.
 // Rows that are not whole vectors of 16 bytes go element by element, through the rung before.
 #include "penstock/host/cuda.h"
@@ -14,32 +14,40 @@ using namespace ps::kit;
 
 constexpr unsigned threads = 256, warps = threads / warp_threads;
 
+template <class Element>
 __global__ void __launch_bounds__(threads) vectorised(Work work) {
   const unsigned target = blockIdx.x * warps + warp_index();
   if (target >= work.all_targets()) return;
-  const Sample sample = find_by_warp(work, target);
+  const Sample<Element> sample = find_by_warp<Element>(work, target);
 
-  const unsigned vectors = work.columns / vector_elements;
+  const unsigned vectors = work.columns / vector_elements<Element>;
   const uint4* const from =
-      reinterpret_cast<const uint4*>(work.values) + std::size_t{sample.row} * vectors;
-  uint4* const to = reinterpret_cast<uint4*>(work.out) + std::size_t{target} * vectors;
+      static_cast<const uint4*>(work.values) + std::size_t{sample.row} * vectors;
+  uint4* const to = static_cast<uint4*>(work.out) + std::size_t{target} * vectors;
 #pragma unroll 2
   for (unsigned v = lane_index(); v < vectors; v += warp_threads) {
-    const uint4 x = from[v], y = sample.blends() ? from[vectors + v] : x;
-    __stcs(to + v, blended(x, y, sample.weight));  // nobody reads it here
+    const uint4 x = sample.exists() ? from[v] : uint4{};
+    const uint4 y = sample.blends() ? from[vectors + v] : x;
+    __stcs(to + v, blended_vector<Element>(x, y, sample.weight));  // nobody reads it here
   }
 }
 
+template <class Element>
 void run(const Work& work, const ps::Stream& stream) {
   if (!has_vectors(work)) return by_warps(work, stream);
-  launch(vectorised, {.grid = (work.all_targets() + warps - 1) / warps, .block = threads},
+  launch(vectorised<Element>, {.grid = (work.all_targets() + warps - 1) / warps, .block = threads},
          ps::cuda_stream(stream), work);
 }
 
+template <class Element>
+ladder::KernelUse use() {
+  return ladder::kernel_use(vectorised<Element>, threads);
+}
+
 std::vector<Kernel> kernels() {
-  return {{.label = "16 bytes a lane", .launch = run, .use = [] {
-             return ladder::kernel_use(vectorised, threads);
-           }}};
+  return {{.label = "16 bytes a lane",
+           .launch = {run<__nv_bfloat16>, run<float>},
+           .use = {use<__nv_bfloat16>, use<float>}}};
 }
 
 const ladder::Instructions machine{.holds = {"VOTE", "SHFL", "LDG.128", "STG.128"},

@@ -21,28 +21,28 @@ constexpr unsigned threads = 128, warps = threads / warp_threads;
 constexpr auto vector_size = cuda::aligned_size_t<vector_bytes>(vector_bytes);
 
 // A stage is a slice of a target's rows: a vector a lane. A warp takes `run` targets.
-template <unsigned depth>
+template <class Element, unsigned depth>
 __global__ void __launch_bounds__(threads) rows_ahead(Work work, unsigned run) {
   // Shared storage: every thread its own column of it.
   __shared__ uint4 earlier[depth][threads], later[depth][threads];
-  __shared__ float weights[depth][threads];
+  __shared__ NumberOf<Element> weights[depth][threads];
 
   // Setup.
   cuda::pipeline<cuda::thread_scope_thread> pipeline = cuda::make_pipeline();
-  const unsigned all = work.all_targets(), vectors = work.columns / vector_elements;
+  const unsigned all = work.all_targets(), vectors = work.columns / vector_elements<Element>;
   const unsigned begin = (blockIdx.x * warps + warp_index()) * run;
   const unsigned end = begin + run < all ? begin + run : all;
   const unsigned me = threadIdx.x, lane = lane_index();
 
   unsigned asked_stage = 0, asked_target = begin, asked_vector = lane;
-  Sample sample{};  // of the target that is asked for
+  Sample<Element> sample{};  // of the target that is asked for
   const auto ask = [&] {
     pipeline.producer_acquire();
     if (asked_target < end) {
-      if (asked_vector == lane) sample = find_by_warp(work, asked_target);
+      if (asked_vector == lane) sample = find_by_warp<Element>(work, asked_target);
       weights[asked_stage][me] = sample.weight;
-      if (asked_vector < vectors) {
-        const uint4* const from = reinterpret_cast<const uint4*>(work.values) +
+      if (asked_vector < vectors && sample.exists()) {
+        const uint4* const from = static_cast<const uint4*>(work.values) +
                                   std::size_t{sample.row} * vectors + asked_vector;
         cuda::memcpy_async(&earlier[asked_stage][me], from, vector_size, pipeline);
         if (sample.blends()) {
@@ -59,14 +59,14 @@ __global__ void __launch_bounds__(threads) rows_ahead(Work work, unsigned run) {
 
   unsigned stage = 0;
   for (unsigned target = begin; target < end; ++target) {
-    uint4* const to = reinterpret_cast<uint4*>(work.out) + std::size_t{target} * vectors;
+    uint4* const to = static_cast<uint4*>(work.out) + std::size_t{target} * vectors;
     for (unsigned slice = 0; slice < vectors; slice += warp_threads) {
       ask();  // into the stage of the turn before
       cuda::pipeline_consumer_wait_prior<depth - 1>(pipeline);
       if (slice + lane < vectors) {
-        const float weight = weights[stage][me];
+        const NumberOf<Element> weight = weights[stage][me];  // NaN where no row came
         const uint4 x = earlier[stage][me], y = weight > 0 ? later[stage][me] : x;
-        __stcs(to + slice + lane, blended(x, y, weight));
+        __stcs(to + slice + lane, blended_vector<Element>(x, y, weight));
       }
       pipeline.consumer_release();
       stage = stage + 1 == depth ? 0 : stage + 1;
@@ -76,21 +76,26 @@ __global__ void __launch_bounds__(threads) rows_ahead(Work work, unsigned run) {
 }
 
 // Launch: as many warps as the GPU holds at once, each with its share of the targets.
-template <unsigned depth>
+template <class Element, unsigned depth>
 void run(const Work& work, const ps::Stream& stream) {
   if (!has_vectors(work)) return by_warps(work, stream);
   const unsigned all = work.all_targets();
-  const unsigned most = resident_clusters(rows_ahead<depth>, {.block = threads}) * warps;
+  const unsigned most = resident_clusters(rows_ahead<Element, depth>, {.block = threads}) * warps;
   const unsigned share = (all + most - 1) / most, takers = (all + share - 1) / share;
-  launch(rows_ahead<depth>, {.grid = (takers + warps - 1) / warps, .block = threads},
+  launch(rows_ahead<Element, depth>, {.grid = (takers + warps - 1) / warps, .block = threads},
          ps::cuda_stream(stream), work, share);
+}
+
+template <class Element, unsigned depth>
+ladder::KernelUse use() {
+  return ladder::kernel_use(rows_ahead<Element, depth>, threads);
 }
 
 template <unsigned depth>
 Kernel make() {
-  return {.label = "depth " + std::to_string(depth), .launch = run<depth>, .use = [] {
-            return ladder::kernel_use(rows_ahead<depth>, threads);
-          }};
+  return {.label = "depth " + std::to_string(depth),
+          .launch = {run<__nv_bfloat16, depth>, run<float, depth>},
+          .use = {use<__nv_bfloat16, depth>, use<float, depth>}};
 }
 
 std::vector<Kernel> kernels() { return {make<2>(), make<4>()}; }

@@ -26,11 +26,12 @@ constexpr unsigned warp_bytes = 8 * 1024;  // of rows, where two rows are no mor
 constexpr unsigned most_row_bytes = 16 * 1024;
 
 // A warp takes `group` targets, one a lane. A row has so many vectors.
+template <class Element>
 __global__ void __launch_bounds__(threads) bulk(Work work, unsigned group, Divisor row_vectors) {
   // Shared storage.
   extern __shared__ __align__(128) unsigned char memory[];
   __shared__ Barrier landed[warps];
-  __shared__ float weights[warps][warp_threads];
+  __shared__ NumberOf<Element> weights[warps][warp_threads];
   const unsigned warp = warp_index(), lane = lane_index(), vectors = row_vectors.value();
   uint4* const rows = reinterpret_cast<uint4*>(memory) + warp * group * 2 * vectors;
 
@@ -46,24 +47,26 @@ __global__ void __launch_bounds__(threads) bulk(Work work, unsigned group, Divis
 
   // Copy.
   if (lane < count) {
-    const Sample sample = find(work, begin + lane);
+    const Sample<Element> sample = find<Element>(work, begin + lane);
     weights[warp][lane] = sample.weight;
-    const unsigned bytes = (sample.blends() ? 2 : 1) * vectors * vector_bytes;
-    landed[warp].expect(bytes);
-    bulk_load(rows + lane * 2 * vectors, work.values + std::size_t{sample.row} * work.columns,
-              bytes, landed[warp]);
+    if (sample.exists()) {
+      const unsigned bytes = sample.rows() * vectors * vector_bytes;
+      landed[warp].expect(bytes);
+      bulk_load(rows + lane * 2 * vectors, work.row_of_values<Element>(sample.row), bytes,
+                landed[warp]);
+    }
   }
   __syncwarp();
   if (lane == 0) landed[warp].arrive();  // behind all of its lanes' announcements
   landed[warp].wait(0);
 
   // Compute. The results of neighbouring targets lie side by side.
-  uint4* const to = reinterpret_cast<uint4*>(work.out) + std::size_t{begin} * vectors;
+  uint4* const to = static_cast<uint4*>(work.out) + std::size_t{begin} * vectors;
   for (unsigned i = lane; i < count * vectors; i += warp_threads) {
     const unsigned target = row_vectors.divide(i), at = i + target * vectors;
-    const float weight = weights[warp][target];
+    const NumberOf<Element> weight = weights[warp][target];  // NaN where no row came
     const uint4 x = rows[at], y = weight > 0 ? rows[at + vectors] : x;
-    __stcs(to + i, blended(x, y, weight));
+    __stcs(to + i, blended_vector<Element>(x, y, weight));
   }
 }
 
@@ -73,21 +76,28 @@ unsigned group_of(unsigned row_bytes) {
   return fit < 1 ? 1 : fit < warp_threads ? fit : warp_threads;
 }
 
+template <class Element>
 void run(const Work& work, const ps::Stream& stream) {
-  const unsigned vectors = work.columns / vector_elements, row_bytes = vectors * vector_bytes;
+  const unsigned vectors = work.columns / vector_elements<Element>;
+  const unsigned row_bytes = vectors * vector_bytes;
   if (!has_vectors(work) || row_bytes > most_row_bytes) return by_warps(work, stream);
   const unsigned group = group_of(row_bytes), tile = warps * group;
-  launch(bulk,
+  launch(bulk<Element>,
          {.grid = (work.all_targets() + tile - 1) / tile,
           .block = threads,
           .shared_bytes = std::size_t{tile} * 2 * row_bytes},
          ps::cuda_stream(stream), work, group, Divisor(vectors));
 }
 
+template <class Element>
+ladder::KernelUse use() {
+  return ladder::kernel_use(bulk<Element>, threads, warps * warp_bytes);
+}
+
 std::vector<Kernel> kernels() {
   return {{.label = "2 rows a lane",
-           .launch = run,
-           .use = [] { return ladder::kernel_use(bulk, threads, warps * warp_bytes); },
+           .launch = {run<__nv_bfloat16>, run<float>},
+           .use = {use<__nv_bfloat16>, use<float>},
            .hopper = true}};
 }
 

@@ -28,12 +28,13 @@ constexpr unsigned stage_bytes = 32 * 1024;  // of rows, where two rows are no m
 constexpr unsigned most_row_bytes = 32 * 1024;
 
 // A stage is `group` targets. A row has so many vectors.
+template <class Element>
 __global__ void __launch_bounds__(Team::threads, 2)
     persistent(Work work, unsigned group, Divisor row_vectors) {
   // Shared storage.
   extern __shared__ __align__(128) unsigned char memory[];
   __shared__ Ring<Barrier, depth> ring;
-  __shared__ float weights[depth][warp_threads];
+  __shared__ NumberOf<Element> weights[depth][warp_threads];
   const unsigned vectors = row_vectors.value();
   const auto rows_of = [&](unsigned stage) {
     return reinterpret_cast<uint4*>(memory) + stage * group * 2 * vectors;
@@ -53,14 +54,16 @@ __global__ void __launch_bounds__(Team::threads, 2)
     Producer<Barrier, depth> stages(ring);
     for (unsigned begin = blockIdx.x * group; begin < all; begin += step) {
       const unsigned count = group < all - begin ? group : all - begin;
-      const Sample sample = lane < count ? find(work, begin + lane) : Sample{};
+      const auto sample = lane < count ? find<Element>(work, begin + lane) : Sample<Element>{};
       const unsigned stage = stages.acquire();
       if (lane < count) {
         weights[stage][lane] = sample.weight;
-        const unsigned bytes = (sample.blends() ? 2 : 1) * vectors * vector_bytes;
-        stages.full(stage).expect(bytes);
-        bulk_load(rows_of(stage) + lane * 2 * vectors,
-                  work.values + std::size_t{sample.row} * work.columns, bytes, stages.full(stage));
+        if (sample.exists()) {
+          const unsigned bytes = sample.rows() * vectors * vector_bytes;
+          stages.full(stage).expect(bytes);
+          bulk_load(rows_of(stage) + lane * 2 * vectors, work.row_of_values<Element>(sample.row),
+                    bytes, stages.full(stage));
+        }
       }
       __syncwarp();
       if (lane == 0) stages.commit();  // behind all of its lanes' announcements and weights
@@ -69,14 +72,14 @@ __global__ void __launch_bounds__(Team::threads, 2)
     Consumer<Barrier, depth> stages(ring);
     for (unsigned begin = blockIdx.x * group; begin < all; begin += step) {
       const unsigned count = group < all - begin ? group : all - begin;
-      uint4* const to = reinterpret_cast<uint4*>(work.out) + std::size_t{begin} * vectors;
+      uint4* const to = static_cast<uint4*>(work.out) + std::size_t{begin} * vectors;
       const unsigned stage = stages.wait();
       const uint4* const rows = rows_of(stage);
       for (unsigned i = Team::index(role); i < count * vectors; i += Team::compute_threads) {
         const unsigned target = row_vectors.divide(i), at = i + target * vectors;
-        const float weight = weights[stage][target];
+        const NumberOf<Element> weight = weights[stage][target];  // NaN where no row came
         const uint4 x = rows[at], y = weight > 0 ? rows[at + vectors] : x;
-        __stcs(to + i, blended(x, y, weight));
+        __stcs(to + i, blended_vector<Element>(x, y, weight));
       }
       __syncwarp();
       if (lane == 0) stages.release();
@@ -90,21 +93,28 @@ unsigned group_of(unsigned row_bytes) {
   return fit < 1 ? 1 : fit < warp_threads ? fit : warp_threads;
 }
 
+template <class Element>
 void run(const Work& work, const ps::Stream& stream) {
-  const unsigned vectors = work.columns / vector_elements, row_bytes = vectors * vector_bytes;
+  const unsigned vectors = work.columns / vector_elements<Element>;
+  const unsigned row_bytes = vectors * vector_bytes;
   if (!has_vectors(work) || row_bytes > most_row_bytes) return by_warps(work, stream);
   const unsigned group = group_of(row_bytes), stages = (work.all_targets() + group - 1) / group;
   LaunchOptions options{.block = Team::threads,
                         .shared_bytes = std::size_t{depth} * group * 2 * row_bytes};
-  const unsigned most = resident_clusters(persistent, options);
+  const unsigned most = resident_clusters(persistent<Element>, options);
   options.grid = stages < most ? stages : most;
-  launch(persistent, options, ps::cuda_stream(stream), work, group, Divisor(vectors));
+  launch(persistent<Element>, options, ps::cuda_stream(stream), work, group, Divisor(vectors));
+}
+
+template <class Element>
+ladder::KernelUse use() {
+  return ladder::kernel_use(persistent<Element>, Team::threads, depth * stage_bytes);
 }
 
 std::vector<Kernel> kernels() {
   return {{.label = "a finder, 8 movers, depth 3",
-           .launch = run,
-           .use = [] { return ladder::kernel_use(persistent, Team::threads, depth * stage_bytes); },
+           .launch = {run<__nv_bfloat16>, run<float>},
+           .use = {use<__nv_bfloat16>, use<float>},
            .hopper = true}};
 }
 

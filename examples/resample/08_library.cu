@@ -14,14 +14,16 @@ void run(const Work& work, const ps::Stream& stream) {
     auto* const begin = const_cast<void*>(static_cast<const void*>(data));
     return ps::TensorView(begin, type, {extent...}, place);
   };
-  ps::resample({.sensors = {{.values = view(work.values, ps::DType::bf16, b, s, d),
-                             .times = view(work.times, ps::DType::f32, b, s)}},
+  ps::Sensor sensor{.values = view(work.values, work.type, b, s, d),
+                    .times = view(work.times, ps::DType::f32, b, s)};
+  if (work.lengths != nullptr) sensor.lengths = view(work.lengths, ps::DType::i32, b);
+  ps::resample({.sensors = {sensor},
                 .at = view(work.at, ps::DType::f32, b, t),
-                .out = view(work.out, ps::DType::bf16, b, t, d)},
+                .out = view(work.out, work.type, b, t, d)},
                stream);
 }
 
-std::vector<Kernel> kernels() { return {{.label = "ps::resample", .launch = run}}; }
+std::vector<Kernel> kernels() { return {{.label = "ps::resample", .launch = {run, run}}}; }
 
 const ladder::Instructions machine{};
 PENSTOCK_RESAMPLE_RUNG("library", "The library's own operator, beside every rung.", machine,

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -79,6 +81,68 @@ TEST(ResampleData, TheReferenceIsBetweenTheSamples) {
                   .times = {0, 1, 2},
                   .at = {1.5F, -1, 1, 7}};
   EXPECT_EQ(expected(data), (std::vector<std::uint16_t>{0x4040, 0x3F80, 0x4000, 0x4080}));
+}
+
+TEST(ResampleData, NamesSayWhatIsNotUsual) {
+  EXPECT_EQ(name({256, 500, 256, 256}, Clock::regular), "256, 500 to 256, 256, regular");
+  EXPECT_EQ(name({512, 1000, 500, 64, ps::DType::f32}, Clock::regular),
+            "512, 1000 to 500, 64 f32, regular");
+  EXPECT_EQ(name({256, 1000, 256, 256, ps::DType::bf16, true}, Clock::random),
+            "256, 50-1000 to 256, 256, random");
+}
+
+TEST(ResampleData, CountsAnEpisodesOwnTimesAndItsLength) {
+  const Data data{.shape = {2, 4, 1, 16, ps::DType::f32, true},
+                  .values = std::vector<std::uint16_t>(std::size_t{2} * 4 * 32),
+                  .times = {0, 1, NAN, NAN, 0, 1, 2, NAN},
+                  .at = {5, 0.5F},
+                  .lengths = {2, 3}};
+  EXPECT_EQ(least_bytes(data), 3 * 64u + 4 * (2 + 3) + 4 * 2 + 4 * 2 + 2 * 64);
+}
+
+TEST(ResampleData, RaggedEpisodesHaveTimesOfTheirOwn) {
+  constexpr Shape shape{40, 200, 20, 3, ps::DType::f32, true};
+  for (const Clock clock : {Clock::regular, Clock::random}) {
+    SCOPED_TRACE(name(shape, clock));
+    const Data data = make_data(shape, clock);
+    ASSERT_EQ(data.lengths.size(), 40u);
+    ASSERT_EQ(data.times.size(), 40u * 200);
+    ASSERT_EQ(data.values.size(), 40u * 200 * 3 * 2);
+    const auto [least, most] = std::ranges::minmax(data.lengths);
+    EXPECT_GE(least, 50);
+    EXPECT_LE(most, 200);
+    EXPECT_GT(most - least, 50);
+    for (std::size_t episode = 0; episode < 40; ++episode) {
+      const float* const times = data.times.data() + episode * 200;
+      const float* const at = data.at.data() + episode * 20;
+      const unsigned own = data.samples_of(episode);
+      EXPECT_TRUE(std::is_sorted(times, times + own));
+      EXPECT_TRUE(std::all_of(times + own, times + 200, [](float t) { return std::isnan(t); }));
+      if (clock == Clock::random) continue;
+      EXPECT_EQ(at[0], times[0]);
+      EXPECT_NEAR(at[19], times[own - 1], 1e-5);
+    }
+    const std::vector<std::uint16_t> out = expected(data);
+    ASSERT_EQ(out.size(), 40u * 20 * 3 * 2);
+    for (std::size_t i = 0; i < out.size(); i += 2) {
+      const auto x = std::bit_cast<float>(std::uint32_t{out[i + 1]} << 16 | out[i]);
+      ASSERT_LE(std::abs(x), 1.0F) << i / 2 << " is made of what is not there";
+    }
+    EXPECT_EQ(make_data(shape, clock).lengths, data.lengths) << "the same every time";
+  }
+}
+
+TEST(ResampleData, TheReferenceOfF32IsRoundedOnce) {
+  const auto bits = std::bit_cast<std::uint32_t>(0.1F);
+  const Data data{
+      .shape = {1, 2, 1, 1, ps::DType::f32},
+      .values = {0, 0, static_cast<std::uint16_t>(bits), static_cast<std::uint16_t>(bits >> 16)},
+      .times = {0, 3},
+      .at = {1}};
+  const auto right =
+      std::bit_cast<std::uint32_t>(static_cast<float>((1.0 / 3.0) * static_cast<double>(0.1F)));
+  EXPECT_EQ(expected(data), (std::vector<std::uint16_t>{static_cast<std::uint16_t>(right),
+                                                        static_cast<std::uint16_t>(right >> 16)}));
 }
 
 }  // namespace

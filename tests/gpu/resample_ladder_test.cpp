@@ -1,5 +1,5 @@
-// Every kernel of the resample ladder gives the CPU's bits, at any size and alignment, writes
-// nothing else, and refuses what it cannot do.
+// Every kernel of the resample ladder gives the CPU's bits, of both types, at any size and
+// alignment, writes nothing else, and refuses what it cannot do.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -23,10 +23,22 @@ namespace {
 using ladder::resample::Kernel;
 using ladder::resample::Options;
 
-constexpr std::int64_t margin = 64;          // elements on both sides of what a kernel may write
-constexpr std::uint16_t untouched = 0xFFFF;  // a NaN that no kernel writes and no value is
+constexpr std::int64_t margin = 64;         // elements on both sides of what a kernel may write
+constexpr std::uint8_t unwritten = 0xA5;    // bytes of numbers that no result comes to
+constexpr std::uint16_t nan_word = 0x7FC1;  // one is a NaN of bf16, two are one of f32
 
-bool is_nan(std::uint16_t bits) { return (bits & 0x7FFF) > 0x7F80; }
+// Elements are kept as their bits in words of 16; an f32 has two.
+using Words = std::vector<std::uint16_t>;
+
+std::size_t words_of(ps::DType type) { return size_of(type) / sizeof(std::uint16_t); }
+
+// As those of an f32, whose upper half a bf16 is.
+std::uint32_t bits_at(const Words& from, std::size_t element, ps::DType type) {
+  if (type == ps::DType::bf16) return std::uint32_t{from[element]} << 16;
+  return std::uint32_t{from[2 * element + 1]} << 16 | from[2 * element];
+}
+
+bool is_nan(std::uint32_t bits) { return (bits & 0x7FFF'FFFF) > 0x7F80'0000; }
 
 std::vector<std::pair<std::string, Kernel>> all_kernels() {
   std::vector<std::pair<std::string, Kernel>> all;
@@ -40,48 +52,60 @@ struct Size {
   std::int64_t episodes = 0, samples = 0, targets = 0, columns = 0;
   std::int64_t values_offset = 0, out_offset = 0;  // elements off a boundary
   bool sorted = false;                             // targets, and as they come from a clock
+  bool ragged = false;                             // episodes have lengths
+  ps::DType type = ps::DType::bf16;
 };
 
 // Arrays of one size on the host, with what a caller may come with: times that repeat, targets at
-// samples' very times, outside of all, NaN and infinite, values of all kinds.
+// samples' very times, outside of all, NaN and infinite, values of all kinds. Behind an episode's
+// length times and values are NaN, so that a use of them shows.
 class Arrays {
  public:
   Arrays(const Size& size, unsigned seed) : size_(size), random_(seed) {
     const std::int64_t b = size.episodes, s = size.samples, t = size.targets, d = size.columns;
     for (std::int64_t episode = 0; episode < b; ++episode) {
-      const std::size_t begin = times.size();
-      for (std::int64_t i = 0; i < s; ++i) times.push_back(time());
+      const std::int64_t own = size.ragged ? length() : s;
+      const std::size_t begin = times.size(), first_value = values.size();
+      for (std::int64_t i = 0; i < own; ++i) times.push_back(time());
       std::sort(times.begin() + static_cast<std::ptrdiff_t>(begin), times.end());
       const std::size_t first_target = at.size();
       for (std::int64_t i = 0; i < t; ++i) at.push_back(target(begin));
       if (size.sorted) {
         std::sort(at.begin() + static_cast<std::ptrdiff_t>(first_target), at.end());
       }
+      for (std::int64_t i = 0; i < own * d; ++i) append_value();
+      times.resize(begin + static_cast<std::size_t>(s), NAN);
+      values.resize(first_value + static_cast<std::size_t>(s * d) * words_of(size.type), nan_word);
     }
-    for (std::int64_t i = 0; i < b * s * d; ++i) values.push_back(value());
-    wanted.resize(static_cast<std::size_t>(b * t * d));
+    wanted.resize(static_cast<std::size_t>(b * t * d) * words_of(size.type));
   }
 
   // By the library on the CPU.
   void compute() {
     const ps::Stream stream(ps::Device::cpu());
-    const Options all = options(values.data(), times.data(), at.data(), wanted.data(), {});
-    ps::resample(
-        {.sensors = {{.values = all.values, .times = all.times}}, .at = all.at, .out = all.out},
-        stream);
+    const Options all =
+        options(values.data(), times.data(), lengths.data(), at.data(), wanted.data(), {});
+    ps::resample({.sensors = {{.values = all.values, .times = all.times, .lengths = all.lengths}},
+                  .at = all.at,
+                  .out = all.out},
+                 stream);
     stream.synchronize();
   }
 
-  Options options(void* from, void* of_samples, void* of_targets, void* to, ps::Place place) const {
+  Options options(void* from, void* of_samples, void* of_episodes, void* of_targets, void* to,
+                  ps::Place place) const {
     const std::int64_t b = size_.episodes, s = size_.samples, t = size_.targets, d = size_.columns;
-    return {.values = {from, ps::DType::bf16, {b, s, d}, place},
-            .times = {of_samples, ps::DType::f32, {b, s}, place},
-            .at = {of_targets, ps::DType::f32, {b, t}, place},
-            .out = {to, ps::DType::bf16, {b, t, d}, place}};
+    Options made{.values = {from, size_.type, {b, s, d}, place},
+                 .times = {of_samples, ps::DType::f32, {b, s}, place},
+                 .at = {of_targets, ps::DType::f32, {b, t}, place},
+                 .out = {to, size_.type, {b, t, d}, place}};
+    if (size_.ragged) made.lengths = {of_episodes, ps::DType::i32, {b}, place};
+    return made;
   }
 
-  std::vector<std::uint16_t> values, wanted;
+  Words values, wanted;
   std::vector<float> times, at;
+  std::vector<std::int32_t> lengths;
 
  private:
   float uniform() { return static_cast<float>(random_() >> 8) * 0x1p-24F; }
@@ -90,18 +114,31 @@ class Arrays {
     const float t = uniform() * 10;
     return random_() % 4 == 0 ? std::floor(t) : t;  // some several times
   }
+  // Of the next episode. One that cannot be counts as none.
+  std::int64_t length() {
+    const auto s = static_cast<std::int32_t>(size_.samples);
+    const std::int32_t any = static_cast<std::int32_t>(random_() % (size_.samples + 1U));
+    const std::int32_t choice[] = {0, s, -1, s + 1, any, any, any, any};
+    lengths.push_back(choice[random_() % std::size(choice)]);
+    return lengths.back() > s ? 0 : std::max(lengths.back(), 0);
+  }
+  // For the episode whose times are all from `begin` on.
   float target(std::size_t begin) {
     if (!size_.sorted && random_() % 100 == 0) return NAN;  // which has no place in an order
     if (random_() % 200 == 0) return random_() % 2 == 0 ? INFINITY : -INFINITY;
-    if (size_.samples > 0 && random_() % 5 == 0) {
-      return times[begin + random_() % static_cast<std::uint64_t>(size_.samples)];
+    if (times.size() > begin && random_() % 5 == 0) {
+      return times[begin + random_() % (times.size() - begin)];
     }
     return uniform() * 12 - 1;
   }
-  std::uint16_t value() {
-    if (random_() % 1000 == 0) return random_() % 2 == 0 ? 0x7FC1 : 0xFF80;  // NaN and -infinity
-    const auto bits = static_cast<std::uint16_t>(random_());
-    return static_cast<std::uint16_t>((bits & 0x80FF) | (0x3C00 + (bits & 0x0700)));
+  void append_value() {
+    const bool odd = random_() % 1000 == 0;  // NaN or -infinity
+    const auto bits = static_cast<std::uint32_t>(random_());
+    if (size_.type == ps::DType::f32) values.push_back(static_cast<std::uint16_t>(odd ? 0 : bits));
+    const std::uint32_t upper = bits >> 16;
+    values.push_back(
+        static_cast<std::uint16_t>(odd ? (upper % 2 == 0 ? nan_word : 0xFF80)
+                                       : (upper & 0x80FF) | (0x3C00 + (upper & 0x0700))));
   }
 
   Size size_;
@@ -116,7 +153,7 @@ class ResampleLadderGpu : public ps::test::GpuTest {
     stream = ps::Stream(gpu);
   }
 
-  // Memory for `count` elements, so many off a boundary, with poison in it and all around.
+  // Memory for `count` of them, so many off a boundary, with poison in it and all around.
   template <class T>
   T* allocate(ps::DeviceBuffer& buffer, std::size_t count, std::int64_t offset) const {
     const auto before = static_cast<std::size_t>(margin + offset);
@@ -136,46 +173,61 @@ class ResampleLadderGpu : public ps::test::GpuTest {
     return to;
   }
 
-  // All kernels that this GPU can run, on one size.
-  void check_all(const Size& size, unsigned seed = 1) const {
-    SCOPED_TRACE(testing::Message()
-                 << size.episodes << ", " << size.samples << " to " << size.targets << ", "
-                 << size.columns << ", offsets " << size.values_offset << " and " << size.out_offset
-                 << ", seed " << seed);
-    Arrays arrays(size, seed);
-    arrays.compute();
-    ps::DeviceBuffer values, times, at, out;
-    auto* const from = upload(values, arrays.values, size.values_offset);
-    auto* const of_samples = upload(times, arrays.times, 0);
-    auto* const of_targets = upload(at, arrays.at, 0);
-    auto* const to = allocate<std::uint16_t>(out, arrays.wanted.size(), size.out_offset);
-    const Options options = arrays.options(from, of_samples, of_targets, to, gpu.place());
-    std::vector<std::uint16_t> got(out.bytes() / sizeof(std::uint16_t));
-    for (const auto& [rung, kernel] : all_kernels()) {
-      if (!why_not(kernel, gpu).empty()) continue;
-      SCOPED_TRACE(rung + ", " + kernel.label);
-      ps::fill(out.view(), ps::test::poison, *stream);
-      enqueue(kernel, options, *stream);
-      ps::copy({reinterpret_cast<std::byte*>(got.data()), out.bytes(), {}}, out.view(), *stream,
-               {.allow_pageable = true});
-      stream->synchronize();
-      compare(got, arrays.wanted, static_cast<std::size_t>(margin + size.out_offset));
+  // All kernels that this GPU can run, on one size of both types.
+  void check_all(Size size, unsigned seed = 1) const {
+    for (const ps::DType type : {ps::DType::bf16, ps::DType::f32}) {
+      size.type = type;
+      check_type(size, seed);
       if (HasFatalFailure()) return;
     }
   }
 
-  // Bits of a NaN are not promised.
-  static void compare(const std::vector<std::uint16_t>& got,
-                      const std::vector<std::uint16_t>& wanted, std::size_t begin) {
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      if (i < begin || i >= begin + wanted.size()) {
-        ASSERT_EQ(got[i], untouched) << "element " << i << " is outside and was written";
-        continue;
-      }
-      ASSERT_NE(got[i], untouched) << "element " << i - begin << " was not written";
-      const std::uint16_t right = wanted[i - begin];
-      ASSERT_TRUE(got[i] == right || (is_nan(got[i]) && is_nan(right)))
-          << "element " << i - begin << " is " << got[i] << " in bits, not " << right;
+  void check_type(const Size& size, unsigned seed) const {
+    SCOPED_TRACE(testing::Message()
+                 << size.episodes << ", " << size.samples << " to " << size.targets << ", "
+                 << size.columns << ' ' << name(size.type) << (size.ragged ? " ragged" : "")
+                 << ", offsets " << size.values_offset << " and " << size.out_offset << ", seed "
+                 << seed);
+    Arrays arrays(size, seed);
+    arrays.compute();
+    const auto words = static_cast<std::int64_t>(words_of(size.type));
+    ps::DeviceBuffer values, times, lengths, at, out;
+    auto* const from = upload(values, arrays.values, size.values_offset * words);
+    auto* const of_samples = upload(times, arrays.times, 0);
+    auto* const of_episodes = upload(lengths, arrays.lengths, 0);
+    auto* const of_targets = upload(at, arrays.at, 0);
+    const std::int64_t out_offset = size.out_offset * words;
+    auto* const to = allocate<std::uint16_t>(out, arrays.wanted.size(), out_offset);
+    const Options options =
+        arrays.options(from, of_samples, of_episodes, of_targets, to, gpu.place());
+    Words got(out.bytes() / sizeof(std::uint16_t));
+    for (const auto& [rung, kernel] : all_kernels()) {
+      if (!why_not(kernel, gpu).empty()) continue;
+      SCOPED_TRACE(rung + ", " + kernel.label);
+      ps::fill(out.view(), unwritten, *stream);
+      enqueue(kernel, options, *stream);
+      ps::copy({reinterpret_cast<std::byte*>(got.data()), out.bytes(), {}}, out.view(), *stream,
+               {.allow_pageable = true});
+      stream->synchronize();
+      compare(got, arrays.wanted, static_cast<std::size_t>(margin + out_offset), size.type);
+      if (HasFatalFailure()) return;
+    }
+  }
+
+  // Results stand in `got` from `begin` on. Bits of a NaN are not promised.
+  static void compare(const Words& got, const Words& wanted, std::size_t begin, ps::DType type) {
+    constexpr std::uint16_t untouched = unwritten << 8 | unwritten;
+    const auto first = got.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto end = first + static_cast<std::ptrdiff_t>(wanted.size());
+    const auto is_untouched = [](std::uint16_t word) { return word == untouched; };
+    ASSERT_TRUE(std::all_of(got.begin(), first, is_untouched)) << "wrote before the results";
+    ASSERT_TRUE(std::all_of(end, got.end(), is_untouched)) << "wrote behind the results";
+
+    const Words results(first, end);
+    for (std::size_t i = 0; i < results.size() / words_of(type); ++i) {
+      const std::uint32_t is = bits_at(results, i, type), right = bits_at(wanted, i, type);
+      if (is == right || (is_nan(is) && is_nan(right))) continue;
+      FAIL() << "element " << i << " is " << std::hex << is << " in bits, not " << right;
     }
   }
 
@@ -243,6 +295,21 @@ TEST_F(ResampleLadderGpu, AnyAlignment) {
   }
 }
 
+TEST_F(ResampleLadderGpu, EpisodesOfAnyLength) {
+  for (const std::int64_t samples : {1, 40, 1000}) {
+    for (const std::int64_t columns : {5, 16, 256}) {
+      for (const bool sorted : {false, true}) {
+        check_all({.episodes = 24,
+                   .samples = samples,
+                   .targets = 50,
+                   .columns = columns,
+                   .sorted = sorted,
+                   .ragged = true});
+      }
+    }
+  }
+}
+
 TEST_F(ResampleLadderGpu, ManyTargetsOnEveryBlock) {
   // Rings turn over several times, and phases with them.
   check_all({.episodes = 700, .samples = 40, .targets = 256, .columns = 8, .sorted = true});
@@ -264,7 +331,8 @@ TEST_F(ResampleLadderGpu, RandomSizes) {
                .columns = any(1, 600 / step) * step,
                .values_offset = any(0, 1) * step,
                .out_offset = any(0, 1) * step,
-               .sorted = any(0, 1) == 0},
+               .sorted = any(0, 1) == 0,
+               .ragged = any(0, 1) == 0},
               seed + i);
   }
 }
@@ -272,10 +340,12 @@ TEST_F(ResampleLadderGpu, RandomSizes) {
 TEST_F(ResampleLadderGpu, NoSamplesAreNaN) {
   check_all({.episodes = 2, .samples = 0, .targets = 5, .columns = 16});
   check_all({.episodes = 2, .samples = 0, .targets = 5, .columns = 3});
+  check_all({.episodes = 9, .samples = 0, .targets = 5, .columns = 16, .ragged = true});
 }
 
 TEST_F(ResampleLadderGpu, NothingIsNothing) {
   check_all({.episodes = 0, .samples = 4, .targets = 4, .columns = 8});
+  check_all({.episodes = 0, .samples = 4, .targets = 4, .columns = 8, .ragged = true});
   check_all({.episodes = 3, .samples = 4, .targets = 0, .columns = 8});
   check_all({.episodes = 3, .samples = 4, .targets = 4, .columns = 0});
 }
@@ -286,7 +356,7 @@ TEST_F(ResampleLadderGpu, IsClimbed) {
   std::erase_if(rungs, [](const ladder::Rung& rung) { return rung.ladder != "resample"; });
   EXPECT_EQ(rungs.size(), 8u);
   for (const auto& [rung, rows] : climb(context, rungs, [](const auto&, double) {})) {
-    EXPECT_GE(rows.size(), 2u) << rung.name << ": regular and random times";
+    EXPECT_GE(rows.size(), 4u) << rung.name << ": regular and random times of two shapes";
     for (const ladder::Row& row : rows) {
       SCOPED_TRACE(testing::Message() << rung.name << ", " << row.label << ", " << row.work);
       EXPECT_FALSE(row.note.empty());
@@ -317,6 +387,9 @@ TEST_F(ResampleLadderGpu, RefusesWhatItCannotDo) {
                       .at = {data + 2000, ps::DType::f32, {2, 6}, place},
                       .out = {data + 3000, ps::DType::bf16, {2, 6, 4}, place}};
   EXPECT_EQ(refused(kernel, right, *stream), "");
+  auto ragged = right;
+  ragged.lengths = {data + 4000, ps::DType::i32, {2}, place};
+  EXPECT_EQ(refused(kernel, ragged, *stream), "");
 
   auto wrong = right;
   wrong.out = {data, ps::DType::bf16, {2, 6, 4}, place};
@@ -327,6 +400,12 @@ TEST_F(ResampleLadderGpu, RefusesWhatItCannotDo) {
   wrong = right;
   wrong.out = {data + 3000, ps::DType::f16, {2, 6, 4}, place};
   EXPECT_EQ(refused(kernel, wrong, *stream), "out") << "of another type";
+  wrong = right;
+  wrong.out = {data + 3000, ps::DType::f32, {2, 6, 4}, place};
+  EXPECT_EQ(refused(kernel, wrong, *stream), "out") << "not of the values' type";
+  wrong = right;
+  wrong.values = {data, ps::DType::f16, {2, 10, 4}, place};
+  EXPECT_EQ(refused(kernel, wrong, *stream), "values") << "of another type";
   wrong = right;
   wrong.values = {data, ps::DType::bf16, {20, 4}, place};
   EXPECT_EQ(refused(kernel, wrong, *stream), "values") << "of two dimensions";
@@ -345,17 +424,33 @@ TEST_F(ResampleLadderGpu, RefusesWhatItCannotDo) {
   wrong = right;
   wrong.at = {data + 2000, ps::DType::f32, {3, 6}, place};
   EXPECT_EQ(refused(kernel, wrong, *stream), "at") << "of other episodes";
+  wrong = right;
+  wrong.lengths = {data + 4000, ps::DType::i64, {2}, place};
+  EXPECT_EQ(refused(kernel, wrong, *stream), "lengths") << "of another type";
+  wrong.lengths = {data + 4000, ps::DType::i32, {3}, place};
+  EXPECT_EQ(refused(kernel, wrong, *stream), "lengths") << "of other episodes";
+  wrong.lengths = {data + 4000, ps::DType::i32, {2, 1}, place};
+  EXPECT_EQ(refused(kernel, wrong, *stream), "lengths") << "of two dimensions";
+  wrong.lengths = {data + 4000, ps::DType::i32, {2}};
+  EXPECT_EQ(refused(kernel, wrong, *stream), "lengths") << "on the host";
+  wrong.lengths = {data + 3000, ps::DType::i32, {2}, place};
+  EXPECT_EQ(refused(kernel, wrong, *stream), "out") << "overlapping";
   stream->synchronize();
 }
 
 TEST_F(ResampleLadderGpu, SaysWhatItNeeds) {
   for (const auto& [rung, kernel] : all_kernels()) {
     EXPECT_NE(why_not(kernel, ps::Device::cpu()), "") << rung << ", " << kernel.label;
-    if (!why_not(kernel, gpu).empty() || !kernel.use) continue;
-    const ladder::KernelUse use = kernel.use();
-    EXPECT_GT(use.registers, 0) << kernel.label;
-    EXPECT_GT(use.blocks, 0) << rung << ", " << kernel.label << ": does not fit";
-    EXPECT_LE(use.occupancy, 1.0) << kernel.label;
+    if (!why_not(kernel, gpu).empty()) continue;
+    for (const ps::DType type : {ps::DType::bf16, ps::DType::f32}) {
+      SCOPED_TRACE(testing::Message() << rung << ", " << kernel.label << ", " << name(type));
+      EXPECT_NE(kernel.launch.of(type), nullptr);
+      if (kernel.use.of(type) == nullptr) continue;
+      const ladder::KernelUse use = kernel.use.of(type)();
+      EXPECT_GT(use.registers, 0);
+      EXPECT_GT(use.blocks, 0) << "does not fit";
+      EXPECT_LE(use.occupancy, 1.0);
+    }
   }
 }
 

@@ -20,6 +20,7 @@ class Case {
   Case(const ps::Stream& stream, const Shape& shape, Clock clock);
 
   const std::string& name() const { return name_; }
+  ps::DType type() const { return shape_.type; }
   // That any kernel must move.
   std::size_t bytes() const { return bytes_; }
 
@@ -34,7 +35,7 @@ class Case {
 
  private:
   struct Set {
-    ps::DeviceBuffer memory;  // values, times, targets and results
+    ps::DeviceBuffer memory;  // values, times, lengths, targets and results
     ps::DeviceBuffer copied;  // where the limit copies to
   };
   ps::MemoryView part(std::size_t turn, std::size_t number) const;
@@ -44,9 +45,9 @@ class Case {
   Shape shape_;
   std::string name_;
   std::size_t bytes_ = 0;
-  std::size_t part_bytes_[4] = {};
+  std::size_t part_bytes_[5] = {};
   std::vector<Set> sets_;
-  std::vector<std::uint16_t> expected_;
+  std::vector<std::uint16_t> expected_;  // an f32 has two words
 };
 
 }  // namespace ladder::resample

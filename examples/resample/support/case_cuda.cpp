@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint8_t poison = 0xFF;  // two of them are a NaN
 constexpr std::size_t boundary = 256;  // that every part begins at
-enum Part : std::size_t { values, times, at, results, parts };
+enum Part : std::size_t { values, times, lengths, at, results, parts };
 
 std::size_t padded(std::size_t bytes) { return ps::ceil_div(bytes, boundary) * boundary; }
 
@@ -26,6 +26,13 @@ ps::MemoryView bytes_of(const std::vector<T>& elements) {
   return {reinterpret_cast<std::byte*>(begin), elements.size() * sizeof(T), {}};
 }
 
+// An element's bits out of its words, of which there are one or two.
+std::uint32_t bits_at(const std::vector<std::uint16_t>& from, std::size_t element,
+                      std::size_t words) {
+  const std::uint32_t low = from[element * words];
+  return words == 1 ? low : low | std::uint32_t{from[element * words + 1]} << 16;
+}
+
 }  // namespace
 
 Case::Case(const ps::Stream& stream, const Shape& shape, Clock clock)
@@ -33,7 +40,8 @@ Case::Case(const ps::Stream& stream, const Shape& shape, Clock clock)
   const Data data = make_data(shape, clock);
   expected_ = resample::expected(data);
   bytes_ = least_bytes(data);
-  const ps::MemoryView given[] = {bytes_of(data.values), bytes_of(data.times), bytes_of(data.at)};
+  const ps::MemoryView given[] = {bytes_of(data.values), bytes_of(data.times),
+                                  bytes_of(data.lengths), bytes_of(data.at)};
   std::size_t whole = 0;
   for (std::size_t i = 0; i < parts; ++i) {
     part_bytes_[i] = i == results ? bytes_of(expected_).bytes : given[i].bytes;
@@ -44,6 +52,7 @@ Case::Case(const ps::Stream& stream, const Shape& shape, Clock clock)
   for (std::size_t set = 0; set < sets; ++set) {
     sets_.push_back({ps::DeviceBuffer(device, whole), ps::DeviceBuffer(device, bytes_ / 2)});
     for (std::size_t i = 0; i < results; ++i) {
+      if (part_bytes_[i] == 0) continue;  // lengths, where all are the same
       // The first set comes from here, the others from it.
       ps::copy(part(set, i), set == 0 ? given[i] : part(0, i), stream, {.allow_pageable = true});
     }
@@ -61,10 +70,12 @@ Options Case::options(std::size_t turn) const {
   const ps::Place place = stream_.device().place();
   const std::int64_t b = shape_.episodes, s = shape_.samples, t = shape_.targets,
                      d = shape_.columns;
-  return {.values = {part(turn, values).data, ps::DType::bf16, {b, s, d}, place},
-          .times = {part(turn, times).data, ps::DType::f32, {b, s}, place},
-          .at = {part(turn, at).data, ps::DType::f32, {b, t}, place},
-          .out = {part(turn, results).data, ps::DType::bf16, {b, t, d}, place}};
+  Options options{.values = {part(turn, values).data, shape_.type, {b, s, d}, place},
+                  .times = {part(turn, times).data, ps::DType::f32, {b, s}, place},
+                  .at = {part(turn, at).data, ps::DType::f32, {b, t}, place},
+                  .out = {part(turn, results).data, shape_.type, {b, t, d}, place}};
+  if (shape_.ragged) options.lengths = {part(turn, lengths).data, ps::DType::i32, {b}, place};
+  return options;
 }
 
 void Case::check(const Kernel& kernel) const {
@@ -73,9 +84,11 @@ void Case::check(const Kernel& kernel) const {
   std::vector<std::uint16_t> got(expected_.size());
   ps::copy(bytes_of(got), part(0, results), stream_, {.allow_pageable = true});
   stream_.synchronize();
+  const std::size_t words = shape_.type == ps::DType::f32 ? 2 : 1;
+  const std::size_t elements = got.size() / words;
   std::size_t wrong = 0, first = 0;
-  for (std::size_t i = got.size(); i-- > 0;) {
-    if (got[i] == expected_[i]) continue;
+  for (std::size_t i = elements; i-- > 0;) {
+    if (bits_at(got, i, words) == bits_at(expected_, i, words)) continue;
     ++wrong;
     first = i;
   }
@@ -83,7 +96,8 @@ void Case::check(const Kernel& kernel) const {
   throw std::runtime_error(
       fmt::format("the kernel '{}' at {}: {} of {} elements are wrong; the first is {}: {:#06x} "
                   "in bits, not {:#06x}",
-                  kernel.label, name_, wrong, got.size(), first, got[first], expected_[first]));
+                  kernel.label, name_, wrong, elements, first, bits_at(got, first, words),
+                  bits_at(expected_, first, words)));
 }
 
 Enqueue Case::run(const Kernel& kernel) const {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <random>
 
 #include "ops/resample/formula.h"
@@ -14,14 +15,22 @@ namespace ladder::resample {
 namespace {
 
 constexpr std::size_t sector_bytes = 32;
+constexpr unsigned shortest = 50;      // of ragged episodes
+constexpr std::uint16_t nan = 0xFFFF;  // one of bf16, and two are one of f32
 
 class Numbers {
  public:
   // Between 0 and 1.
   float uniform() { return static_cast<float>(random_() >> 8) * 0x1p-24F; }
-  // Of bf16: the upper half of a float.
-  std::uint16_t element() {
-    return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(2 * uniform() - 1) >> 16);
+  // Both included.
+  unsigned between(unsigned least, unsigned most) {
+    return least + static_cast<unsigned>(uniform() * static_cast<float>(most - least + 1));
+  }
+  // The words of an element: bf16 is the upper half of a float.
+  void append_element(std::vector<std::uint16_t>& to, ps::DType type) {
+    const auto bits = std::bit_cast<std::uint32_t>(2 * uniform() - 1);
+    if (type == ps::DType::f32) to.push_back(static_cast<std::uint16_t>(bits));
+    to.push_back(static_cast<std::uint16_t>(bits >> 16));
   }
 
  private:
@@ -48,28 +57,46 @@ void fill_even(std::vector<float>& to, unsigned count, float first, float last) 
   for (unsigned i = 0; i < count; ++i) to.push_back(first + step * static_cast<float>(i));
 }
 
+std::size_t words_of(const Shape& shape) {
+  return shape.columns * size_of(shape.type) / sizeof(std::uint16_t);
+}
+
 }  // namespace
 
 std::string name(const Shape& shape, Clock clock) {
-  return fmt::format("{}, {} to {}, {}, {}", shape.episodes, shape.samples, shape.targets,
-                     shape.columns, clock == Clock::regular ? "regular" : "random");
+  return fmt::format("{}, {}{} to {}, {}{}, {}", shape.episodes,
+                     shape.ragged ? fmt::format("{}-", shortest) : "", shape.samples, shape.targets,
+                     shape.columns, shape.type == ps::DType::f32 ? " f32" : "",
+                     clock == Clock::regular ? "regular" : "random");
 }
 
 Data make_data(const Shape& shape, Clock clock) {
   Data data{.shape = shape};
   Numbers numbers;
-  for (unsigned episode = 0; episode < shape.episodes; ++episode) {
+  if (shape.ragged) {
+    data.lengths.resize(shape.episodes);
+    std::ranges::generate(data.lengths, [&] {
+      return static_cast<std::int32_t>(numbers.between(shortest, shape.samples));
+    });
+  }
+  for (std::size_t episode = 0; episode < shape.episodes; ++episode) {
+    const unsigned samples = data.samples_of(episode);
     if (clock == Clock::regular) {
-      fill_regular(data.times, shape.samples, numbers);
-      fill_even(data.at, shape.targets, data.times[data.times.size() - shape.samples],
-                data.times.back());
+      fill_regular(data.times, samples, numbers);
+      fill_even(data.at, shape.targets, data.times[data.times.size() - samples], data.times.back());
     } else {
-      fill_random(data.times, shape.samples, numbers);
+      fill_random(data.times, samples, numbers);
       fill_random(data.at, shape.targets, numbers);
     }
+    data.times.resize((episode + 1) * shape.samples, NAN);
   }
-  data.values.resize(data.times.size() * shape.columns);
-  std::ranges::generate(data.values, [&] { return numbers.element(); });
+  const std::size_t row = words_of(shape), episode_words = shape.samples * row;
+  data.values.reserve(shape.episodes * episode_words);
+  for (std::size_t episode = 0; episode < shape.episodes; ++episode) {
+    const std::size_t own_end = data.values.size() + data.samples_of(episode) * row;
+    while (data.values.size() < own_end) numbers.append_element(data.values, shape.type);
+    data.values.resize((episode + 1) * episode_words, nan);
+  }
   return data;
 }
 
@@ -77,18 +104,19 @@ std::vector<std::uint16_t> expected(const Data& data) {
   const Shape& shape = data.shape;
   const std::int64_t episodes = shape.episodes, samples = shape.samples, targets = shape.targets,
                      columns = shape.columns;
-  std::vector<std::uint16_t> out(data.at.size() * shape.columns);
+  std::vector<std::uint16_t> out(data.at.size() * words_of(shape));
   const auto view = [](const auto& from, ps::DType type, auto... extent) {
     auto* const begin = const_cast<void*>(static_cast<const void*>(from.data()));
     return ps::TensorView(begin, type, {extent...});
   };
+  ps::Sensor sensor{.values = view(data.values, shape.type, episodes, samples, columns),
+                    .times = view(data.times, ps::DType::f32, episodes, samples)};
+  if (!data.lengths.empty()) sensor.lengths = view(data.lengths, ps::DType::i32, episodes);
   const ps::Stream stream(ps::Device::cpu());
-  ps::resample(
-      {.sensors = {{.values = view(data.values, ps::DType::bf16, episodes, samples, columns),
-                    .times = view(data.times, ps::DType::f32, episodes, samples)}},
-       .at = view(data.at, ps::DType::f32, episodes, targets),
-       .out = view(out, ps::DType::bf16, episodes, targets, columns)},
-      stream);
+  ps::resample({.sensors = {sensor},
+                .at = view(data.at, ps::DType::f32, episodes, targets),
+                .out = view(out, shape.type, episodes, targets, columns)},
+               stream);
   stream.synchronize();
   return out;
 }
@@ -96,11 +124,14 @@ std::vector<std::uint16_t> expected(const Data& data) {
 std::size_t least_bytes(const Data& data) {
   using namespace ps::resampling;
   const Shape& shape = data.shape;
-  const std::size_t row_bytes = shape.columns * sizeof(std::uint16_t);
+  const std::size_t row_bytes = shape.columns * size_of(shape.type);
+  std::size_t own_samples = 0;
   std::size_t sectors = 0, next_sector = 0;  // which is the first that is not counted yet
   for (std::size_t episode = 0; episode < shape.episodes; ++episode) {
-    const Times<float> times{data.times.data() + episode * shape.samples, 1, shape.samples};
-    std::vector<bool> used(shape.samples);
+    const unsigned samples = data.samples_of(episode);
+    own_samples += samples;
+    const Times<float> times{data.times.data() + episode * shape.samples, 1, samples};
+    std::vector<bool> used(samples);
     for (std::size_t i = 0; i < shape.targets; ++i) {
       const float t = data.at[episode * shape.targets + i];
       const Pick picked =
@@ -109,7 +140,7 @@ std::size_t least_bytes(const Data& data) {
       used[static_cast<std::size_t>(picked.first)] = true;
       used[static_cast<std::size_t>(picked.second)] = true;
     }
-    for (std::size_t i = 0; i < shape.samples; ++i) {
+    for (std::size_t i = 0; i < samples; ++i) {
       if (!used[i]) continue;
       const std::size_t begin = (episode * shape.samples + i) * row_bytes, end = begin + row_bytes;
       const std::size_t first = std::max(begin / sector_bytes, next_sector);
@@ -118,7 +149,8 @@ std::size_t least_bytes(const Data& data) {
     }
   }
   const std::size_t results = data.at.size() * row_bytes;
-  return sectors * sector_bytes + (data.times.size() + data.at.size()) * sizeof(float) + results;
+  return sectors * sector_bytes + (own_samples + data.at.size()) * sizeof(float) +
+         data.lengths.size() * sizeof(std::int32_t) + results;
 }
 
 }  // namespace ladder::resample

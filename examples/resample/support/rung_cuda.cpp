@@ -13,11 +13,19 @@ namespace ladder::resample {
 namespace {
 
 // The table's, which others follow where all are asked for.
-constexpr Shape shapes[] = {{256, 500, 256, 256}, {64, 4096, 1024, 128}, {32, 50, 32, 16},
-                            {32, 500, 256, 256},  {256, 500, 250, 32},   {1024, 500, 256, 256},
-                            {512, 1000, 500, 64}, {2048, 100, 50, 14},   {16, 20000, 10000, 512}};
+constexpr Shape shapes[] = {{256, 500, 256, 256},
+                            {64, 4096, 1024, 128},
+                            {32, 50, 32, 16},
+                            {32, 500, 256, 256},
+                            {256, 500, 250, 32},
+                            {1024, 500, 256, 256},
+                            {512, 1000, 500, 64, ps::DType::f32},
+                            {2048, 100, 50, 14, ps::DType::f32},
+                            {16, 20000, 10000, 512},
+                            {256, 1000, 256, 256, ps::DType::bf16, true}};
 constexpr std::size_t in_table = 2;
-constexpr Shape small_shape{32, 500, 256, 64};
+// Both types, and episodes of one length and of any.
+constexpr Shape quick_shapes[] = {{32, 500, 256, 64}, {16, 300, 100, 64, ps::DType::f32, true}};
 
 // Inside a function, so that it exists before the first file registers.
 std::vector<RungKernels>& registered() {
@@ -26,7 +34,7 @@ std::vector<RungKernels>& registered() {
 }
 
 std::vector<Shape> shapes_for(const Context& context) {
-  if (context.quick()) return {small_shape};
+  if (context.quick()) return {std::begin(quick_shapes), std::end(quick_shapes)};
   return {shapes, context.all_shapes() ? std::end(shapes) : shapes + in_table};
 }
 
@@ -68,7 +76,7 @@ class Problem {
         rows.back().note = why_not(kernel, stream_.device());
         if (!rows.back().note.empty()) continue;
         each.check(kernel);
-        if (kernel.use) rows.back().use = kernel.use();
+        if (const auto use = kernel.use.of(each.type())) rows.back().use = use();
         row_of.push_back(rows.size() - 1);
         work.push_back(each.run(kernel));
       }

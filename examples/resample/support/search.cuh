@@ -23,14 +23,15 @@ __device__ inline int last_not_later(const Times& times, float t) {
 }
 
 // The sample of one target, known to all lanes: one computes the weight and tells the others.
-__device__ inline Sample find_by_warp(const Work& work, unsigned target) {
+template <class Element>
+__device__ inline Sample<Element> find_by_warp(const Work& work, unsigned target) {
   const unsigned episode = target / work.targets;
   const Times times = times_of(work, episode);
   const float t = work.at[target];
   const int last = last_not_later(times, t);
-  Sample sample{};
+  Sample<Element> sample{};
   if (ps::kit::lane_index() == 0) {
-    sample = sample_after(times, episode * work.samples, last, t);
+    sample = sample_after<Element>(times, episode * work.samples, last, t);
   }
   return {__shfl_sync(0xffffffffu, sample.row, 0), __shfl_sync(0xffffffffu, sample.weight, 0)};
 }

@@ -1,11 +1,10 @@
-// The work of the resample ladder: rows of bf16 that were taken at irregular times, brought to
-// wanted times by straight lines, clamped at both ends. It is ps::resample with one sensor, and
+// The work of the resample ladder: rows of bf16 or f32 that were taken at irregular times, brought
+// to wanted times by straight lines, clamped at both ends. It is ps::resample with one sensor, and
 // every rung gives its bits.
 #pragma once
 
-#include <cuda_bf16.h>
-
-#include <functional>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "penstock/base/view.h"
@@ -18,18 +17,31 @@ namespace ladder::resample {
 // What a kernel is told. Checked; there is at least one result. Rows are numbered through all
 // episodes.
 struct Work {
-  const __nv_bfloat16* values = nullptr;  // (episodes, samples, columns)
+  const void* values = nullptr;           // (episodes, samples, columns)
   const float* times = nullptr;           // (episodes, samples), not decreasing
+  const std::int32_t* lengths = nullptr;  // (episodes): the first samples, which count; none: all
   const float* at = nullptr;              // (episodes, targets), in any order
-  __nv_bfloat16* out = nullptr;           // (episodes, targets, columns)
+  void* out = nullptr;                    // (episodes, targets, columns)
+  ps::DType type = ps::DType::bf16;       // of values and results, or f32
   unsigned episodes = 0, samples = 0, targets = 0, columns = 0;
 
   PENSTOCK_HD unsigned all_samples() const { return episodes * samples; }
   PENSTOCK_HD unsigned all_targets() const { return episodes * targets; }
+
+  template <class Element>
+  PENSTOCK_HD const Element* row_of_values(unsigned row) const {
+    return static_cast<const Element*>(values) + std::size_t{row} * columns;
+  }
+  template <class Element>
+  PENSTOCK_HD Element* row_of_results(unsigned target) const {
+    return static_cast<Element*>(out) + std::size_t{target} * columns;
+  }
 };
 
 // Vectors of 16 bytes, where rows are whole ones.
-inline constexpr unsigned vector_elements = 8, vector_bytes = 16;
+inline constexpr unsigned vector_bytes = 16;
+template <class Element>
+inline constexpr unsigned vector_elements = vector_bytes / sizeof(Element);
 
 // Whether rows are whole vectors and there are any. Rungs whose idea needs that leave other work to
 // by_warps().
@@ -38,20 +50,32 @@ bool has_vectors(const Work& work);
 // The rung of the warps that search, for any size and alignment.
 void by_warps(const Work& work, const ps::Stream& stream);
 
+// A function for each type of the values. Both are named where a kernel is listed, so that their
+// kernels are in the program.
+template <class Function>
+struct ByType {
+  Function* bf16 = nullptr;
+  Function* f32 = nullptr;
+
+  Function* of(ps::DType type) const { return type == ps::DType::f32 ? f32 : bf16; }
+};
+
 // One kernel of a rung: a row of its table for every case.
 struct Kernel {
   std::string label = {};
-  std::function<void(const Work& work, const ps::Stream& stream)> launch = {};
-  std::function<KernelUse()> use = {};  // none: the row is not about one kernel
-  bool hopper = false;                  // runs on compute capability 9.0 alone, else from 8.0 on
+  ByType<void(const Work& work, const ps::Stream& stream)> launch = {};
+  ByType<KernelUse()> use = {};  // none: the row is not about one kernel
+  bool hopper = false;           // runs on compute capability 9.0 alone, else from 8.0 on
 };
 
-// bf16 and f32, contiguous, on the stream's device, of any alignment; `out` apart from the others.
+// Contiguous, on the stream's device, of any alignment; `out` apart from the others. Values and
+// results are bf16 or f32, times f32.
 struct Options {
-  ps::TensorView values = {};  // (B, S, D)
-  ps::TensorView times = {};   // (B, S)
-  ps::TensorView at = {};      // (B, T)
-  ps::TensorView out = {};     // (B, T, D)
+  ps::TensorView values = {};   // (B, S, D)
+  ps::TensorView times = {};    // (B, S)
+  ps::TensorView lengths = {};  // none, or i32 (B): how many of an episode's samples count
+  ps::TensorView at = {};       // (B, T)
+  ps::TensorView out = {};      // (B, T, D)
 };
 
 // Checks the arguments, makes the stream's device current and launches. Throws InvalidArgument;

@@ -28,10 +28,14 @@ void check_shape(std::string_view argument, const ps::TensorView& view,
 }
 
 Work checked(const Options& options, const ps::Device& device) {
-  check_view("values", options.values, ps::DType::bf16, device);
+  const ps::DType type = options.values.dtype();
+  if (type != ps::DType::bf16 && type != ps::DType::f32) {
+    throw ps::InvalidArgument("values", "elements of type bf16 or f32", options.values.describe());
+  }
+  check_view("values", options.values, type, device);
   check_view("times", options.times, ps::DType::f32, device);
   check_view("at", options.at, ps::DType::f32, device);
-  check_view("out", options.out, ps::DType::bf16, device);
+  check_view("out", options.out, type, device);
   if (options.values.rank() != 3) {
     throw ps::InvalidArgument("values", "3 dimensions", options.values.describe());
   }
@@ -43,6 +47,10 @@ Work checked(const Options& options, const ps::Device& device) {
   check_shape("times", options.times, {episodes, samples});
   check_shape("at", options.at, {episodes, targets});
   check_shape("out", options.out, {episodes, targets, columns});
+  if (options.lengths.data() != nullptr) {
+    check_view("lengths", options.lengths, ps::DType::i32, device);
+    check_shape("lengths", options.lengths, {episodes});
+  }
   const auto check_rows = [&](std::string_view argument, std::int64_t rows, std::int64_t extent) {
     if (rows < most_rows && extent < most_rows) return;
     throw ps::InvalidArgument(argument, "fewer than 2^30 rows and columns",
@@ -52,11 +60,14 @@ Work checked(const Options& options, const ps::Device& device) {
   check_rows("at", episodes * targets, targets);
   check_apart("out", options.out, "values", options.values);
   check_apart("out", options.out, "times", options.times);
+  check_apart("out", options.out, "lengths", options.lengths);
   check_apart("out", options.out, "at", options.at);
-  return {.values = static_cast<const __nv_bfloat16*>(options.values.data()),
+  return {.values = options.values.data(),
           .times = static_cast<const float*>(options.times.data()),
+          .lengths = static_cast<const std::int32_t*>(options.lengths.data()),
           .at = static_cast<const float*>(options.at.data()),
-          .out = static_cast<__nv_bfloat16*>(options.out.data()),
+          .out = options.out.data(),
+          .type = type,
           .episodes = static_cast<unsigned>(episodes),
           .samples = static_cast<unsigned>(samples),
           .targets = static_cast<unsigned>(targets),
@@ -66,8 +77,8 @@ Work checked(const Options& options, const ps::Device& device) {
 }  // namespace
 
 bool has_vectors(const Work& work) {
-  return work.samples > 0 && work.columns % vector_elements == 0 && is_aligned(work.values) &&
-         is_aligned(work.out);
+  return work.samples > 0 && work.columns * size_of(work.type) % vector_bytes == 0 &&
+         is_aligned(work.values) && is_aligned(work.out);
 }
 
 std::string why_not(const Kernel& kernel, const ps::Device& device) {
@@ -82,7 +93,7 @@ void enqueue(const Kernel& kernel, const Options& options, const ps::Stream& str
   const Work work = checked(options, device);
   if (options.out.elements() == 0) return;
   check(cudaSetDevice(device.index()), "cudaSetDevice");
-  kernel.launch(work, stream);
+  kernel.launch.of(work.type)(work, stream);
 }
 
 }  // namespace ladder::resample
