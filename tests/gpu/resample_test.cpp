@@ -250,6 +250,40 @@ TEST_F(ResampleGpu, RowsMayLieGibibytesApart) {
   expect_samples_found(gpu, (std::int64_t{1} << 29) + 16, 2);
 }
 
+// So many that none are looked at ahead; an episode of one sample among them knows no other.
+TEST_F(ResampleGpu, EpisodesOfManySamplesKeepToTheirOwn) {
+  constexpr std::int64_t samples = std::int64_t{1} << 29;
+  const Stream stream(gpu);
+  const DeviceBuffer values(gpu, samples), rest(gpu, 4096);
+  const auto send = [&]<class T>(const DeviceBuffer& to, std::int64_t at, std::vector<T> from) {
+    const MemoryView part = to.view().sub(at, from.size() * sizeof(T));
+    copy(part, {reinterpret_cast<std::byte*>(from.data()), part.bytes, {}}, stream,
+         {.allow_pageable = true});
+    stream.synchronize();
+  };
+  fill(values.view(), 0, stream);
+  send(values, 0, std::vector<std::uint8_t>{10, 11, 12, 13, 14, 15});
+  send(values, samples - 1, std::vector<std::uint8_t>{99});
+  send(rest, 0, std::vector<float>{1});  // the time of all, and what is wanted
+  send(rest, 1024, std::vector<std::int64_t>{0, 2, 3, samples});
+
+  const Place place = rest.view().place;
+  const std::array<std::int64_t, 1> shape = {samples}, strides = {0};
+  std::byte* const begin = rest.view().data;
+  resample({.sensors = {{.values = {values.view().data, DType::u8, {samples, 1}, place},
+                         .times = {begin, DType::f32, shape, strides, place},
+                         .offsets = {begin + 1024, DType::i64, {4}, place},
+                         .mode = Interpolation::previous}},
+            .at = {begin, DType::f32, {1}, place},
+            .out = {begin + 2048, DType::u8, {3, 1, 1}, place}},
+           stream);
+  std::array<std::uint8_t, 3> results{};
+  copy({reinterpret_cast<std::byte*>(results.data()), 3, {}}, rest.view().sub(2048, 3), stream,
+       {.allow_pageable = true});
+  stream.synchronize();
+  EXPECT_EQ(results, (std::array<std::uint8_t, 3>{11, 12, 99}));
+}
+
 // So many blocks that the GPU does not hold them all at once.
 TEST_F(ResampleGpu, ManyTargetsHaveTheBitsOfTheCpu) {
   const Stream stream(gpu), on_cpu(Device::cpu());

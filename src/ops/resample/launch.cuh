@@ -91,10 +91,17 @@ std::int64_t usual_samples(const SensorWork& sensor, std::int64_t episodes) {
   return sensor.samples / (sensor.offsets != nullptr ? std::max<std::int64_t>(episodes, 1) : 1);
 }
 
-// Random times stray by about the root of their number from even ones; `roots` of it are at hand.
-int margin_of(const SensorWork& sensor, std::int64_t episodes, double roots) {
-  const double root = std::sqrt(static_cast<double>(usual_samples(sensor, episodes)));
-  return static_cast<int>(std::min(16 + roots * root, 512.0));
+// Times at hand on both sides of those that a block's targets want of even ones, as far as there is
+// room in a window. Random times stray by about the root of their number from even ones; `roots` of
+// it are at hand.
+int margin_of(const SensorWork& sensor, const ResampleWork& work, double roots, unsigned tile,
+              int window) {
+  constexpr double least = 16;
+  const auto samples = static_cast<double>(usual_samples(sensor, work.episodes));
+  const double wanted =
+      samples * tile / static_cast<double>(std::max<std::int64_t>(work.targets, 1));
+  const double room = std::max((window - wanted) / 2 - 1, least);
+  return static_cast<int>(std::min(least + roots * std::sqrt(samples), room));
 }
 
 // Where one sensor's rows move whole. They may be a part of the columns in memory.
@@ -123,7 +130,6 @@ std::optional<Whole> whole_of(const ResampleWork& work) {
               .sample = static_cast<int>(to.sensor.value_sample),
               .target = to.out_target};
   to.mode = only.mode;
-  to.margin = margin_of(sensor, work.episodes, 3);
   return whole;
 }
 

@@ -106,7 +106,7 @@ __device__ inline bool find_sources(const MixedSensor& sensor, const unsigned ch
 __device__ inline void send_together(const unsigned char* from, unsigned char* to, unsigned bytes) {
 #if __CUDA_ARCH__ >= 900
   if ((reinterpret_cast<std::uintptr_t>(to) | bytes) % 16 == 0) {
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0 && bytes > 0) {
       kit::bulk_store(to, from, bytes);
       kit::bulk_commit();
       kit::bulk_wait_read<0>();
@@ -176,8 +176,8 @@ __global__ void __launch_bounds__(mixed_threads, mixed_resident<Time, turns>)
     const auto all = static_cast<int>(times.count);
     const int from = even_place(work.even, begin, all);
     const int until = min(even_place(work.even, begin + count - 1, all) + 2, all);
-    const int low = many ? 1 : max(from - sensor.margin, 0);
-    const int high = many ? 1 : min(until + sensor.margin, all);
+    const int low = many ? 0 : max(from - sensor.margin, 0);
+    const int high = many ? 0 : min(until + sensor.margin, all);
     const Near<Time> near = fetch_near<32>(times_near + s * mixed_stride<Time>, times, low,
                                            min(high - low, mixed_window<Time>), lane);
     if (lane == 0) {

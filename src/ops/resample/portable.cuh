@@ -35,6 +35,7 @@ cudaError_t run_tiles(const WholeWork& whole, const ResampleWork& work, int mult
   const unsigned tile =
       targets_of_block(work, Config::vectors / vectors, Config::targets, multiprocessors);
   TileWork tiles(whole, tile);
+  tiles.margin = margin_of(work.sensor[0], work, 3, tile, Config::window);
   // Threads stay in their columns where that takes no more rounds than if none were ever idle.
   const auto rounds = [](unsigned each, unsigned all) { return (all + each - 1) / each; };
   const unsigned abreast = Config::threads / vectors;
@@ -186,7 +187,8 @@ cudaError_t run_part(const Part& part, int multiprocessors, cudaStream_t stream)
   for (unsigned i = 0; i < work.sensors; ++i) {
     MixedSensor& sensor = mixed.sensor[i];
     sensor.sensor = in_bytes(work.sensor[i], size);
-    sensor.margin = margin_of(work.sensor[i], work.episodes, 1);  // all sensors' times are fetched
+    // All sensors' times are fetched: fewer of each.
+    sensor.margin = margin_of(work.sensor[i], work, 1, mixed.tile, mixed_window<Time>);
     sensor.ragged = work.sensor[i].lengths != nullptr || work.sensor[i].offsets != nullptr;
     sensor.source = mixed.sources;
     mixed.sources += mixed.tile * static_cast<unsigned>(std::popcount(sensor.modes));

@@ -56,8 +56,8 @@ __global__ void __launch_bounds__(Config::threads, Config::resident)
   const auto all = static_cast<int>(times.count);
   const int from = even_place(whole.even, begin, all);
   const int until = min(even_place(whole.even, begin + count - 1, all) + 2, all);
-  const int low = max(from - whole.margin, 0);
-  const int near_count = min(min(until + whole.margin, all) - low, Config::window);
+  const int low = max(from - work.margin, 0);
+  const int near_count = min(min(until + work.margin, all) - low, Config::window);
   const Near<Time> near = fetch_near<threads>(shared.times, times, low, near_count, threadIdx.x);
 
   kit::cp_async_commit();

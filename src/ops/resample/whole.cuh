@@ -12,7 +12,6 @@ namespace ps::resampling {
 struct WholeWork {
   unsigned targets;  // of an episode
   float even;        // what even_place() wants
-  int margin;        // times before and behind the place where a target's may be
   Interpolation mode;
   Outside outside;
   const void* at;
@@ -37,6 +36,7 @@ struct TileWork {
   unsigned tile;   // targets of a block
   unsigned tiles;  // of an episode
   kit::Divisor by_tiles;
+  int margin = 0;  // times before and behind the place where a target's may be
   WholeWork whole;
 };
 
