@@ -14,7 +14,9 @@ run() {
   if [[ -x $bin/bench_$name ]]; then
     "$bin/bench_$name" --output "$results"
   elif [[ -f $operators/$name.py ]]; then
-    "$bin/penstock" bench "$name" --output "$results"
+    local counters=()
+    [[ $name == resample ]] && command -v ncu >/dev/null && counters=(--counters)
+    "$bin/penstock" bench "$name" --output "$results" "${counters[@]}"
   elif [[ -f bench/$name.py ]]; then
     "$python" "bench/$name.py" --output "$results"
   elif [[ $name == ladder_* ]]; then
@@ -46,6 +48,10 @@ if ((${#names[@]} == 0)); then
       name=$(basename "$file" .py)
       if [[ $name == loading ]] && ! "$python" -c 'import pyarrow' 2>/dev/null; then
         echo "gpu_bench: loading is left out: $python has no package pyarrow (pip install pyarrow)"
+        continue
+      fi
+      if [[ $name == resample_ncu ]] && ! command -v ncu >/dev/null; then
+        echo "gpu_bench: resample_ncu is left out: there is no ncu on PATH"
         continue
       fi
       names+=("$name")

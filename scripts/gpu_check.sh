@@ -47,6 +47,7 @@ kit+=':KitWgmmaLoadedGpu/*'
 resample='ResampleGpu.AgreesWithAPlainSearch:ResampleGpu.FloatsOfEveryKindHaveTheBitsOfTheCpu'
 resample+=':ResampleGpu.ShortEpisodesHaveTheBitsOfTheCpu:ResampleGpu.LongRowsHaveTheBitsOfTheCpu'
 resample+=':ResampleGpu.Gradients*:ResampleGpu.ChecksNameWhatIsWrong'
+resample+=':ResampleGpu.EpisodesOfManySamplesKeepToTheirOwn:ResampleGpu.EpisodesOfWrongOffsets*'
 resample+=':ResampleGpu.ManyRowsOfSeveralSensorsAreThoseOfTheCpu:ResampleGpu.RowsMayStandBackwards'
 
 races() {

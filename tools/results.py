@@ -20,7 +20,8 @@ HEAD = """\
 Written by `tools/results.py` from `bench/results/`, where `make gpu-bench` puts what it measures. A
 result that was not checked in its run is not there. The floor is the limit that was measured in the
 same run; ours and the peers ran by turns in one process. Times are the GPU's own where it was timed
-alone, else those of a call until its work was done.
+alone, else those of a call until its work was done. Host: what a call takes of the host where many
+follow each other. DRAM: the share of its peak that ncu counted.
 """
 
 
@@ -72,11 +73,28 @@ def table(columns, rows):
     return "\n".join(lines)
 
 
+def measured(peers):
+    """What some cases have besides times: titles, and how a case shows it."""
+    def dram(counters):
+        share = (counters or {}).get("dram__throughput.avg.pct_of_peak_sustained_elapsed")
+        return "–" if share is None else f"{share:.1f} %"
+
+    def of_peer(peer):
+        return lambda case: dram(case.get("metrics", {}).get("peer_counters", {}).get(peer))
+
+    return [("host", lambda case: shown_us(case.get("metrics", {}).get("enqueue_us"))),
+            ("DRAM", lambda case: dram(case.get("metrics", {}).get("counters"))),
+            *((f"{peer}: DRAM", of_peer(peer)) for peer in peers)]
+
+
 def of_cases(document):
     peers = list(document["peers"])
     columns = ["case", "ours", "floor", "floor / ours"]
     for peer in peers:
         columns += [peer, f"{peer} / ours"]
+    more = [(title, get) for title, get in measured(peers)
+            if any(get(case) != "–" for case in document["cases"])]
+    columns += [title for title, _ in more]
     rows = []
     for case in document["cases"]:
         ours, floor = judged_us(case["ours"]), case.get("floor_us")
@@ -85,7 +103,7 @@ def of_cases(document):
         for peer in peers:
             time = judged_us(case["peer"].get(peer))
             row += [shown_us(time), times(time / ours if time and ours else None)]
-        rows.append(row)
+        rows.append(row + [get(case) for _, get in more])
     parts = [table(columns, rows)]
     if peers:
         parts.append("Peers: " + ", ".join(f"{peer} {document['peers'][peer]}" for peer in peers)

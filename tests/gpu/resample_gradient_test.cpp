@@ -1,4 +1,6 @@
 #include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <random>
 #include <vector>
@@ -56,6 +58,48 @@ TEST_F(ResampleGpu, GradientsOfLengthsHaveTheBitsOfTheCpu) {
   resample_gradient(there.options([&](Strided& array) { return copies.of(array); }), stream);
   copies.fetch();
   EXPECT_EQ(here.out(), there.out());
+}
+
+// Every row is written once, by an episode that claims it, and nothing beside them.
+TEST_F(ResampleGpu, GradientsOfWrongOffsetsStayWithinTheirRows) {
+  constexpr std::size_t rows = 8, before = 6, all = rows + 2 * before;
+  constexpr std::uint32_t untouched = 0xA5A5A5A5;
+  const Stream stream(gpu);
+  const DeviceBuffer memory(gpu, 4096);
+  const auto send = [&]<class T>(std::size_t at, std::vector<T> from) {
+    const MemoryView part = memory.view().sub(at, from.size() * sizeof(T));
+    copy(part, {reinterpret_cast<std::byte*>(from.data()), part.bytes, {}}, stream,
+         {.allow_pageable = true});
+    stream.synchronize();
+  };
+  send(0, std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7});
+  send(1024, std::vector<std::int32_t>{0, 5, 3, 8, 20, -4});
+  send(1536, std::vector<float>{2});
+  send(2048, std::vector<float>(5, 1));
+  send(3072, std::vector<std::uint32_t>(all, untouched));
+  const Place place = memory.view().place;
+  std::byte* const begin = memory.view().data;
+  resample_gradient({.gradient = {begin + 2048, DType::f32, {5, 1, 1}, place},
+                     .times = {begin, DType::f32, {rows}, place},
+                     .offsets = {begin + 1024, DType::i32, {6}, place},
+                     .at = {begin + 1536, DType::f32, {1}, place},
+                     .out = {begin + 3072 + before * sizeof(float), DType::f32, {rows, 1}, place}},
+                    stream);
+  std::vector<std::uint32_t> got(all);
+  copy({reinterpret_cast<std::byte*>(got.data()), all * sizeof(float), {}},
+       memory.view().sub(3072, all * sizeof(float)), stream, {.allow_pageable = true});
+  stream.synchronize();
+  for (std::size_t i = 0; i < all; ++i) {
+    if (i < before || i >= before + rows) {
+      EXPECT_EQ(got[i], untouched) << i;
+      continue;
+    }
+    // The third sample of the first episode has the wanted time, the first of the third is next to
+    // it.
+    const std::size_t row = i - before;
+    const auto number = std::bit_cast<float>(got[i]);
+    EXPECT_TRUE(number == 0 || (number == 1 && (row == 2 || row == 3))) << row << ": " << number;
+  }
 }
 
 TEST_F(ResampleGpu, GradientsHaveTheBitsOfTheCpu) {

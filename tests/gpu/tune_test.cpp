@@ -60,6 +60,39 @@ class TuneGpu : public GpuTest {
     reload_choices();
   }
 
+  // Every problem of an operator is measured, each with two kernels of the same bits, and what was
+  // chosen is used then.
+  void expect_measured(const std::string& op) const {
+    TuneOptions options = quick_tune();
+    options.op = op;
+    options.bytes = 32 * MiB;
+    const Tuning tuning = tune(gpu, options);
+    std::size_t problems = 0;
+    for (const ProblemState& each : tune_state(gpu, op).problems) {
+      EXPECT_TRUE(each.measured.empty()) << "tune() keeps nothing itself";
+      ++problems;
+    }
+    EXPECT_EQ(tuning.problems.size(), problems);
+    EXPECT_GT(problems, 0u);
+    for (const TunedProblem& each : tuning.problems) {
+      EXPECT_TRUE(each.unfit.empty()) << each.problem << " has other bits by " << each.unfit[0];
+      ASSERT_EQ(each.times.size(), 2u) << each.problem;
+      for (const KernelTime& time : each.times) EXPECT_GT(time.copy_share, 0) << each.problem;
+      EXPECT_TRUE(each.chosen == each.times[0].kernel || each.gain > each.noise) << each.problem;
+    }
+
+    save_choices(choices_path(), choices_of(tuning));
+    reload_choices();
+    const TuneState state = tune_state(gpu, op);
+    EXPECT_TRUE(state.warnings.empty());
+    ASSERT_EQ(state.problems.size(), tuning.problems.size());
+    for (std::size_t i = 0; i < state.problems.size(); ++i) {
+      EXPECT_EQ(state.problems[i].problem, tuning.problems[i].problem);
+      EXPECT_EQ(state.problems[i].used, tuning.problems[i].chosen);
+      EXPECT_EQ(state.problems[i].measured, tuning.date);
+    }
+  }
+
   TemporaryDirectory folder;
   Variable cache{"PENSTOCK_CACHE", folder.path()};
 };
@@ -93,35 +126,9 @@ TEST_F(TuneGpu, CallsRunWhatWasChosenUnlessTheyNameAKernel) {
   EXPECT_EQ(threads(TransformKernel::best), sm90) << "of a damaged file";
 }
 
-TEST_F(TuneGpu, MeasuresEveryProblemOfTransformWithTheSameBits) {
-  TuneOptions options = quick_tune();
-  options.op = "transform";
-  options.bytes = 32 * MiB;
-  const Tuning tuning = tune(gpu, options);
-  std::size_t problems = 0;
-  for (const ProblemState& each : tune_state(gpu, "transform").problems) {
-    EXPECT_TRUE(each.measured.empty()) << "tune() keeps nothing itself";
-    ++problems;
-  }
-  EXPECT_EQ(tuning.problems.size(), problems);
-  for (const TunedProblem& each : tuning.problems) {
-    EXPECT_TRUE(each.unfit.empty()) << each.problem << " has other bits by " << each.unfit[0];
-    ASSERT_EQ(each.times.size(), 2u) << each.problem;
-    for (const KernelTime& time : each.times) EXPECT_GT(time.copy_share, 0) << each.problem;
-    EXPECT_TRUE(each.chosen == each.times[0].kernel || each.gain > each.noise) << each.problem;
-  }
+TEST_F(TuneGpu, MeasuresEveryProblemOfTransformWithTheSameBits) { expect_measured("transform"); }
 
-  save_choices(choices_path(), choices_of(tuning));
-  reload_choices();
-  const TuneState state = tune_state(gpu, "transform");
-  EXPECT_TRUE(state.warnings.empty());
-  ASSERT_EQ(state.problems.size(), tuning.problems.size());
-  for (std::size_t i = 0; i < state.problems.size(); ++i) {
-    EXPECT_EQ(state.problems[i].problem, tuning.problems[i].problem);
-    EXPECT_EQ(state.problems[i].used, tuning.problems[i].chosen);
-    EXPECT_EQ(state.problems[i].measured, tuning.date);
-  }
-}
+TEST_F(TuneGpu, MeasuresEveryProblemOfResampleWithTheSameBits) { expect_measured("resample"); }
 
 }  // namespace
 }  // namespace ps::test
