@@ -72,6 +72,32 @@ def test_it_is_right(bench):
     assert out.count(" right ") == 2 * 4 + 3
 
 
+def test_a_single_run_calls_the_kernel_that_was_named(bench, monkeypatch):
+    calls = []
+    real = batch_case.resample
+    for module in (batch_case, sensors_case):
+        monkeypatch.setattr(module, "resample",
+                            lambda *args, **more: (calls.append(args), real(*args, **more)))
+    for case, kernel, each in (("small, regular times", "best", 1),
+                               ("ragged, random times", "best", 1),
+                               ("sensors", "best", 1), ("sensors", "separate", len(SIGNALS))):
+        calls.clear()
+        done = bench("resample", "--mode", "single_run", "--kernel", kernel, "--case", case,
+                     "--device", "cpu", "--quick", "--iterations", 2, "--warm-up", 1)
+        assert done == (0, f"resample: {case}: {kernel}: 2 calls on cpu\n", "")
+        assert len(calls) == 3 * each
+
+
+@pytest.mark.parametrize("mode, known", [("single_run", "best, numpy"),
+                                         ("correctness", "best, numpy"), ("performance", "best")])
+def test_a_kernel_that_is_not_there_is_refused(bench, mode, known):
+    code, out, err = bench("resample", "--mode", mode, "--kernel", "fast", "--device", "cpu",
+                           "--quick")
+    assert code == 2 and out == ""
+    assert err == (f"penstock: error: --kernel: expected one of {known}, given 'fast' "
+                   "(see: penstock bench --help)\n")
+
+
 def test_every_shape_comes_with_regular_and_random_times(context):
     names = [case.name for case in operator.operator.cases(context)]
     assert names == [f"{shape}, {times} times" for shape in ("small", "ragged")

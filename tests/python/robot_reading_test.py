@@ -34,6 +34,12 @@ class TestDataset:
             dataset.episodes[5]
 
     @pytest.mark.parametrize("layout", LAYOUTS)
+    def test_a_video_has_a_rate_of_its_own(self, make, layout):
+        dataset, _ = make(layout, features=FEATURES | {
+            FRONT: FEATURES[FRONT] | {"info": {"video.fps": 15.0}}})
+        assert dataset.features[FRONT].fps == 15 and dataset.features["action"].fps == 30
+
+    @pytest.mark.parametrize("layout", LAYOUTS)
     def test_episodes_are_read(self, make, layout):
         dataset, episodes = make(layout)
         for number, episode in enumerate(episodes):
@@ -154,8 +160,8 @@ class TestFrames:
     def test_the_frame_on_show(self, make, layout):
         dataset, episodes = make(layout, jitter=0)
         path, first = dataset.video(1, FRONT)
-        assert first == {"v2.1": 0, "v3.0": 20}[layout]
-        assert path.name == {"v2.1": "episode_000001.mp4", "v3.0": "file-000.mp4"}[layout]
+        assert first == (20 if layout == "v3.0" else 0)
+        assert path.name == ("file-000.mp4" if layout == "v3.0" else "episode_000001.mp4")
         at = np.arange(7) / FPS
         assert (dataset.frames(1, FRONT, at) == first + np.arange(7)).all()
         assert dataset.frames(1, FRONT, at + 0.03).tolist() == [first + i for i in range(7)]

@@ -1,6 +1,7 @@
 """Datasets laid out as LeRobot does, what is in them, and the loader over them."""
 
 import importlib.util
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from penstock import robot
 pytest.importorskip("pyarrow", reason="pyarrow is not installed here")
 
 ROOT = Path(__file__).resolve().parents[2]
-LAYOUTS = ["v2.1", "v3.0"]
+LAYOUTS = ["v2.0", "v2.1", "v3.0"]
 FPS = 30
 FRONT = "observation.images.front"
 FEATURES = {
@@ -33,7 +34,34 @@ def load_writer():
     return example.write_dataset
 
 
-write_dataset = load_writer()
+write_plain = load_writer()
+
+
+def write_dataset(folder, layout, episodes, features, **more):
+    """With the statistics of the layout, and 2.0, which the example does not write.
+
+    2.1 brought statistics of every episode instead of all together; in 2.0 a video's rate may stand
+    under another key.
+    """
+    write_plain(folder, "v2.1" if layout == "v2.0" else layout, episodes, features, **more)
+    meta = folder / "meta"
+    if layout == "v2.1":
+        lines = [{"episode_index": number, "stats": statistics([episode])}
+                 for number, episode in enumerate(episodes)]
+        (meta / "episodes_stats.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        return
+    (meta / "stats.json").write_text(json.dumps(statistics(episodes)))
+    if layout == "v2.0":
+        info = json.loads((meta / "info.json").read_text()) | {"codebase_version": "v2.0"}
+        for told in info["features"].values():
+            if "info" in told:
+                told["video_info"] = told.pop("info")
+        (meta / "info.json").write_text(json.dumps(info))
+
+
+def statistics(episodes):
+    times = np.concatenate([episode["timestamp"] for episode in episodes])
+    return {"timestamp": {"min": float(times.min(initial=0)), "max": float(times.max(initial=0))}}
 
 
 def an_episode(length, seed=0, jitter=0.0):

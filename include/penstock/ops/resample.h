@@ -29,9 +29,9 @@
 // Without it a result is then made of some samples of its episode; nothing else is read.
 //
 // All calls but those with `check` or Outside::error enqueue and return, and may be captured; those
-// throw Unsupported while the stream is. A call's views must stay alive until its work is done. Results are the same bits on every device
-// but for slerp and NaN's, and in every run. Throws InvalidArgument, which names the argument, and
-// Unsupported on GPUs older than 8.0.
+// throw Unsupported while the stream is. A call's views must stay alive until its work is done.
+// Results are the same bits on every device but for slerp and NaN's, and in every run. Throws
+// InvalidArgument, which names the argument, and Unsupported on GPUs older than 8.0.
 #pragma once
 
 #include <cstdint>
