@@ -50,10 +50,6 @@ if ((${#names[@]} == 0)); then
         echo "gpu_bench: loading is left out: $python has no package pyarrow (pip install pyarrow)"
         continue
       fi
-      if [[ $name == resample_ncu ]] && ! command -v ncu >/dev/null; then
-        echo "gpu_bench: resample_ncu is left out: there is no ncu on PATH"
-        continue
-      fi
       names+=("$name")
     done
   else

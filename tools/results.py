@@ -73,18 +73,14 @@ def table(columns, rows):
     return "\n".join(lines)
 
 
-def measured(peers):
-    """What some cases have besides times: titles, and how a case shows it."""
-    def dram(counters):
-        share = (counters or {}).get("dram__throughput.avg.pct_of_peak_sustained_elapsed")
-        return "–" if share is None else f"{share:.1f} %"
+def host(case):
+    return shown_us(case.get("metrics", {}).get("enqueue_us"))
 
-    def of_peer(peer):
-        return lambda case: dram(case.get("metrics", {}).get("peer_counters", {}).get(peer))
 
-    return [("host", lambda case: shown_us(case.get("metrics", {}).get("enqueue_us"))),
-            ("DRAM", lambda case: dram(case.get("metrics", {}).get("counters"))),
-            *((f"{peer}: DRAM", of_peer(peer)) for peer in peers)]
+def dram(case):
+    counters = case.get("metrics", {}).get("counters", {})
+    share = counters.get("dram__throughput.avg.pct_of_peak_sustained_elapsed")
+    return percent(None if share is None else share / 100)
 
 
 def of_cases(document):
@@ -92,9 +88,10 @@ def of_cases(document):
     columns = ["case", "ours", "floor", "floor / ours"]
     for peer in peers:
         columns += [peer, f"{peer} / ours"]
-    more = [(title, get) for title, get in measured(peers)
-            if any(get(case) != "–" for case in document["cases"])]
-    columns += [title for title, _ in more]
+    # What some benchmarks measure besides times.
+    more = {title: get for title, get in (("host", host), ("DRAM", dram))
+            if any(get(case) != "–" for case in document["cases"])}
+    columns += more
     rows = []
     for case in document["cases"]:
         ours, floor = judged_us(case["ours"]), case.get("floor_us")
@@ -103,7 +100,7 @@ def of_cases(document):
         for peer in peers:
             time = judged_us(case["peer"].get(peer))
             row += [shown_us(time), times(time / ours if time and ours else None)]
-        rows.append(row + [get(case) for _, get in more])
+        rows.append(row + [get(case) for get in more.values()])
     parts = [table(columns, rows)]
     if peers:
         parts.append("Peers: " + ", ".join(f"{peer} {document['peers'][peer]}" for peer in peers)

@@ -62,6 +62,25 @@ def test_tables_of_cases_and_of_rungs(run, tmp_path):
         assert line in lines
 
 
+def test_the_host_and_what_ncu_counted_are_shown_where_they_are_known(run, tmp_path):
+    def case(name, metrics):
+        return {"case": name, "ours": {"gpu_us": 2.0}, "peer": {}, "floor_us": 1.0} | metrics
+
+    share = {"dram__throughput.avg.pct_of_peak_sustained_elapsed": 84.72}
+    cases = [case("a", {"metrics": {"enqueue_us": 9.5, "counters": share}}),
+             case("b", {"metrics": {"enqueue_us": 12.0}}), case("c", {})]
+    done = run({"resample.json": CASES | {"peers": {}, "cases": cases}})
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "out.md").read_text().splitlines()
+    for line in [
+        "| case | ours | floor | floor / ours | host | DRAM |",
+        "| a | 2 µs | 1 µs | 50.0 % | 9.5 µs | 84.7 % |",
+        "| b | 2 µs | 1 µs | 50.0 % | 12 µs | – |",
+        "| c | 2 µs | 1 µs | 50.0 % | – | – |",
+    ]:
+        assert line in lines
+
+
 def test_a_ladder_beside_the_library_is_a_table_of_works(run, tmp_path):
     def row(label, work, seconds, library):
         return {"label": label, "work": work, "seconds": seconds, "library_seconds": library,
