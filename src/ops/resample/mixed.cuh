@@ -80,7 +80,7 @@ struct MixedStorage {
 template <class Time>
 constexpr unsigned mixed_stride = Near<Time>::room(mixed_window<Time>);
 
-// What the modes of a sensor make of a place, as look() gives it. `rows`: the episode's. Whether
+// What the modes of a sensor make of a place, where it was found. `rows`: the episode's. Whether
 // that are rows of values.
 template <class Number, class Found, class Index>
 __device__ inline bool find_sources(const MixedSensor& sensor, const unsigned char* rows,
@@ -206,9 +206,6 @@ __global__ void __launch_bounds__(mixed_threads, mixed_resident<Time, turns>)
     const auto& place = shared.places[s];
     const Near<Time> near{times_near + place.first, place.low, place.count, place.ends};
     const Time wanted = shared.wanted[i];
-    const auto all = [&] {
-      return Times<Time>{place.times, sensor.sensor.time_sample, place.samples};
-    };
     const auto then = [&](const auto& found, auto shift) {
       special |= !find_sources(sensor, place.rows, found, shift, work.outside,
                                sources + sensor.source + i, work.tile);
@@ -217,7 +214,15 @@ __global__ void __launch_bounds__(mixed_threads, mixed_resident<Time, turns>)
                    s * work.valid_sensor] = found.within();
       }
     };
-    look<false>(near, all, wanted, work.outside, then);
+    const int passed = not_later(near, wanted);
+    const Sight<Time> seen = sight<false>(near, passed, wanted, work.outside);
+    if (seen.clear) [[likely]] {
+      then(seen.found, near.low);
+    } else {
+      const Times<Time> all{place.times, sensor.sensor.time_sample, place.samples};
+      const Search<Time> other = search(near, all, passed, wanted, work.outside);
+      then(other.found, other.shift);
+    }
   }
   const bool plain = __syncthreads_or(static_cast<int>(special)) == 0;
 

@@ -113,15 +113,17 @@ struct Elsewhere {
   }
 };
 
-// Gives then(found, shift) where a wanted time lies, by the times at hand where they tell, else by
-// a search of `all()` from these on. `shift`: the number that the first sample has which it counts
-// from. Nearly all lie between two at hand: that is compiled for itself, with short places.
-// `beyond`: so are those beyond the first and the last, which every episode may have; it takes a
-// register.
-template <bool beyond, class Time, class All, class Then>
-__device__ inline void look(const Near<Time>& near, const All& all, Time t, Outside outside,
-                            const Then& then) {
-  const int passed = not_later(near, t), earlier = passed - 1, first = max(earlier, 0);
+// Where a wanted time lies by the times at hand, `passed` of which are not later. Nearly all lie
+// between two of them: that is compiled for itself, with short places. `beyond`: so are those
+// beyond the first and the last, which every episode may have; it takes a register.
+template <class Time>
+struct Sight {
+  Between<Time> found;
+  bool clear;
+};
+template <bool beyond, class Time>
+__device__ inline Sight<Time> sight(const Near<Time>& near, int passed, Time t, Outside outside) {
+  const int earlier = passed - 1, first = max(earlier, 0);
   const Time a = near.times[first], b = near.times[passed];
   bool is_between = earlier >= 0 && passed < near.count && a <= t && t < b;
   if constexpr (!std::is_integral_v<Time>) {
@@ -130,22 +132,27 @@ __device__ inline void look(const Near<Time>& near, const All& all, Time t, Outs
   const bool is_beyond = beyond && outside == Outside::clamp && near.count > 0 && t == t &&
                          a == a &&
                          (passed == 0 ? near.low == 0 : passed == near.count && near.ends);
-  if (is_between || is_beyond) [[likely]] {
-    return then(Between<Time>{first, a, b, is_beyond ? a : t, is_between || t == a}, near.low);
-  }
+  return {{first, a, b, is_beyond ? a : t, is_between || t == a}, is_between || is_beyond};
+}
+
+// Any other: by the times at hand where they tell, else by a search of `all` from these on.
+// `shift`: the number that the first sample has which it counts from.
+template <class Time>
+struct Search {
+  Elsewhere<Time> found;
+  std::int64_t shift;
+};
+template <class Time>
+__device__ inline Search<Time> search(const Near<Time>& near, const Times<Time>& all, int passed,
+                                      Time t, Outside outside) {
   // A line through the first or the last two needs both of them.
   const bool line = outside == Outside::extrapolate;
   const bool enough = near.count > 1 || (near.low == 0 && near.ends);
-  Elsewhere<Time> other{{near.times, 1, near.count}, {}, t};
-  std::int64_t shift = near.low;
   if (enough && (near.low == 0 || passed > 0) && (near.ends || passed < near.count)) {
-    other.at = located(other.times, t, earlier, line);
-  } else {
-    other.times = all();
-    other.at = locate(other.times, t, shift + max(earlier, 0), line);
-    shift = 0;
+    const Times<Time> some{near.times, 1, near.count};
+    return {{some, located(some, t, passed - 1, line), t}, near.low};
   }
-  then(other, shift);
+  return {{all, locate(all, t, std::int64_t{near.low} + max(passed - 1, 0), line), t}, 0};
 }
 
 }  // namespace ps::resampling

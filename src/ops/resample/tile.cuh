@@ -47,8 +47,7 @@ __global__ void __launch_bounds__(Config::threads, Config::resident)
   if (finds) {
     wanted = static_cast<const Time*>(whole.at)[b * whole.at_episode + t * whole.at_target];
   }
-  bool wrong = false;
-  const DeviceEpisode episode = device_episode(whole.sensor, b, wrong);
+  const DeviceEpisode episode = whole_episode(whole.sensor, b);
   const Times<Time> times = device_times<Time>(whole.sensor, b, episode);
   const unsigned char* const rows = static_cast<const unsigned char*>(whole.sensor.values) +
                                     b * whole.sensor.value_episode +
@@ -67,16 +66,13 @@ __global__ void __launch_bounds__(Config::threads, Config::resident)
   // A thread finds one target's samples.
   bool special = false;
   if (finds) {
-    const auto then = [&](const auto& found, auto shift) {
-      const auto pair = pair_of<Number>(
-          found.pick(mode_of<typename Config::Element>(whole), whole.outside), shift);
-      special = !pair.is_row();
-      shared.pairs[threadIdx.x] = pair;
-      if (whole.valid != nullptr) {
-        whole.valid[b * whole.valid_episode + t * whole.valid_target] = found.within();
-      }
-    };
-    look<true>(near, [&] { return times; }, wanted, whole.outside, then);
+    const auto made = find_pair<Number>(near, times, wanted,
+                                        mode_of<typename Config::Element>(whole), whole.outside);
+    special = !made.pair.is_row();
+    shared.pairs[threadIdx.x] = made.pair;
+    if (whole.valid != nullptr) {
+      whole.valid[b * whole.valid_episode + t * whole.valid_target] = made.within;
+    }
   }
   const bool plain = __syncthreads_or(static_cast<int>(special)) == 0;
 
