@@ -16,8 +16,26 @@
 
 namespace ps::test {
 
-inline MemoryView bytes_of(std::vector<std::uint8_t>& bytes) {
-  return {reinterpret_cast<std::byte*>(bytes.data()), bytes.size(), {}};
+template <class T>
+MemoryView bytes_of(std::vector<T>& elements) {
+  return {reinterpret_cast<std::byte*>(elements.data()), elements.size() * sizeof(T), {}};
+}
+
+// Waits, so that what is sent need not stay.
+template <class T>
+void send(const MemoryView& to, std::size_t begin, std::vector<T> elements, const Stream& stream) {
+  const MemoryView from = bytes_of(elements);
+  copy(to.sub(begin, from.bytes), from, stream, {.allow_pageable = true});
+  stream.synchronize();
+}
+template <class T>
+std::vector<T> fetch(const MemoryView& from, std::size_t begin, std::size_t count,
+                     const Stream& stream) {
+  std::vector<T> elements(count);
+  const MemoryView to = bytes_of(elements);
+  copy(to, from.sub(begin, to.bytes), stream, {.allow_pageable = true});
+  stream.synchronize();
+  return elements;
 }
 
 // Copies of arrays on the GPU, with all that lies around their elements.

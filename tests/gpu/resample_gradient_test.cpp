@@ -66,17 +66,11 @@ TEST_F(ResampleGpu, GradientsOfWrongOffsetsStayWithinTheirRows) {
   constexpr std::uint32_t untouched = 0xA5A5A5A5;
   const Stream stream(gpu);
   const DeviceBuffer memory(gpu, 4096);
-  const auto send = [&]<class T>(std::size_t at, std::vector<T> from) {
-    const MemoryView part = memory.view().sub(at, from.size() * sizeof(T));
-    copy(part, {reinterpret_cast<std::byte*>(from.data()), part.bytes, {}}, stream,
-         {.allow_pageable = true});
-    stream.synchronize();
-  };
-  send(0, std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7});
-  send(1024, std::vector<std::int32_t>{0, 5, 3, 8, 20, -4});
-  send(1536, std::vector<float>{2});
-  send(2048, std::vector<float>(5, 1));
-  send(3072, std::vector<std::uint32_t>(all, untouched));
+  send(memory.view(), 0, std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7}, stream);
+  send(memory.view(), 1024, std::vector<std::int32_t>{0, 5, 3, 8, 20, -4}, stream);
+  send(memory.view(), 1536, std::vector<float>{2}, stream);
+  send(memory.view(), 2048, std::vector<float>(5, 1), stream);
+  send(memory.view(), 3072, std::vector<std::uint32_t>(all, untouched), stream);
   const Place place = memory.view().place;
   std::byte* const begin = memory.view().data;
   resample_gradient({.gradient = {begin + 2048, DType::f32, {5, 1, 1}, place},
@@ -85,10 +79,7 @@ TEST_F(ResampleGpu, GradientsOfWrongOffsetsStayWithinTheirRows) {
                      .at = {begin + 1536, DType::f32, {1}, place},
                      .out = {begin + 3072 + before * sizeof(float), DType::f32, {rows, 1}, place}},
                     stream);
-  std::vector<std::uint32_t> got(all);
-  copy({reinterpret_cast<std::byte*>(got.data()), all * sizeof(float), {}},
-       memory.view().sub(3072, all * sizeof(float)), stream, {.allow_pageable = true});
-  stream.synchronize();
+  const auto got = fetch<std::uint32_t>(memory.view(), 3072, all, stream);
   for (std::size_t i = 0; i < all; ++i) {
     if (i < before || i >= before + rows) {
       EXPECT_EQ(got[i], untouched) << i;

@@ -69,6 +69,16 @@ TEST_F(ResampleGpu, ShortEpisodesHaveTheBitsOfTheCpu) {
   expect_the_bits_of_the_cpu(gpu, short_shapes);
 }
 
+// Of which a block has few times at hand: margins around them leave the place itself in the middle.
+TEST_F(ResampleGpu, LongEpisodesHaveTheBitsOfTheCpu) {
+  constexpr std::array long_shapes{
+      Shape{2, 60'000, 3000, 8, DType::f32, DType::f64, true, false},
+      Shape{1, 70'000, 2000, 16, DType::bf16, DType::i64, false, false},
+      Shape{2, 300'000, 500, 5, DType::f32, DType::f32, false, true},
+  };
+  expect_the_bits_of_the_cpu(gpu, long_shapes);
+}
+
 // Rows of one sensor by every kernel, rows of several by their own: bit by bit as on the CPU.
 TEST_F(ResampleGpu, LargeCallsHaveTheBitsOfTheCpu) {
   const Stream stream(gpu), on_cpu(Device::cpu());
@@ -203,20 +213,15 @@ void expect_samples_found(const Device& gpu, std::int64_t apart, std::int64_t sa
   const Stream stream(gpu);
   const std::int64_t reach = std::abs(apart) * (samples - 1);
   const DeviceBuffer values(gpu, (reach + columns) * sizeof(float)), rest(gpu, 4096 + 3 * row);
-  const auto send = [&](const MemoryView& to, const std::vector<float>& from) {
-    auto* const data = reinterpret_cast<std::byte*>(const_cast<float*>(from.data()));
-    copy(to, {data, to.bytes, {}}, stream, {.allow_pageable = true});
-  };
   const std::int64_t first = apart < 0 ? reach : 0;  // element
   std::vector<float> times;
   for (std::int64_t s = 0; s < samples; ++s) {
     times.push_back(static_cast<float>(s));
-    send(values.view().sub((first + s * apart) * sizeof(float), row),
-         std::vector<float>(columns, times.back()));
+    send(values.view(), (first + s * apart) * sizeof(float),
+         std::vector<float>(columns, times.back()), stream);
   }
-  send(rest.view().sub(0, times.size() * sizeof(float)), times);
-  const std::vector<float> at = {-1, 0.5F, times.back()};
-  send(rest.view().sub(1024, at.size() * sizeof(float)), at);
+  send(rest.view(), 0, times, stream);
+  send(rest.view(), 1024, std::vector<float>{-1, 0.5F, times.back()}, stream);
 
   const Place place = rest.view().place;
   const std::array<std::int64_t, 3> shape = {1, samples, columns}, strides = {0, apart, 1};
@@ -230,10 +235,7 @@ void expect_samples_found(const Device& gpu, std::int64_t apart, std::int64_t sa
               .out = {out.data, DType::f32, {1, 3, columns}, place},
               .kernel = kernel},
              stream);
-    std::vector<float> results(3 * columns);
-    copy({reinterpret_cast<std::byte*>(results.data()), 3 * row, {}}, out, stream,
-         {.allow_pageable = true});
-    stream.synchronize();
+    const auto results = fetch<float>(out, 0, 3 * columns, stream);
     const std::array<float, 3> want = {0, 0.5F, times.back()};
     for (std::size_t i = 0; i < results.size(); ++i) {
       ASSERT_EQ(results[i], want[i / columns])
@@ -255,17 +257,11 @@ TEST_F(ResampleGpu, EpisodesOfManySamplesKeepToTheirOwn) {
   constexpr std::int64_t samples = std::int64_t{1} << 29;
   const Stream stream(gpu);
   const DeviceBuffer values(gpu, samples), rest(gpu, 4096);
-  const auto send = [&]<class T>(const DeviceBuffer& to, std::int64_t at, std::vector<T> from) {
-    const MemoryView part = to.view().sub(at, from.size() * sizeof(T));
-    copy(part, {reinterpret_cast<std::byte*>(from.data()), part.bytes, {}}, stream,
-         {.allow_pageable = true});
-    stream.synchronize();
-  };
   fill(values.view(), 0, stream);
-  send(values, 0, std::vector<std::uint8_t>{10, 11, 12, 13, 14, 15});
-  send(values, samples - 1, std::vector<std::uint8_t>{99});
-  send(rest, 0, std::vector<float>{1});  // the time of all, and what is wanted
-  send(rest, 1024, std::vector<std::int64_t>{0, 2, 3, samples});
+  send(values.view(), 0, std::vector<std::uint8_t>{10, 11, 12, 13, 14, 15}, stream);
+  send(values.view(), samples - 1, std::vector<std::uint8_t>{99}, stream);
+  send(rest.view(), 0, std::vector<float>{1}, stream);  // the time of all, and what is wanted
+  send(rest.view(), 1024, std::vector<std::int64_t>{0, 2, 3, samples}, stream);
 
   const Place place = rest.view().place;
   const std::array<std::int64_t, 1> shape = {samples}, strides = {0};
@@ -277,11 +273,8 @@ TEST_F(ResampleGpu, EpisodesOfManySamplesKeepToTheirOwn) {
             .at = {begin, DType::f32, {1}, place},
             .out = {begin + 2048, DType::u8, {3, 1, 1}, place}},
            stream);
-  std::array<std::uint8_t, 3> results{};
-  copy({reinterpret_cast<std::byte*>(results.data()), 3, {}}, rest.view().sub(2048, 3), stream,
-       {.allow_pageable = true});
-  stream.synchronize();
-  EXPECT_EQ(results, (std::array<std::uint8_t, 3>{11, 12, 99}));
+  EXPECT_EQ(fetch<std::uint8_t>(rest.view(), 2048, 3, stream),
+            (std::vector<std::uint8_t>{11, 12, 99}));
 }
 
 // So many blocks that the GPU does not hold them all at once.
