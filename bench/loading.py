@@ -25,7 +25,7 @@ from penstock.bench import _results
 from penstock.robot import _engine, _reading
 
 ROOT = Path(__file__).resolve().parent.parent
-EPISODES, BATCH, STATE, ACTION = 256, 32, 64, 32
+EPISODES, BATCH, STATE, ACTION = 960, 32, 64, 32
 COLUMNS = ["observation.state", "action"]
 RATE, SECONDS, REPEATS, SEED = 50, 20, 5, 1
 CACHE = 16 << 20  # bytes: a few files, so that every pass decodes anew
@@ -71,7 +71,7 @@ def decoding(dataset, threads):
 
 
 def reading(loader):
-    """What the loader's threads do, and nothing else of it."""
+    """What the loader's threads do, as many batches at once, and nothing else of it."""
     told = loader._told
     reader = _reading.Reader(told.dataset, [column for block in told.blocks for column in block.columns],
                              told.time_columns, told.threads)
@@ -81,11 +81,11 @@ def reading(loader):
         with ThreadPoolExecutor(told.threads) as pool:
             ahead = deque()
             for episodes in batches:
-                ahead.append(reader.begin(pool, episodes))
-                if len(ahead) > told.prefetch:
-                    deque(ahead.popleft().pieces(), 0)
+                if len(ahead) == told.begun:
+                    ahead.popleft().wait()
+                ahead.append(reader.begin(pool, reader.episodes(episodes), lambda piece: None))
             for last in ahead:
-                deque(last.pieces(), 0)
+                last.wait()
 
     return read
 

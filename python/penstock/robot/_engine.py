@@ -1,4 +1,4 @@
-"""The pipeline behind a loader: decoded rows into slots, slots onto the device, there resampled."""
+"""The pipeline behind a loader: rows decoded into slots, slots onto the device, there resampled."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from . import _times
 from ._clock import Clock
 from ._dataset import Dataset
 from ._metadata import Indices
-from ._reading import Reader, Reading
+from ._reading import Piece, Reader, Reading
 from ._results import Results
 from ._signals import Block
 
@@ -44,6 +44,11 @@ class Settings:
     @property
     def time_columns(self) -> list[str]:
         return list(dict.fromkeys(block.times for block in self.blocks))
+
+    @property
+    def begun(self) -> int:
+        """Batches that are being read or are read: one is uploaded and one is waited for meanwhile."""
+        return self.prefetch + 2
 
     @property
     def time_type(self) -> str:
@@ -78,11 +83,12 @@ class Engine:
         self._reader = Reader(settings.dataset, columns, settings.time_columns, settings.threads)
         self._pipeline = pipeline = Pipeline(settings.device, depth=settings.prefetch)
         self._apart = has_memory_of_its_own(settings.device)
-        self._host = self._rings("pinned", "")
+        self._host = self._rings("pinned", "", settings.begun)
         self._device = self._rings("device", "device ") if self._apart else self._host
         # Nothing is in it: it bounds the results that nobody has taken.
         results = pipeline.ring("results", bytes=1)
-        ready = pipeline.host_stage("decode", self._decode, uses=self._host.values())
+        begun = pipeline.host_stage("read", self._read, uses=self._host.values())
+        ready = pipeline.host_stage("decode", self._decode, after=begun, uses=self._host.values())
         if self._apart:
             ready = pipeline.stage("upload", self._upload, after=ready, engine="upload",
                                    uses=[*self._host.values(), *self._device.values()])
@@ -110,39 +116,50 @@ class Engine:
                 self._works.clear()
                 self._readings.clear()
 
-    def _rings(self, memory: str, prefix: str) -> dict[str, _core.Ring]:
+    def _rings(self, memory: str, prefix: str, depth: int = 0) -> dict[str, _core.Ring]:
         told, rows = self._told, max(1, self._told.rows)
         shapes: dict[str, tuple[tuple[int, ...], str]] = {
             f"values {block.name}": ((rows, block.width), block.dtype) for block in told.blocks}
         shapes |= {f"times {name}": ((rows,), told.time_type) for name in told.time_columns}
         shapes["offsets"] = ((told.batch + 1,), "i64")
-        return {name: self._pipeline.ring(prefix + name, shape=shape, dtype=dtype, memory=memory)
+        return {name: self._pipeline.ring(prefix + name, shape=shape, dtype=dtype, memory=memory,
+                                          depth=depth)
                 for name, (shape, dtype) in shapes.items()}
 
     # The stages, in the order of a batch's way.
 
-    def _decode(self, item: _core.Item) -> None:
-        told = self._told
+    def _read(self, item: _core.Item) -> None:
+        """Has the batch read into its slots; waits for nothing, so that others are begun meanwhile."""
+        told, work = self._told, Work(self._batches[item.index])
         assert self._pool is not None
-        # More than one ahead: where a batch is one part of a file, one thread decodes it.
-        for ahead in range(item.index, min(item.index + told.prefetch + 1, len(self._batches))):
-            if ahead not in self._readings:
-                self._readings[ahead] = self._reader.begin(self._pool, self._batches[ahead])
-        work = self._works[item.index] = Work(self._batches[item.index])
-        slots = {name: item.slot(ring).numpy() for name, ring in self._host.items()}
+        slots = self._slots(item)
         rooms = [(name, slots[f"values {block.name}"][:, columns])
                  for block in told.blocks for name, columns in block.slices.items()]
         rooms += [(name, slots[f"times {name}"][:, None]) for name in told.time_columns]
-        reading = self._readings.pop(item.index)
-        offsets = reading.offsets
+        episodes = self._reader.episodes(work.episodes)
+        offsets = numpy.cumsum([0, *(episode.length for episode in episodes)], dtype=numpy.int64)
         slots["offsets"][:len(offsets)] = offsets
-        for piece in reading.pieces():
+        work.rows = int(offsets[-1])
+
+        def put(piece: Piece) -> None:
             begin, end = offsets[piece.first], offsets[piece.first + piece.episodes]
             for name, room in rooms:
                 room[begin:end] = piece.columns[name]
+
+        self._works[item.index] = work
+        self._readings[item.index] = self._reader.begin(self._pool, episodes, put)
+
+    def _decode(self, item: _core.Item) -> None:
+        work, reading = self._works[item.index], self._readings.pop(item.index)
+        reading.wait()
+        slots = self._slots(item)
+        offsets = slots["offsets"][:len(reading.episodes) + 1]
         times = self._times_of(slots, reading, offsets)
-        work.rows = int(offsets[-1])
-        work.steps = told.clock.steps_in(max(column[offsets[1:] - 1].max() for column in times))
+        last = max(column[offsets[1:] - 1].max() for column in times)
+        work.steps = self._told.clock.steps_in(last)
+
+    def _slots(self, item: _core.Item) -> dict[str, NDArray[Any]]:
+        return {name: item.slot(ring).numpy() for name, ring in self._host.items()}
 
     def _times_of(self, slots: dict[str, NDArray[Any]], reading: Reading,
                   offsets: Indices) -> list[_times.Times]:

@@ -1,6 +1,6 @@
 """The rows of a batch's episodes, decoded by several threads."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
@@ -27,23 +27,20 @@ class Piece:
     columns: dict[str, NDArray[Any]]
 
 
+Put = Callable[[Piece], None]
+
+
 @dataclass(frozen=True)
 class Reading:
     """A batch that is being read."""
 
     episodes: list[Episode]
-    begun: list[Future[list[Piece]]]
+    begun: list[Future[None]]
 
-    @property
-    def offsets(self) -> Indices:
-        """The first row of each, and the number of all."""
-        lengths = [episode.length for episode in self.episodes]
-        return numpy.cumsum([0, *lengths], dtype=numpy.int64)
-
-    def pieces(self) -> Iterator[Piece]:
-        """In no order, each when it is there."""
+    def wait(self) -> None:
+        """Raises what one of the threads raised."""
         for some in self.begun:
-            yield from some.result()
+            some.result()
 
 
 class Reader:
@@ -55,33 +52,35 @@ class Reader:
         stored = [column.name for column in columns if not column.video]
         self._names = list(dict.fromkeys([*stored, *times]))
 
-    def begin(self, pool: ThreadPoolExecutor, episodes: Indices) -> Reading:
+    def episodes(self, indices: Indices) -> list[Episode]:
+        every = self._dataset.episodes
+        return [every[every.place(episode)] for episode in indices.tolist()]
+
+    def begin(self, pool: ThreadPoolExecutor, episodes: list[Episode], put: Put) -> Reading:
         """Has them read, some by each thread: to ask for one alone takes too long.
 
         Those that are decoded together are one thread's: others would only wait for it, and decode
-        something else instead.
+        something else instead. Each thread puts its pieces, while they are in its caches.
         """
-        every = self._dataset.episodes
-        found = [every[every.place(episode)] for episode in episodes.tolist()]
         together: dict[Any, list[int]] = {}
-        for place, episode in enumerate(found):
+        for place, episode in enumerate(episodes):
             together.setdefault(self._dataset.decoded_with(episode), []).append(place)
-        enough = -(-len(found) // (TURNS * self._threads))
+        enough = -(-len(episodes) // (TURNS * self._threads))
         shares: list[list[int]] = [[]]
         for places in together.values():
             if len(shares[-1]) >= enough:
                 shares.append([])
             shares[-1] += places
-        return Reading(found, [pool.submit(self._read, found, sorted(share)) for share in shares])
+        return Reading(episodes, [pool.submit(self._read, episodes, sorted(share), put)
+                                  for share in shares])
 
-    def _read(self, episodes: list[Episode], places: list[int]) -> list[Piece]:
+    def _read(self, episodes: list[Episode], places: list[int], put: Put) -> None:
         """On a thread of the pool: pyarrow lets the others run."""
-        pieces = []
         for _, run in groupby(enumerate(places), lambda each: each[1] - each[0]):
             side_by_side = [place for _, place in run]
             first, end = side_by_side[0], side_by_side[-1] + 1
-            pieces += self._run(first, episodes[first:end])
-        return pieces
+            for piece in self._run(first, episodes[first:end]):
+                put(piece)
 
     def _run(self, first: int, episodes: list[Episode]) -> list[Piece]:
         if len(episodes) > 1:
