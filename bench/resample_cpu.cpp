@@ -44,12 +44,16 @@ struct Settings {
 struct Shape {
   std::int64_t episodes = 0, samples = 0, targets = 0, columns = 0;
   ps::DType type = ps::DType::bf16;
+  bool ragged = false;  // episodes have `shortest` to `samples` of them
 };
+constexpr std::int64_t shortest = 50;
 constexpr Shape shapes[] = {{512, 1000, 500, 64, ps::DType::f32},
+                            {32, 500, 256, 256},
                             {256, 500, 256, 256},
                             {1024, 500, 256, 256},
                             {16, 20000, 10000, 512},
-                            {64, 4096, 1024, 128}};
+                            {64, 4096, 1024, 128},
+                            {256, 1000, 256, 256, ps::DType::bf16, true}};
 
 float as_float(const std::byte* data, ps::DType type, std::int64_t i) {
   if (type == ps::DType::f32) return reinterpret_cast<const float*>(data)[i];
@@ -58,18 +62,20 @@ float as_float(const std::byte* data, ps::DType type, std::int64_t i) {
 }
 
 // A fixed rate with a tenth of jitter and an even clock; or all of them random. In order.
-void draw_times(std::mt19937& random, bool regular, const Shape& s, std::vector<float>& times,
+void draw_times(std::mt19937& random, bool regular, const Shape& s,
+                const std::vector<std::int32_t>& lengths, std::vector<float>& times,
                 std::vector<float>& at) {
   std::uniform_real_distribution<float> some(0, 1);
   for (std::int64_t b = 0; b < s.episodes; ++b) {
+    const std::int32_t samples = lengths[static_cast<std::size_t>(b)];
     float *first = times.data() + b * s.samples, *wanted = at.data() + b * s.targets;
-    const auto count = static_cast<float>(s.samples), steps = static_cast<float>(s.targets - 1);
-    for (std::int64_t i = 0; i < s.samples; ++i) {
+    const auto count = static_cast<float>(samples), steps = static_cast<float>(s.targets - 1);
+    for (std::int64_t i = 0; i < samples; ++i) {
       const float jitter = 0.2F * (some(random) - 0.5F);
       first[i] = regular ? (static_cast<float>(i) + jitter) / count : some(random);
     }
-    std::sort(first, first + s.samples);
-    const float begin = first[0], length = first[s.samples - 1] - begin;
+    std::sort(first, first + samples);
+    const float begin = first[0], length = first[samples - 1] - begin;
     for (std::int64_t i = 0; i < s.targets; ++i) {
       wanted[i] = regular ? begin + length * (static_cast<float>(i) / steps) : some(random);
     }
@@ -83,12 +89,19 @@ class Call {
   Call(const Shape& shape, bool regular, unsigned seed)
       : shape_(shape),
         row_(static_cast<std::size_t>(shape.columns) * ps::size_of(shape.type)),
+        lengths_(static_cast<std::size_t>(shape.episodes),
+                 static_cast<std::int32_t>(shape.samples)),
         times_(static_cast<std::size_t>(shape.episodes * shape.samples)),
         at_(static_cast<std::size_t>(shape.episodes * shape.targets)),
         values_(ps::Device::cpu(), times_.size() * row_),
         out_(ps::Device::cpu(), at_.size() * row_) {
     std::mt19937 random(seed);
-    draw_times(random, regular, shape, times_, at_);
+    if (shape.ragged) {
+      std::uniform_int_distribution<std::int32_t> length(shortest,
+                                                         static_cast<std::int32_t>(shape.samples));
+      for (std::int32_t& each : lengths_) each = length(random);
+    }
+    draw_times(random, regular, shape, lengths_, times_, at_);
     const std::size_t count = values_.view().bytes / ps::size_of(shape.type);
     for (std::size_t i = 0; i < count; ++i) {
       const float x = static_cast<float>(random() >> 8) * 0x1p-23F - 1;
@@ -103,9 +116,13 @@ class Call {
   }
 
   ps::ResampleOptions options() const {
-    const auto [b, s, t, d, type] = shape_;
-    return {.sensors = {{.values = {values_.view().data, type, {b, s, d}},
-                         .times = {const_cast<float*>(times_.data()), ps::DType::f32, {b, s}}}},
+    const auto [b, s, t, d, type, ragged] = shape_;
+    ps::Sensor sensor{.values = {values_.view().data, type, {b, s, d}},
+                      .times = {const_cast<float*>(times_.data()), ps::DType::f32, {b, s}}};
+    if (ragged) {
+      sensor.lengths = {const_cast<std::int32_t*>(lengths_.data()), ps::DType::i32, {b}};
+    }
+    return {.sensors = {sensor},
             .at = {const_cast<float*>(at_.data()), ps::DType::f32, {b, t}},
             .out = {out_.view().data, type, {b, t, d}}};
   }
@@ -118,13 +135,16 @@ class Call {
   Checked check() const {
     Checked result;
     std::vector<bool> used(values_.view().bytes / 64 + 1);  // lines; the buffer begins with one
+    std::size_t samples = 0;
     for (std::int64_t b = 0; b < shape_.episodes; ++b) {
       const float* times = times_.data() + b * shape_.samples;
+      const std::int64_t own = lengths_[static_cast<std::size_t>(b)];
+      samples += static_cast<std::size_t>(own);
       for (std::int64_t i = 0; i < shape_.targets; ++i) {
         const float t = at_[static_cast<std::size_t>(b * shape_.targets + i)];
-        const std::int64_t after = std::upper_bound(times, times + shape_.samples, t) - times;
+        const std::int64_t after = std::upper_bound(times, times + own, t) - times;
         const std::int64_t x = std::max<std::int64_t>(after - 1, 0);
-        const std::int64_t y = std::min(after, shape_.samples - 1);
+        const std::int64_t y = std::min(after, own - 1);
         const bool between = after > 0 && y > x && times[x] != t;
         const double w = between ? (double{t} - times[x]) / (double{times[y]} - times[x]) : 0;
         result.error = std::max(
@@ -137,7 +157,7 @@ class Call {
       }
     }
     const auto lines = static_cast<std::size_t>(std::count(used.begin(), used.end(), true));
-    result.bytes = lines * 64 + (times_.size() + at_.size()) * sizeof(float) + out_.view().bytes;
+    result.bytes = lines * 64 + (samples + at_.size()) * sizeof(float) + out_.view().bytes;
     return result;
   }
 
@@ -159,6 +179,7 @@ class Call {
 
   Shape shape_;
   std::size_t row_;
+  std::vector<std::int32_t> lengths_;
   std::vector<float> times_, at_;
   ps::PinnedBuffer values_, out_;
 };
@@ -184,9 +205,10 @@ void in_shares(std::size_t bytes, bool alone,
 }
 
 Json measure(const Settings& settings, const Shape& shape, bool regular, bool alone) {
-  const auto [b, s, t, d, type] = shape;
+  const auto [b, s, t, d, type, ragged] = shape;
+  const std::string samples = ragged ? fmt::format("{}-{}", shortest, s) : std::to_string(s);
   const std::string name =
-      fmt::format("({}, {} to {}, {}) {}, {} times, {}", b, s, t, d, ps::name(type),
+      fmt::format("({}, {} to {}, {}) {}, {} times, {}", b, samples, t, d, ps::name(type),
                   regular ? "regular" : "random", alone ? "one thread" : "all cores");
   const Call call(shape, regular, settings.seed);
   const ps::Stream stream(ps::Device::cpu());
@@ -231,6 +253,7 @@ Json measure(const Settings& settings, const Shape& shape, bool regular, bool al
             {"targets", t},
             {"columns", d},
             {"dtype", ps::name(type)},
+            {"ragged", ragged},
             {"regular", regular},
             {"threads", alone ? 1 : ps::parallel_threads()},
             {"turns", settings.turns},
