@@ -8,6 +8,16 @@ bin=build/gpu/bin
 operators=python/penstock/bench/operators
 python=${PENSTOCK_PYTHON:-python3}
 
+# The plain kernel beside the library's, as ncu sees them; its reports are left for Nsight Compute.
+profiles() {
+  local results=$PWD/$1 program=$PWD/$bin/penstock cases=()
+  for case in tiny small large very-long; do cases+=(--case "$case, regular times"); done
+  mkdir -p build/profiles
+  (cd build/profiles && "$program" bench resample --mode ncu --kernel baseline --kernel best \
+    "${cases[@]}" --json >"$results.part")
+  mv "$results.part" "$results"
+}
+
 run() {
   local name=$1 results=bench/results/$1.json
   echo "== $name"
@@ -19,6 +29,8 @@ run() {
     "$bin/penstock" bench "$name" --output "$results" "${counters[@]}"
   elif [[ -f bench/$name.py ]]; then
     "$python" "bench/$name.py" --output "$results"
+  elif [[ $name == resample_profiles ]]; then
+    profiles "$results"
   elif [[ $name == ladder_* ]]; then
     local ladder=${name#ladder_} traces=build/traces
     local more=()
@@ -52,6 +64,7 @@ if ((${#names[@]} == 0)); then
       fi
       names+=("$name")
     done
+    if command -v ncu >/dev/null; then names+=(resample_profiles); fi
   else
     echo "gpu_bench: what is in Python is left out: $python has no package penstock (pip install .)"
   fi

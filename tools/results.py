@@ -108,6 +108,27 @@ def of_cases(document):
     return parts
 
 
+def of_profiles(document):
+    """What ncu counted, a row a kernel; times are of a call."""
+    metrics = {"DRAM": "dram__throughput.avg", "L1": "l1tex__throughput.avg",
+               "SMs": "sm__throughput.avg"}
+    rows = []
+    for case in document["cases"]:
+        for kernel, counted in case["profiles"].items():
+            a_call = {what: counted[metric] / document["calls"] for what, metric in (
+                ("time", "gpu__time_duration.sum"), ("read", "dram__bytes_read.sum"),
+                ("written", "dram__bytes_write.sum"))}
+            shares = [counted.get(f"{metric}.pct_of_peak_sustained_elapsed")
+                      for metric in metrics.values()]
+            rows.append([f"{case['case']}: {kernel}", shown_us(a_call["time"] * 1e6),
+                         f"{a_call['read'] * 1e-6:.4g} MB", f"{a_call['written'] * 1e-6:.4g} MB",
+                         percent(counted["of_ceiling"]),
+                         *(percent(share and share / 100) for share in shares)])
+    return [table(["kernel", "time", "DRAM read", "written", "of a device copy's rate", *metrics],
+                  rows),
+            "By ncu, of a call. The last columns are shares of peaks that no program reaches."]
+
+
 def of_rungs(document):
     rows = [[f"{rung['name']}: {row['label']}", shown_us(row["seconds"] * 1e6),
              times(row["speedup"], 2), percent(row["hidden"]), percent(row["efficiency"])]
@@ -157,8 +178,10 @@ def stamp(document):
 
 def body(path, document):
     try:
-        parts = (of_cases(document) if "rungs" not in document
-                 else of_works(document) if has_library(document) else of_rungs(document))
+        if "rungs" in document:
+            parts = of_works(document) if has_library(document) else of_rungs(document)
+        else:
+            parts = of_profiles(document) if "calls" in document else of_cases(document)
         again = f"Again: `scripts/gpu_bench.sh {path.stem}`."
         return "\n\n".join([stamp(document), *parts, again])
     except (KeyError, TypeError, AttributeError, ZeroDivisionError) as error:

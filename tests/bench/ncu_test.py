@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock._measure import Limits
 from penstock.bench import _modes, _ncu
 from penstock.bench._counters import DRAM, parse
 from penstock.bench._failure import Failure
@@ -14,6 +15,8 @@ from penstock.bench._profiling import Profiler
 
 from conftest import Doubling, double
 
+CEILINGS = Limits({"rates": {name: {"bytes_per_second": 4e12}
+                             for name in ("host_copy", "device_copy")}}, False, [])
 SAMPLES = Path(__file__).parent / "samples"
 SAMPLE = SAMPLES / "raw.csv"
 FAST = SAMPLE.read_text().replace('"128.00"', '"64.00"').replace('"384.00"', '"192.00"')
@@ -44,7 +47,7 @@ def gpu(monkeypatch, operator):
     device = types.SimpleNamespace(kind="cuda", name="cuda:0", capabilities={"name": "GPU"})
     operator(lambda context: [Doubling(context, kernels={"default": double, "other": double})])
     monkeypatch.setattr("penstock.bench._cli._core.Device", lambda name: device)
-    monkeypatch.setattr(_modes, "_ceilings", lambda context: {"device_copy": 4e12})
+    monkeypatch.setattr(_modes, "_ceilings", lambda context: CEILINGS)
 
 
 def test_a_kernel_is_profiled_and_its_report_kept(bench, program, gpu, tmp_path):
@@ -71,7 +74,9 @@ def test_two_kernels_stand_side_by_side(bench, program, gpu, tmp_path):
     assert code == 0 and out.splitlines()[1].split() == ["default", "other", "other/default"]
     assert "1.000" in out
     code, out, _ = bench("double", "--mode", "ncu", "--json", "--kernel", "other")
-    case, = json.loads(out)["cases"]
+    told = json.loads(out)  # with the head of a results file
+    assert told["schema"] == 1 and {"date", "commit", "machine", "peers"} <= told.keys()
+    case, = told["cases"]
     assert case["profiles"]["other"]["launches"] == 2
     assert case["reports"] == {"other": "double_double_other.ncu-rep"}
 
@@ -125,19 +130,9 @@ def counted(monkeypatch, program, operator):
         path = program("ncu", script)
         monkeypatch.setattr(_modes, "_profiler", lambda subject, context: Profiler(
             str(path), subject, context))
-        limits = types.SimpleNamespace(data={"rates": {
-            name: {"bytes_per_second": 4e12} for name in ("host_copy", "device_copy")}})
-        monkeypatch.setattr(_modes, "_ceilings", lambda context: Rates(limits.data))
+        monkeypatch.setattr(_modes, "_ceilings", lambda context: CEILINGS)
 
     return install
-
-
-class Rates:
-    def __init__(self, data):
-        self.data = data
-
-    def __getitem__(self, name):
-        return self.data["rates"][name]["bytes_per_second"]
 
 
 def test_counters_stand_beside_the_times(bench, counted):

@@ -101,6 +101,24 @@ def test_a_ladder_beside_the_library_is_a_table_of_works(run, tmp_path):
         assert line in lines
 
 
+def test_profiles_are_a_table_of_kernels(run, tmp_path):
+    peak = "throughput.avg.pct_of_peak_sustained_elapsed"
+    best = {"gpu__time_duration.sum": 6e-6, "dram__bytes_read.sum": 3e6,
+            "dram__bytes_write.sum": 1.5e6, "of_ceiling": 0.5, f"dram__{peak}": 40.0,
+            f"l1tex__{peak}": 30.0, f"sm__{peak}": 20.0}
+    slow = {name: value for name, value in best.items() if "l1tex" not in name}
+    case = {"case": "a", "reports": {}, "profiles": {"baseline": slow, "best": best}}
+    done = run({"profiles.json": CASES | {"calls": 3, "cases": [case]}})
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "out.md").read_text().splitlines()
+    for line in [
+        "| kernel | time | DRAM read | written | of a device copy's rate | DRAM | L1 | SMs |",
+        "| a: baseline | 2 µs | 1 MB | 0.5 MB | 50.0 % | 40.0 % | – | 20.0 % |",
+        "| a: best | 2 µs | 1 MB | 0.5 MB | 50.0 % | 40.0 % | 30.0 % | 20.0 % |",
+    ]:
+        assert line in lines
+
+
 def test_it_is_the_same_every_time_and_stale_when_a_figure_changes(run, tmp_path):
     run({"resample.json": CASES, "ladder.json": RUNGS})
     first = (tmp_path / "out.md").read_text()

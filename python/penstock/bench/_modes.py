@@ -185,7 +185,8 @@ def ncu(operator: Operator, context: Context, args: argparse.Namespace) -> int:
         case, args.kernel or [next(iter(case.kernels()))])) for case in cases}
     _check_reports(args, [(case, kernel) for case, names in kernels.items() for kernel in names])
     _check_files(args)
-    ceiling = _ceilings(context)["device_copy"]
+    ceilings = _ceilings(context)
+    ceiling = ceilings["device_copy"]
 
     profiles: dict[str, dict[str, Profile]] = {}
     reports: dict[str, dict[str, str]] = {}
@@ -197,12 +198,12 @@ def ncu(operator: Operator, context: Context, args: argparse.Namespace) -> int:
         if args.compare:
             profiles[case.name][str(args.compare)] = _ncu.read(profiler.ncu, args.compare)
     if args.json:
-        print(json.dumps({"name": operator.name, "seed": context.seed, "calls": profiler.calls,
-                          "ceiling_GBps": ceiling * 1e-9,
-                          "cases": [{"case": name, "reports": reports[name],
-                                     "profiles": {kernel: _ncu.told(p, ceiling)
-                                                  for kernel, p in of_case.items()}}
-                                    for name, of_case in profiles.items()]}, indent=1))
+        head = _results.document(operator.name, context.device, ceilings, context.seed,
+                                 versions(cases))
+        print(json.dumps(head | {"calls": profiler.calls, "ceiling_GBps": ceiling * 1e-9, "cases": [
+            {"case": name, "reports": reports[name],
+             "profiles": {kernel: _ncu.told(p, ceiling) for kernel, p in of_case.items()}}
+            for name, of_case in profiles.items()]}, indent=1))
     for name, of_case in profiles.items():
         title = f"{operator.name}: {name} on {context.device.capabilities['name']}"
         if not args.json:
