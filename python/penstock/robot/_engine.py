@@ -104,9 +104,10 @@ class Engine:
         with ThreadPoolExecutor(told.threads, "penstock.robot decode") as self._pool:
             # All begin here: a thread begun by a stage would leave a trace of the stage's own thread
             # in Python's list of threads.
-            begun = threading.Barrier(told.threads)
+            begun = threading.Barrier(told.threads + 1)
             for _ in range(told.threads):
                 self._pool.submit(begun.wait)
+            begun.wait()
             try:
                 self._pipeline.run(len(batches), recorder=recorder)
             except PipelineError as failure:
