@@ -87,12 +87,18 @@ def make(tmp_path):
     return make
 
 
+def penstocks_threads():
+    """The package's own, and those of the library that Python has seen; torch begins some, too."""
+    return {thread for thread in threading.enumerate()
+            if thread.name.startswith(("penstock", "Dummy"))}
+
+
 @pytest.fixture
 def no_thread_stays():
-    before = set(threading.enumerate())
+    before = penstocks_threads()
     yield
     gc.collect()
     end = time.monotonic() + 10
-    while set(threading.enumerate()) - before and time.monotonic() < end:
+    while penstocks_threads() - before and time.monotonic() < end:
         time.sleep(0.01)
-    assert set(threading.enumerate()) <= before
+    assert penstocks_threads() <= before
