@@ -121,12 +121,12 @@ def of_profiles(document):
             shares = [counted.get(f"{metric}.pct_of_peak_sustained_elapsed")
                       for metric in metrics.values()]
             rows.append([f"{case['case']}: {kernel}", shown_us(a_call["time"] * 1e6),
-                         f"{a_call['read'] * 1e-6:.4g} MB", f"{a_call['written'] * 1e-6:.4g} MB",
+                         f"{a_call['read'] * 1e-6:.2f} MB", f"{a_call['written'] * 1e-6:.2f} MB",
                          percent(counted["of_ceiling"]),
                          *(percent(share and share / 100) for share in shares)])
     return [table(["kernel", "time", "DRAM read", "written", "of a device copy's rate", *metrics],
                   rows),
-            "By ncu, of a call. The last columns are shares of peaks that no program reaches."]
+            "By ncu, of a call. The last columns are shares of the hardware's peaks."]
 
 
 def of_rungs(document):

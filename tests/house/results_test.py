@@ -113,8 +113,8 @@ def test_profiles_are_a_table_of_kernels(run, tmp_path):
     lines = (tmp_path / "out.md").read_text().splitlines()
     for line in [
         "| kernel | time | DRAM read | written | of a device copy's rate | DRAM | L1 | SMs |",
-        "| a: baseline | 2 µs | 1 MB | 0.5 MB | 50.0 % | 40.0 % | – | 20.0 % |",
-        "| a: best | 2 µs | 1 MB | 0.5 MB | 50.0 % | 40.0 % | 30.0 % | 20.0 % |",
+        "| a: baseline | 2 µs | 1.00 MB | 0.50 MB | 50.0 % | 40.0 % | – | 20.0 % |",
+        "| a: best | 2 µs | 1.00 MB | 0.50 MB | 50.0 % | 40.0 % | 30.0 % | 20.0 % |",
     ]:
         assert line in lines
 
