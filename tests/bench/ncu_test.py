@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock._measure import Limits
-from penstock.bench import _modes, _ncu
+from penstock.bench import Peer, _modes, _ncu
 from penstock.bench._counters import DRAM, parse
 from penstock.bench._failure import Failure
 from penstock.bench._profiling import Profiler
@@ -74,9 +74,11 @@ def test_two_kernels_stand_side_by_side(bench, program, gpu, tmp_path):
     assert code == 0 and out.splitlines()[1].split() == ["default", "other", "other/default"]
     assert "1.000" in out
     code, out, _ = bench("double", "--mode", "ncu", "--json", "--kernel", "other")
-    told = json.loads(out)  # with the head of a results file
+    told = json.loads(out)  # a results file
     assert told["schema"] == 1 and {"date", "commit", "machine", "peers"} <= told.keys()
     case, = told["cases"]
+    assert case["case"] == "double" and case["peer"] == {}
+    assert case["ours"] == {"gpu_us": 170.667}  # 512 us, three calls
     assert case["profiles"]["other"]["launches"] == 2
     assert case["reports"] == {"other": "double_double_other.ncu-rep"}
 
@@ -101,6 +103,20 @@ def test_the_baseline_and_the_best_are_compared(bench, program, gpu, operator):
     code, out, _ = bench("double", "--mode", "ncu", "--kernel", "best", "--compare",
                          "double_double_baseline.ncu-rep")
     assert code == 0 and cells(out, "time of all")[-1] == "2.500"
+
+
+def test_profiles_of_a_peer_are_results(bench, program, gpu, operator):
+    program("ncu", BY_KERNEL)
+    peers = {"baseline": Peer("1.2", double), "third": Peer("3", double)}
+    operator(lambda context: [Doubling(context, kernels={"best": double}, peers=peers)])
+    code, out, err = bench("double", "--mode", "ncu", "--json", "--kernel", "baseline", "--kernel",
+                           "best")
+    assert code == 0, err
+    told = json.loads(out)
+    assert told["peers"] == {"baseline": "1.2"}
+    case, = told["cases"]
+    assert case["ours"] == {"gpu_us": 40.0} and case["peer"] == {"baseline": {"gpu_us": 100.0}}
+    assert list(case["profiles"]) == ["baseline", "best"]
 
 
 def test_of_several_cases_the_share_of_the_memory_stands_beside_the_time(bench, program, gpu,

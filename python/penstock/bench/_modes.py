@@ -14,7 +14,7 @@ from . import _choice, _ncu, _plot, _results, _table, operators
 from ._again import again
 from ._clock import clock_for
 from ._correctness import check, tolerance_of
-from ._counters import Profile
+from ._counters import TIME, Profile
 from ._failure import Failure
 from ._operator import Case, Context, Operator
 from ._performance import run_case, versions
@@ -198,12 +198,15 @@ def ncu(operator: Operator, context: Context, args: argparse.Namespace) -> int:
         if args.compare:
             profiles[case.name][str(args.compare)] = _ncu.read(profiler.ncu, args.compare)
     if args.json:
-        head = _results.document(operator.name, context.device, ceilings, context.seed,
-                                 versions(cases))
+        named = {kernel for names in kernels.values() for kernel in names}
+        head = _results.document(operator.name, context.device, ceilings, context.seed, {
+            peer: version for peer, version in versions(cases).items() if peer in named})
         print(json.dumps(head | {"calls": profiler.calls, "ceiling_GBps": ceiling * 1e-9, "cases": [
-            {"case": name, "reports": reports[name],
-             "profiles": {kernel: _ncu.told(p, ceiling) for kernel, p in of_case.items()}}
-            for name, of_case in profiles.items()]}, indent=1))
+            _profiled(case, profiles[case.name], profiler.calls)
+            | {"reports": reports[case.name],
+               "profiles": {kernel: _ncu.told(p, ceiling)
+                            for kernel, p in profiles[case.name].items()}}
+            for case in cases]}, indent=1))
     for name, of_case in profiles.items():
         title = f"{operator.name}: {name} on {context.device.capabilities['name']}"
         if not args.json:
@@ -214,6 +217,15 @@ def ncu(operator: Operator, context: Context, args: argparse.Namespace) -> int:
     if len(profiles) > 1 and not args.json:
         print(_ncu.overview(profiles, profiler.calls, ceiling))
     return OK
+
+
+def _profiled(case: Case, profiles: dict[str, Profile], calls: int) -> dict[str, Any]:
+    """Times of a call, as results have them: of the first kernel of ours, and of peers."""
+    times = {kernel: {"gpu_us": round(p.total(TIME) / calls * 1e6, 3)}
+             for kernel, p in profiles.items()}
+    ours = next((times[kernel] for kernel in profiles if kernel in case.kernels()), {})
+    return {"case": case.name, "params": dict(case.params), "ours": ours,
+            "peer": {peer: times[peer] for peer in case.peers() if peer in times}}
 
 
 def _profiler(operator: Operator, context: Context, calls: int = CALLS) -> Profiler:
