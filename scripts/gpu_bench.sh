@@ -10,12 +10,12 @@ python=${PENSTOCK_PYTHON:-python3}
 
 # The plain kernel beside the library's, as ncu sees them; its reports are left for Nsight Compute.
 profiles() {
-  local results=$PWD/$1 program=$PWD/$bin/penstock cases=()
+  local program=$PWD/$bin/penstock cases=() case
   for case in tiny small large very-long; do cases+=(--case "$case, regular times"); done
   mkdir -p build/profiles
   (cd build/profiles && "$program" bench resample --mode ncu --kernel baseline --kernel best \
-    "${cases[@]}" --json >"$results.part")
-  mv "$results.part" "$results"
+    "${cases[@]}" --json >results.json)
+  mv build/profiles/results.json "$1"
 }
 
 run() {

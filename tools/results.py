@@ -77,10 +77,13 @@ def host(case):
     return shown_us(case.get("metrics", {}).get("enqueue_us"))
 
 
-def dram(case):
-    counters = case.get("metrics", {}).get("counters", {})
-    share = counters.get("dram__throughput.avg.pct_of_peak_sustained_elapsed")
+def of_peak(counters, unit):
+    share = counters.get(f"{unit}__throughput.avg.pct_of_peak_sustained_elapsed")
     return percent(None if share is None else share / 100)
+
+
+def dram(case):
+    return of_peak(case.get("metrics", {}).get("counters", {}), "dram")
 
 
 def of_cases(document):
@@ -110,21 +113,17 @@ def of_cases(document):
 
 def of_profiles(document):
     """What ncu counted, a row a kernel; times are of a call."""
-    metrics = {"DRAM": "dram__throughput.avg", "L1": "l1tex__throughput.avg",
-               "SMs": "sm__throughput.avg"}
+    units = {"DRAM": "dram", "L1": "l1tex", "SMs": "sm"}
     rows = []
     for case in document["cases"]:
-        for kernel, counted in case["profiles"].items():
-            a_call = {what: counted[metric] / document["calls"] for what, metric in (
-                ("time", "gpu__time_duration.sum"), ("read", "dram__bytes_read.sum"),
-                ("written", "dram__bytes_write.sum"))}
-            shares = [counted.get(f"{metric}.pct_of_peak_sustained_elapsed")
-                      for metric in metrics.values()]
-            rows.append([f"{case['case']}: {kernel}", shown_us(a_call["time"] * 1e6),
-                         f"{a_call['read'] * 1e-6:.2f} MB", f"{a_call['written'] * 1e-6:.2f} MB",
-                         percent(counted["of_ceiling"]),
-                         *(percent(share and share / 100) for share in shares)])
-    return [table(["kernel", "time", "DRAM read", "written", "of a device copy's rate", *metrics],
+        for kernel, counters in case["profiles"].items():
+            seconds, read, written = (counters[metric] / document["calls"] for metric in (
+                "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"))
+            rows.append([f"{case['case']}: {kernel}", shown_us(seconds * 1e6),
+                         f"{read * 1e-6:.2f} MB", f"{written * 1e-6:.2f} MB",
+                         percent(counters["of_ceiling"]),
+                         *(of_peak(counters, unit) for unit in units.values())])
+    return [table(["kernel", "time", "DRAM read", "written", "of a device copy's rate", *units],
                   rows),
             "By ncu, of a call. The last columns are shares of the hardware's peaks."]
 

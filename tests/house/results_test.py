@@ -43,10 +43,19 @@ def run(tmp_path):
     return run_results
 
 
-def test_tables_of_cases_and_of_rungs(run, tmp_path):
-    done = run({"resample.json": CASES, "ladder.json": RUNGS})
-    assert done.returncode == 0, done.stderr
-    lines = (tmp_path / "out.md").read_text().splitlines()
+@pytest.fixture
+def lines_of(run, tmp_path):
+    """Of the page that is made of files."""
+    def lines(files):
+        done = run(files)
+        assert done.returncode == 0, done.stderr
+        return (tmp_path / "out.md").read_text().splitlines()
+
+    return lines
+
+
+def test_tables_of_cases_and_of_rungs(lines_of):
+    lines = lines_of({"resample.json": CASES, "ladder.json": RUNGS})
     assert lines.index("## ladder") < lines.index("## resample")
     for line in [
         "GPU, driver 580.1, CUDA 13.0, 2026-01-31T12:00:00Z, commit abc. Ceilings: device copy "
@@ -62,16 +71,14 @@ def test_tables_of_cases_and_of_rungs(run, tmp_path):
         assert line in lines
 
 
-def test_the_host_and_what_ncu_counted_are_shown_where_they_are_known(run, tmp_path):
+def test_the_host_and_what_ncu_counted_are_shown_where_they_are_known(lines_of):
     def case(name, metrics):
         return {"case": name, "ours": {"gpu_us": 2.0}, "peer": {}, "floor_us": 1.0} | metrics
 
     share = {"dram__throughput.avg.pct_of_peak_sustained_elapsed": 84.72}
     cases = [case("a", {"metrics": {"enqueue_us": 9.5, "counters": share}}),
              case("b", {"metrics": {"enqueue_us": 12.0}}), case("c", {})]
-    done = run({"resample.json": CASES | {"peers": {}, "cases": cases}})
-    assert done.returncode == 0, done.stderr
-    lines = (tmp_path / "out.md").read_text().splitlines()
+    lines = lines_of({"resample.json": CASES | {"peers": {}, "cases": cases}})
     for line in [
         "| case | ours | floor | floor / ours | host | DRAM |",
         "| a | 2 µs | 1 µs | 50.0 % | 9.5 µs | 84.7 % |",
@@ -81,7 +88,7 @@ def test_the_host_and_what_ncu_counted_are_shown_where_they_are_known(run, tmp_p
         assert line in lines
 
 
-def test_a_ladder_beside_the_library_is_a_table_of_works(run, tmp_path):
+def test_a_ladder_beside_the_library_is_a_table_of_works(lines_of):
     def row(label, work, seconds, library):
         return {"label": label, "work": work, "seconds": seconds, "library_seconds": library,
                 "speedup": 1.0, "hidden": None, "efficiency": 0.5}
@@ -90,9 +97,7 @@ def test_a_ladder_beside_the_library_is_a_table_of_works(run, tmp_path):
             {"label": "4", "work": "b", "seconds": None, "note": "not here"}]
     library = [row("all", "a", 2e-6, 2e-6), row("all", "b", 4e-6, 4e-6)]
     rungs = [{"name": "bulk", "rows": bulk}, {"name": "library", "rows": library}]
-    done = run({"ladder.json": RUNGS | {"rungs": rungs}})
-    assert done.returncode == 0, done.stderr
-    lines = (tmp_path / "out.md").read_text().splitlines()
+    lines = lines_of({"ladder.json": RUNGS | {"rungs": rungs}})
     for line in [
         "| work | bulk | library | cudaMemcpy | best rung / library |",
         "| a | 3 µs | 2 µs | 1 µs | 1.50 |",
@@ -101,16 +106,14 @@ def test_a_ladder_beside_the_library_is_a_table_of_works(run, tmp_path):
         assert line in lines
 
 
-def test_profiles_are_a_table_of_kernels(run, tmp_path):
+def test_profiles_are_a_table_of_kernels(lines_of):
     peak = "throughput.avg.pct_of_peak_sustained_elapsed"
     best = {"gpu__time_duration.sum": 6e-6, "dram__bytes_read.sum": 3e6,
             "dram__bytes_write.sum": 1.5e6, "of_ceiling": 0.5, f"dram__{peak}": 40.0,
             f"l1tex__{peak}": 30.0, f"sm__{peak}": 20.0}
     slow = {name: value for name, value in best.items() if "l1tex" not in name}
     case = {"case": "a", "reports": {}, "profiles": {"baseline": slow, "best": best}}
-    done = run({"profiles.json": CASES | {"calls": 3, "cases": [case]}})
-    assert done.returncode == 0, done.stderr
-    lines = (tmp_path / "out.md").read_text().splitlines()
+    lines = lines_of({"profiles.json": CASES | {"calls": 3, "cases": [case]}})
     for line in [
         "| kernel | time | DRAM read | written | of a device copy's rate | DRAM | L1 | SMs |",
         "| a: baseline | 2 µs | 1.00 MB | 0.50 MB | 50.0 % | 40.0 % | – | 20.0 % |",

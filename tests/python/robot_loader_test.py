@@ -248,8 +248,8 @@ class TestLoader:
         dataset, _ = make()
         timeline = penstock.Timeline()
         assert len(list(loader(dataset).batches(recorder=timeline))) == 3
-        assert {entry.stage for entry in timeline.entries()} == {"read", "decode", "resample",
-                                                                     "hand over"}
+        assert {entry.stage for entry in timeline.entries()} == {
+            "read", "decode", "resample", "hand over"}
 
     def test_a_path_does(self, make):
         dataset, _ = make()

@@ -202,11 +202,8 @@ def ncu(operator: Operator, context: Context, args: argparse.Namespace) -> int:
         head = _results.document(operator.name, context.device, ceilings, context.seed, {
             peer: version for peer, version in versions(cases).items() if peer in named})
         print(json.dumps(head | {"calls": profiler.calls, "ceiling_GBps": ceiling * 1e-9, "cases": [
-            _profiled(case, profiles[case.name], profiler.calls)
-            | {"reports": reports[case.name],
-               "profiles": {kernel: _ncu.told(p, ceiling)
-                            for kernel, p in profiles[case.name].items()}}
-            for case in cases]}, indent=1))
+            _profiled(case, profiles[case.name], profiler.calls, ceiling)
+            | {"reports": reports[case.name]} for case in cases]}, indent=1))
     for name, of_case in profiles.items():
         title = f"{operator.name}: {name} on {context.device.capabilities['name']}"
         if not args.json:
@@ -219,13 +216,15 @@ def ncu(operator: Operator, context: Context, args: argparse.Namespace) -> int:
     return OK
 
 
-def _profiled(case: Case, profiles: dict[str, Profile], calls: int) -> dict[str, Any]:
-    """Times of a call, as results have them: of the first kernel of ours, and of peers."""
+def _profiled(case: Case, profiles: dict[str, Profile], calls: int,
+              ceiling: float) -> dict[str, Any]:
+    """As results have a case: times of a call, of the first kernel of ours and of peers."""
     times = {kernel: {"gpu_us": round(p.total(TIME) / calls * 1e6, 3)}
              for kernel, p in profiles.items()}
     ours = next((times[kernel] for kernel in profiles if kernel in case.kernels()), {})
     return {"case": case.name, "params": dict(case.params), "ours": ours,
-            "peer": {peer: times[peer] for peer in case.peers() if peer in times}}
+            "peer": {peer: times[peer] for peer in case.peers() if peer in times},
+            "profiles": {kernel: _ncu.told(p, ceiling) for kernel, p in profiles.items()}}
 
 
 def _profiler(operator: Operator, context: Context, calls: int = CALLS) -> Profiler:
