@@ -27,16 +27,16 @@ __device__ inline std::int64_t device_length(const detail::SensorWork& sensor, c
 __device__ inline DeviceEpisode device_episode(const detail::SensorWork& sensor, std::int64_t b,
                                                bool& wrong) {
   wrong = false;
-  if (sensor.offsets != nullptr) {
-    const std::int64_t begin = device_length(sensor, sensor.offsets, b);
-    const std::int64_t end = device_length(sensor, sensor.offsets, b + 1);
-    wrong = begin < 0 || end < begin || end > sensor.samples;
-    return wrong ? DeviceEpisode{} : DeviceEpisode{begin, end - begin};
-  }
-  if (sensor.lengths == nullptr) return {0, sensor.samples};
-  const std::int64_t count = device_length(sensor, sensor.lengths, b);
-  wrong = count < 0 || count > sensor.samples;
-  return {0, wrong ? 0 : count};
+  const bool side_by_side = sensor.offsets != nullptr;
+  const void* const given = side_by_side ? sensor.offsets : sensor.lengths;
+  if (given == nullptr) [[likely]]
+    return {0, sensor.samples};
+  // Both are asked for at once, also where one is enough.
+  const std::int64_t first = device_length(sensor, given, b);
+  const std::int64_t end = device_length(sensor, given, side_by_side ? b + 1 : b);
+  const std::int64_t begin = side_by_side ? first : 0;
+  wrong = begin < 0 || end < begin || end > sensor.samples;
+  return wrong ? DeviceEpisode{} : DeviceEpisode{begin, end - begin};
 }
 
 template <class Time>

@@ -47,7 +47,8 @@ __global__ void __launch_bounds__(Config::threads, Config::resident)
   if (finds) {
     wanted = static_cast<const Time*>(whole.at)[b * whole.at_episode + t * whole.at_target];
   }
-  const DeviceEpisode episode = whole_episode(whole.sensor, b);
+  bool wrong = false;  // such an episode has no samples
+  const DeviceEpisode episode = device_episode(whole.sensor, b, wrong);
   const Times<Time> times = device_times<Time>(whole.sensor, b, episode);
   const unsigned char* const rows = static_cast<const unsigned char*>(whole.sensor.values) +
                                     b * whole.sensor.value_episode +

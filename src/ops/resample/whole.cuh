@@ -46,20 +46,6 @@ __device__ inline Interpolation mode_of(const WholeWork& work) {
   return std::is_same_v<Element, Moved> ? work.mode : Interpolation::linear;
 }
 
-// What follows is hardly ever run. Not in line: a call of a few microseconds waits for instructions
-// to come from memory, also for those that it passes over.
-static __device__ __noinline__ DeviceEpisode ragged_episode(const detail::SensorWork& sensor,
-                                                            std::int64_t b) {
-  bool wrong = false;
-  return device_episode(sensor, b, wrong);
-}
-__device__ inline DeviceEpisode whole_episode(const detail::SensorWork& sensor, std::int64_t b) {
-  if (sensor.lengths == nullptr && sensor.offsets == nullptr) [[likely]] {
-    return {0, sensor.samples};
-  }
-  return ragged_episode(sensor, b);
-}
-
 // What a target's row is made of, and whether it lies within the episode.
 template <class Number>
 struct Made {
@@ -67,7 +53,8 @@ struct Made {
   bool within;
 };
 
-// Hardly ever, too.
+// Hardly ever. Not in line: a call of a few microseconds waits for instructions to come from
+// memory, also for those that it passes over.
 template <class Number, class Time>
 __device__ __noinline__ Made<Number> pair_elsewhere(Near<Time> near, Times<Time> all, int passed,
                                                     Time t, Interpolation mode, Outside outside) {
