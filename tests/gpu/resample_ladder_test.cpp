@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gpu/gpu_test.h"
+#include "gpu/resample_call.h"
 #include "penstock/base/error.h"
 #include "penstock/host/buffer.h"
 #include "penstock/host/stream.h"
@@ -162,14 +163,10 @@ class ResampleLadderGpu : public ps::test::GpuTest {
     return buffer.view().as<T>() + before;
   }
   template <class T>
-  T* upload(ps::DeviceBuffer& buffer, std::vector<T>& from, std::int64_t offset) const {
+  T* upload(ps::DeviceBuffer& buffer, const std::vector<T>& from, std::int64_t offset) const {
     T* const to = allocate<T>(buffer, from.size(), offset);
-    const std::size_t bytes = from.size() * sizeof(T);
-    if (bytes > 0) {
-      ps::copy({reinterpret_cast<std::byte*>(to), bytes, gpu.place()},
-               {reinterpret_cast<std::byte*>(from.data()), bytes, {}}, *stream,
-               {.allow_pageable = true});
-    }
+    const auto before = static_cast<std::size_t>(margin + offset) * sizeof(T);
+    if (!from.empty()) ps::test::send(buffer.view(), before, from, *stream);
     return to;
   }
 
@@ -200,15 +197,13 @@ class ResampleLadderGpu : public ps::test::GpuTest {
     auto* const to = allocate<std::uint16_t>(out, arrays.wanted.size(), out_offset);
     const Options options =
         arrays.options(from, of_samples, of_episodes, of_targets, to, gpu.place());
-    Words got(out.bytes() / sizeof(std::uint16_t));
     for (const auto& [rung, kernel] : all_kernels()) {
       if (!why_not(kernel, gpu).empty()) continue;
       SCOPED_TRACE(rung + ", " + kernel.label);
       ps::fill(out.view(), unwritten, *stream);
       enqueue(kernel, options, *stream);
-      ps::copy({reinterpret_cast<std::byte*>(got.data()), out.bytes(), {}}, out.view(), *stream,
-               {.allow_pageable = true});
-      stream->synchronize();
+      const auto got = ps::test::fetch<std::uint16_t>(out.view(), 0,
+                                                      out.bytes() / sizeof(std::uint16_t), *stream);
       compare(got, arrays.wanted, static_cast<std::size_t>(margin + out_offset), size.type);
       if (HasFatalFailure()) return;
     }
