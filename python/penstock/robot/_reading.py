@@ -15,7 +15,7 @@ from ._dataset import Dataset
 from ._metadata import Episode, Indices
 from ._signals import Resolved
 
-TURNS = 3  # of each thread, in a batch
+TOGETHER = 8  # episodes that a thread reads as one, at most: it puts them while in its caches
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class Reader:
         """Has them read, some by each thread: to ask for one alone takes too long.
 
         Those that are decoded together are one thread's: others would only wait for it, and decode
-        something else instead. Each thread puts its pieces, while they are in its caches.
+        something else instead. Each thread puts its own pieces.
         """
         together: dict[Any, list[int]] = {}
         for place, episode in enumerate(episodes):
             together.setdefault(self._dataset.decoded_with(episode), []).append(place)
-        enough = -(-len(episodes) // (TURNS * self._threads))
+        enough = min(-(-len(episodes) // self._threads), TOGETHER)
         shares: list[list[int]] = [[]]
         for places in together.values():
             if len(shares[-1]) >= enough:
