@@ -42,11 +42,12 @@ void expect_the_bits_of_the_cpu(const Device& gpu, std::span<const Shape> all) {
       if (mode == Interpolation::linear && !is_floating(shape.type)) continue;
       for (const auto outside : {Outside::clamp, Outside::fill, Outside::extrapolate}) {
         ++seed;
-        Call here(shape, seed);
+        const Call fresh(shape, seed);
+        Call here = fresh;
         resample(here.options([](Strided& array) { return array.view(); }, mode, outside), on_cpu);
         on_cpu.synchronize();
         for (const ResampleKernel kernel : kernels) {
-          Call there(shape, seed);
+          Call there = fresh;
           Copies copies(gpu, stream);
           const auto place = [&](Strided& array) { return copies.of(array); };
           ResampleOptions options = there.options(place, mode, outside);
@@ -84,12 +85,13 @@ TEST_F(ResampleGpu, LargeCallsHaveTheBitsOfTheCpu) {
   const Stream stream(gpu), on_cpu(Device::cpu());
   for (std::uint32_t seed = 1; seed <= 240; ++seed) {
     const bool whole = seed % 2 == 0;
-    LargeResample here(seed, whole);
+    const LargeResample fresh(seed, whole);
+    LargeResample here = fresh;
     resample(here.options([](Strided& array) { return array.view(); }), on_cpu);
     on_cpu.synchronize();
     for (const ResampleKernel kernel : kernels) {
       if (!whole && kernel != ResampleKernel::best) continue;
-      LargeResample there(seed, whole);
+      LargeResample there = fresh;
       Copies copies(gpu, stream);
       ResampleOptions options = there.options([&](Strided& array) { return copies.of(array); });
       options.kernel = kernel;
@@ -283,13 +285,14 @@ TEST_F(ResampleGpu, ManyTargetsHaveTheBitsOfTheCpu) {
   for (const bool even : {true, false}) {
     for (const bool ragged : {true, false}) {
       const Shape shape{11, 700, 40'000, 8, DType::bf16, DType::f32, even, ragged};
-      Call here(shape, 3);
+      const Call fresh(shape, 3);
+      Call here = fresh;
       resample(here.options([](Strided& array) { return array.view(); }, Interpolation::linear,
                             Outside::clamp),
                on_cpu);
       on_cpu.synchronize();
       for (const ResampleKernel kernel : kernels) {
-        Call there(shape, 3);
+        Call there = fresh;
         Copies copies(gpu, stream);
         const auto place = [&](Strided& array) { return copies.of(array); };
         ResampleOptions options = there.options(place, Interpolation::linear, Outside::clamp);
@@ -351,13 +354,14 @@ TEST_F(ResampleGpu, FloatsOfEveryKindHaveTheBitsOfTheCpu) {
 
 TEST_F(ResampleGpu, CanBeCaptured) {
   const Stream stream(gpu), on_cpu(Device::cpu());
-  Call here(shapes[0], 7);
+  const Call fresh(shapes[0], 7);
+  Call here = fresh;
   resample(here.options([](Strided& array) { return array.view(); }, Interpolation::linear,
                         Outside::clamp),
            on_cpu);
   on_cpu.synchronize();
   for (const ResampleKernel kernel : kernels) {
-    Call there(shapes[0], 7);
+    Call there = fresh;
     Copies copies(gpu, stream);
     ResampleOptions options = there.options([&](Strided& array) { return copies.of(array); },
                                             Interpolation::linear, Outside::clamp);
