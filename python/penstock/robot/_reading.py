@@ -15,7 +15,7 @@ from ._dataset import Dataset
 from ._metadata import Episode, Indices
 from ._signals import Resolved
 
-TOGETHER = 8  # episodes that a thread reads as one, at most: it puts them while in its caches
+AT_ONCE = 8  # episodes of a thread's turn, if no more are decoded together: its caches hold them
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Reader:
         together: dict[Any, list[int]] = {}
         for place, episode in enumerate(episodes):
             together.setdefault(self._dataset.decoded_with(episode), []).append(place)
-        enough = min(-(-len(episodes) // self._threads), TOGETHER)
+        enough = min(-(-len(episodes) // self._threads), AT_ONCE)
         shares: list[list[int]] = [[]]
         for places in together.values():
             if len(shares[-1]) >= enough:
