@@ -13,7 +13,7 @@ demo: ## build what is needed and run the demonstration
 test: ## check everything that needs no GPU
 	@scripts/test.sh
 
-gpu-test: ## run the GPU tests, building them unless they were carried here
+gpu-test: ## run the tests that need a GPU or torch, C++ and Python
 	@scripts/gpu_test.sh
 
 gpu-check: ## run the GPU tests under compute-sanitizer

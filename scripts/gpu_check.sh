@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 bin=build/gpu/bin
 if [[ -f build/gpu/build.ninja || ! -x $bin/test_gpu ]]; then
-  PENSTOCK_GPU_TESTS=ON scripts/build.sh gpu test_gpu gpu_racy mistakes
+  scripts/build.sh gpu -DPENSTOCK_GPU_TESTS=ON test_gpu gpu_racy mistakes
 fi
 
 # check TOOL PROGRAM...: exits with 86 where the tool finds something. It is told how many barriers a

@@ -1,20 +1,64 @@
 #!/usr/bin/env bash
-# Runs the GPU tests. Needs no network: binaries that were carried here are run as they are.
+# gpu_test.sh [cpp [GTEST OPTION...] | python [PYTEST OPTION...]]: runs the tests that need a GPU, those
+# in C++ and those in Python, or one of the two; the Python tests include those that need torch. When
+# both pass, the result is recorded in tests/gpu/green.txt.
+#
+# The tests are built first, unless build/gpu holds only what was built elsewhere (build/gpu/bin and
+# build/gpu/python, without build.ninja). Nothing is downloaded. The interpreter, $PENSTOCK_PYTHON or
+# python3, needs numpy, torch, pytest, hypothesis and, for building, nanobind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-if [[ -f build/gpu/build.ninja || ! -x build/gpu/bin/test_gpu ]]; then
-  PENSTOCK_GPU_TESTS=ON scripts/build.sh gpu test_gpu test_gpu_ptds
-fi
-# Once CUPTI has traced a process, its first work behind a closed gate waits: those tests have a
-# process of their own.
-parts=("$@")
-(($#)) || parts=(--gtest_filter=-DeviceTraceGpu.* --gtest_filter=DeviceTraceGpu.*)
-for test in test_gpu test_gpu_ptds; do
-  for part in "${parts[@]}"; do
-    echo "== $test $part"
-    "build/gpu/bin/$test" "$part"
+export PENSTOCK_PYTHON=${PENSTOCK_PYTHON:-python3}
+bin=build/gpu/bin
+tests=(-DPENSTOCK_GPU_TESTS=ON test_gpu test_gpu_ptds)
+
+build_all() {
+  local sources
+  rm -f $bin/sources.txt
+  sources=$("$PENSTOCK_PYTHON" tools/gpu_evidence.py hash)
+  scripts/python_module.sh gpu "${tests[@]}"
+  echo "$sources" >$bin/sources.txt
+}
+
+run_cpp() {
+  local test filter filters=("$@")
+  # Once CUPTI has traced a process, its first work behind a closed gate waits: those tests have a
+  # process of their own.
+  (($#)) || filters=('--gtest_filter=-DeviceTraceGpu.*' '--gtest_filter=DeviceTraceGpu.*')
+  for test in test_gpu test_gpu_ptds; do
+    for filter in "${filters[@]}"; do
+      echo "== $test $filter"
+      "$bin/$test" "$filter"
+    done
   done
-done
-# Only a full run is evidence.
-(($#)) || python3 tools/gpu_evidence.py keep "$(cat build/gpu/bin/test_gpu.sources)"
+}
+
+run_python() {
+  echo "== Python tests that need a GPU or torch"
+  PYTHONPATH=$PWD/build/gpu/python "$PENSTOCK_PYTHON" -m pytest -m "gpu or torch" --require-gpu \
+    --durations=5 tests/python "$@"
+}
+
+built=elsewhere
+[[ -f build/gpu/build.ninja || ! -x $bin/test_gpu ]] && built=here
+case ${1:-all} in
+  all)
+    [[ $built == here ]] && build_all
+    run_cpp
+    run_python
+    "$PENSTOCK_PYTHON" tools/gpu_evidence.py keep "$built"
+    ;;
+  cpp)
+    [[ $built == here ]] && scripts/build.sh gpu "${tests[@]}"
+    run_cpp "${@:2}"
+    ;;
+  python)
+    [[ $built == here ]] && scripts/python_module.sh gpu
+    run_python "${@:2}"
+    ;;
+  *)
+    echo "gpu_test: expected cpp or python, got '$1'" >&2
+    exit 2
+    ;;
+esac

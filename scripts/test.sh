@@ -31,7 +31,7 @@ phase "house" build/venv/bin/pytest tests/house
 # What was green on a GPU was compiled for it, and cannot run here.
 gpu_tests=ON
 if python3 tools/gpu_evidence.py current; then gpu_tests=OFF; fi
-phase "build $main" env PENSTOCK_GPU_TESTS=$gpu_tests scripts/build.sh "$main"
+phase "build $main" scripts/build.sh "$main" "-DPENSTOCK_GPU_TESTS=$gpu_tests"
 phase "python" scripts/python.sh
 phase "page" env PENSTOCK="$PWD/build/$main/bin/penstock" build/venv/bin/pytest tests/page
 # The sanitized builds are without CUDA, whatever the machine has.

@@ -1,36 +1,43 @@
 #!/usr/bin/env python3
-"""Keeps the evidence of the last green GPU run, because CI has no GPU.
+"""Records on what the sources last passed the GPU tests, because CI has no GPU.
 
-gpu_evidence.py hash            prints the hash of the sources that only a GPU can test: device code,
-                                the host runtime, and the GPU tests themselves
-gpu_evidence.py keep BUILT      after a green run: notes the hash in tests/gpu/green.txt, unless
-                                BUILT, the hash that the tests were built from, is another
-gpu_evidence.py show            says whether these sources are those of the last green run
-gpu_evidence.py current         the same, and fails where they are not
+gpu_evidence.py hash      prints the hash of the sources that the GPU tests cover
+gpu_evidence.py keep HOW  after a run that passed: writes the hash to tests/gpu/green.txt, with the
+                          compiler, the CUDA toolkit, the system and the GPU. HOW is 'here' if the
+                          tests were built on this machine, or 'elsewhere'. Refuses if build/gpu was
+                          built from other sources.
+gpu_evidence.py show      says whether the sources are those of the last run that passed
+gpu_evidence.py current   the same, and fails if they are not
 """
 
 import datetime
 import hashlib
+import importlib.metadata
+import platform
 import subprocess
 import sys
 from pathlib import Path
 
-# Device code wherever it is, and every source of the folders that the GPU tests exercise.
+# The page of src/trace/page, the type stubs and the documentation are not in it: no GPU test reads
+# them.
+CODE = ("*.cu", "*.cuh", "*.cpp", "*.h", "*.inc", "CMakeLists.txt")
 COVERED = {
-    ("include", "src", "examples"): ("*.cu", "*.cuh", "*_cuda.cpp"),
-    ("include/penstock/host", "include/penstock/kit", "src/host", "src/kit", "tests/gpu"):
-        ("*.cu", "*.cuh", "*.cpp", "*.h"),
+    ("include", "src", "examples", "tests/gpu", "tests/support"): CODE,
+    ("python", "tests/python"): (*CODE, "*.py", "pytest.ini"),
+    ("cmake",): ("*.cmake", "*.in"),
 }
+COVERED_FILES = ("CMakeLists.txt", "CMakePresets.json", "tests/CMakeLists.txt")
 
 
 def covered(root):
+    yield from (path for name in COVERED_FILES if (path := root / name).is_file())
     for folders, patterns in COVERED.items():
         for folder in folders:
             for pattern in patterns:
                 yield from (root / folder).rglob(pattern)
 
 
-def device_hash(root):
+def source_hash(root):
     digest = hashlib.sha256()
     for path in sorted(set(covered(root))):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0")
@@ -44,44 +51,59 @@ def gpu_name():
         asked = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
-    return asked.stdout.splitlines()[0]
+    return asked.stdout.splitlines()[0].replace(", ", ", driver ")
 
 
-def keep(root, built):
-    now = device_hash(root)
-    if built != now:
-        return 1, "GPU evidence: not kept: the tests were built from other sources than these"
+def python_name():
+    """This interpreter, which ran the Python tests, and its torch."""
+    return f"Python {platform.python_version()}, torch {importlib.metadata.version('torch')}"
+
+
+def read_line(path):
+    return path.read_text().strip() if path.is_file() else None
+
+
+def keep(root, how):
+    binaries = root / "build/gpu/bin"
+    now, toolchain = source_hash(root), read_line(binaries / "toolchain.txt")
+    if read_line(binaries / "sources.txt") != now or toolchain is None:
+        return 1, "GPU evidence: not kept: build/gpu was built from other sources than these"
     gpu = gpu_name()
     if gpu is None:
         return 1, "GPU evidence: not kept: there is no GPU here, so the tests were skipped"
+    if how == "here":
+        build = f"built there with {toolchain}"
+    else:
+        system = platform.freedesktop_os_release()["PRETTY_NAME"]
+        build = f"built elsewhere with {toolchain}, and copied to {system}"
     day = datetime.datetime.now(datetime.timezone.utc).date()
-    (root / "tests/gpu/green.txt").write_text(f"{now}\n{gpu}, {day}\n")
+    (root / "tests/gpu/green.txt").write_text(f"{now}\n{day}: {gpu}; {build}; {python_name()}\n")
     return 0, "GPU evidence: wrote tests/gpu/green.txt; commit it"
 
 
 def look(root):
-    """Whether these sources were green on a GPU, in a word and in a sentence."""
+    """Whether the sources passed on a GPU, and a sentence that says so."""
     kept = root / "tests/gpu/green.txt"
     if not kept.is_file():
         return False, "GPU evidence: none yet: run 'make gpu-test' on a machine with a GPU"
     known, where = kept.read_text().splitlines()
-    if known != device_hash(root):
-        return False, f"GPU evidence: stale: the sources changed since the green run on {where}"
-    return True, f"GPU evidence: these sources were green on {where}"
+    if known != source_hash(root):
+        return False, f"GPU evidence: stale: the sources have changed since they passed on {where}"
+    return True, f"GPU evidence: these sources passed on {where}"
 
 
 def main(arguments):
     root = Path(__file__).resolve().parent.parent
     match arguments:
         case ["hash"]:
-            status, text = 0, device_hash(root)
-        case ["keep", built]:
-            status, text = keep(root, built)
+            status, text = 0, source_hash(root)
+        case ["keep", ("here" | "elsewhere") as how]:
+            status, text = keep(root, how)
         case ["show"]:
             status, text = 0, look(root)[1]
         case ["current"]:
-            green, text = look(root)
-            status = 0 if green else 1
+            passed, text = look(root)
+            status = 0 if passed else 1
         case _:
             status, text = 2, __doc__
     print(text)

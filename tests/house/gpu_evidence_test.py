@@ -3,62 +3,106 @@ import pytest
 import gpu_evidence
 
 
-def test_evidence_is_kept_and_goes_stale(write, tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu_evidence, "gpu_name", lambda: "a GPU")
-    write("tests/gpu/a_test.cpp")
+@pytest.fixture
+def on_a_gpu(monkeypatch):
+    monkeypatch.setattr(gpu_evidence, "gpu_name", lambda: "Some GPU, driver 1.2")
+    monkeypatch.setattr(gpu_evidence, "python_name", lambda: "Python 3.12, torch 2.11")
+    monkeypatch.setattr(gpu_evidence.platform, "freedesktop_os_release",
+                        lambda: {"PRETTY_NAME": "Another OS"})
+
+
+@pytest.fixture
+def build(write, tmp_path):
+    """Leaves what scripts/gpu_test.sh and CMake leave beside the binaries."""
+
+    def build():
+        write("build/gpu/bin/sources.txt", gpu_evidence.source_hash(tmp_path) + "\n")
+        write("build/gpu/bin/toolchain.txt", "GCC 13.3.0 and CUDA 13.0.88 on Some OS\n")
+
+    return build
+
+
+def test_evidence_is_kept_and_goes_stale(write, build, tmp_path, on_a_gpu):
     kernel = write("src/ops/a/sm90.cu", "one")
     assert "none yet" in gpu_evidence.look(tmp_path)[1]
-    assert gpu_evidence.keep(tmp_path, gpu_evidence.device_hash(tmp_path))[0] == 0
-    assert "were green" in gpu_evidence.look(tmp_path)[1]
-    kernel.write_text("two")
-    assert "stale" in gpu_evidence.look(tmp_path)[1]
-
-
-def test_tests_built_from_other_sources_are_no_evidence(write, tmp_path):
     write("tests/gpu/a_test.cpp")
-    kernel = write("src/ops/a/sm90.cu", "one")
-    built = gpu_evidence.device_hash(tmp_path)
+    build()
+    assert gpu_evidence.keep(tmp_path, "here")[0] == 0
+    passed, text = gpu_evidence.look(tmp_path)
+    assert passed and text.startswith("GPU evidence: these sources passed on 20")
     kernel.write_text("two")
-    assert gpu_evidence.keep(tmp_path, built)[0] == 1
+    passed, text = gpu_evidence.look(tmp_path)
+    assert not passed and "stale" in text
+
+
+@pytest.mark.parametrize("how, says", [
+    ("here", "; built there with GCC 13.3.0 and CUDA 13.0.88 on Some OS; "),
+    ("elsewhere", "; built elsewhere with GCC 13.3.0 and CUDA 13.0.88 on Some OS, and copied to "
+                  "Another OS; "),
+])
+def test_evidence_names_the_machine_and_the_compiler(write, build, tmp_path, on_a_gpu, how, says):
+    write("tests/gpu/a_test.cpp")
+    build()
+    gpu_evidence.keep(tmp_path, how)
+    text = gpu_evidence.look(tmp_path)[1]
+    assert says in text
+    assert ": Some GPU, driver 1.2; " in text and text.endswith("; Python 3.12, torch 2.11")
+
+
+def test_binaries_of_other_sources_are_no_evidence(write, build, tmp_path, on_a_gpu):
+    write("tests/gpu/a_test.cpp")
+    assert gpu_evidence.keep(tmp_path, "here")[0] == 1  # never built
+    kernel = write("src/ops/a/sm90.cu", "one")
+    build()
+    kernel.write_text("two")
+    assert gpu_evidence.keep(tmp_path, "here")[0] == 1
     assert not (tmp_path / "tests/gpu/green.txt").exists()
 
 
-def test_a_machine_without_a_gpu_gives_no_evidence(write, tmp_path, monkeypatch):
+def test_a_machine_without_a_gpu_gives_no_evidence(write, build, tmp_path, on_a_gpu, monkeypatch):
     monkeypatch.setattr(gpu_evidence, "gpu_name", lambda: None)
     write("tests/gpu/a_test.cpp")
-    assert gpu_evidence.keep(tmp_path, gpu_evidence.device_hash(tmp_path))[0] == 1
+    build()
+    assert gpu_evidence.keep(tmp_path, "here")[0] == 1
     assert not (tmp_path / "tests/gpu/green.txt").exists()
 
 
 def test_names_count(write, tmp_path):
     kernel = write("src/ops/a/sm90.cu", "one")
-    first = gpu_evidence.device_hash(tmp_path)
+    first = gpu_evidence.source_hash(tmp_path)
     kernel.rename(kernel.with_name("portable.cu"))
-    assert gpu_evidence.device_hash(tmp_path) != first
+    assert gpu_evidence.source_hash(tmp_path) != first
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "src/host/stream.cpp",
-        "src/host/cuda/driver.h",
+        "CMakeLists.txt",
+        "cmake/PenstockCuda.cmake",
+        "examples/gemm/support/shapes.h",
         "include/penstock/host/stream.h",
-        "tests/gpu/stream_test.cpp",
-        "tests/gpu/gate.h",
         "include/penstock/kit/ring.cuh",
+        "python/penstock/transform.py",
+        "python/src/transform.cpp",
+        "src/host/cuda/driver.h",
+        "src/measure/overlap.cpp",
         "src/ops/a/launch_cuda.cpp",
+        "tests/gpu/gate.h",
+        "tests/gpu/stream_test.cpp",
+        "tests/python/gpu_test.py",
     ],
 )
 def test_what_the_gpu_tests_exercise_counts(write, tmp_path, name):
-    before = gpu_evidence.device_hash(tmp_path)
+    before = gpu_evidence.source_hash(tmp_path)
     write(name, "one")
-    assert gpu_evidence.device_hash(tmp_path) != before
+    assert gpu_evidence.source_hash(tmp_path) != before
 
 
-@pytest.mark.parametrize(
-    "name", ["src/measure/overlap.cpp", "tests/host/stream_test.cpp", "tests/gpu/green.txt"]
-)
+@pytest.mark.parametrize("name", [
+    "cli/main.cpp", "docs/results.md", "python/penstock/_core.pyi", "src/trace/page/page.css",
+    "tests/gpu/green.txt", "tests/host/stream_test.cpp",
+])
 def test_the_rest_does_not(write, tmp_path, name):
-    before = gpu_evidence.device_hash(tmp_path)
+    before = gpu_evidence.source_hash(tmp_path)
     write(name, "one")
-    assert gpu_evidence.device_hash(tmp_path) == before
+    assert gpu_evidence.source_hash(tmp_path) == before

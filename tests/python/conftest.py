@@ -16,6 +16,40 @@ import penstock
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser):
+    parser.addoption("--require-gpu", action="store_true",
+                     help="fail, instead of skipping tests, if there is no GPU or no torch for it")
+
+
+def pytest_configure(config):
+    if not config.getoption("--require-gpu"):
+        return
+    if reason := penstock.Device.why_no_gpu():
+        raise pytest.UsageError(f"--require-gpu: expected a GPU: {reason}")
+    try:
+        import torch
+    except ImportError as error:
+        raise pytest.UsageError(f"--require-gpu: expected torch: {error}") from None
+    if not torch.cuda.is_available():
+        raise pytest.UsageError(f"--require-gpu: torch {torch.__version__} cannot use the GPU")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects by markers
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "torch" in item.fixturenames or hasattr(item.module, "torch"):
+            item.add_marker("torch")
+
+
+def pytest_sessionfinish(session):
+    """A run in which every test was skipped shows nothing."""
+    config = session.config
+    passed = config.pluginmanager.get_plugin("terminalreporter").stats.get("passed", [])
+    if config.getoption("--require-gpu") and not config.getoption("--collect-only") and not passed:
+        print("\n--require-gpu: expected at least one test to pass, got none")
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
 @pytest.fixture
 def pipeline():
     return penstock.Pipeline("cpu", depth=3)

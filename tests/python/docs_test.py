@@ -42,7 +42,7 @@ def test_example(name):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
-@pytest.mark.parametrize("needs", ["numpy", "torch"])
+@pytest.mark.parametrize("needs", ["numpy", pytest.param("torch", marks=pytest.mark.torch)])
 def test_page(page, needs):
     """A page is one session; its blocks with torch, and what comes before them, need torch."""
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
