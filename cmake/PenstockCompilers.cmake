@@ -1,15 +1,25 @@
 # penstock_flags: what every target of this tree is compiled with, and none of an installed user's.
 add_library(penstock_flags INTERFACE)
 
+option(PENSTOCK_WERROR "Treat warnings as errors, as the project's own presets do" OFF)
+
+# Empty without ccache, so that it can be part of a list of launchers.
 find_program(PENSTOCK_CCACHE ccache)
 mark_as_advanced(PENSTOCK_CCACHE)
-if(PENSTOCK_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${PENSTOCK_CCACHE}")
+set(penstock_cache)
+if(PENSTOCK_CCACHE)
+  set(penstock_cache "${PENSTOCK_CCACHE}")
+endif()
+if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${penstock_cache})
 endif()
 
 target_compile_features(penstock_flags INTERFACE cxx_std_20)
 target_compile_options(penstock_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wno-sign-conversion;-Werror>)
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wno-sign-conversion>)
+if(PENSTOCK_WERROR)
+  target_compile_options(penstock_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
 # GCC 12 sees overlaps and overflows inside std::string and std::vector that are not there
 # (GCC bug 105651 and its kin).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)

@@ -54,11 +54,11 @@ class Guard:
         with open(self.tools / "ptxas_allowed.txt", "a") as file:
             file.write(line + "\n")
 
-    def run(self, stderr=CLEAN, stdout="", status=0):
+    def run(self, *options, stderr=CLEAN, stdout="", status=0):
         environment = dict(os.environ, FAKE_STDERR=stderr, FAKE_STDOUT=stdout,
                            FAKE_STATUS=str(status))
         return subprocess.run(
-            [self.tools / "ptxas_guard", sys.executable, self.compiler, "-c", self.source, "-o",
+            [self.tools / "ptxas_guard", *options, sys.executable, self.compiler, "-c", self.source, "-o",
              self.object], env=environment, capture_output=True, text=True)
 
 
@@ -143,3 +143,11 @@ def test_the_compilers_exit_status_comes_through(guard, status):
     assert done.returncode == status
     assert done.stderr == "copy.cu(1): error: no\n"
     assert not guard.record.exists()
+
+
+def test_with_warn_the_object_stays(guard):
+    done = guard.run("--warn", stderr=CLEAN + code_line("C7510"))
+    assert done.returncode == 0
+    assert "ptxas_guard: warning: src/copy.cu: C7510" in done.stderr
+    assert guard.object.exists()
+    assert guard.record.exists()
