@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
+#include <stdexcept>
 #include <vector>
 
 #include "penstock/base/units.h"

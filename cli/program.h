@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <stop_token>
+#include <utility>
 
 namespace ps::cli {
 

@@ -1,6 +1,8 @@
 #include "table.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
 
 namespace ps::cli {
 namespace {

@@ -1,8 +1,10 @@
 // Text in columns.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ps::cli {

@@ -1,5 +1,6 @@
 #include "support/cub_copy.h"
 
+#include <cstdint>
 #include <cub/device/device_transform.cuh>
 #include <cub/version.cuh>
 #include <cuda/std/functional>

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstdint>
 #include <stdexcept>
 
 #include "base/toolkit_library.h"

@@ -1,6 +1,7 @@
 #include "support/results.h"
 
 #include <cmath>
+#include <utility>
 
 #include "penstock/base/text_file.h"
 #include "penstock/measure/build.h"

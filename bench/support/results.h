@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "penstock/host/device.h"
 #include "penstock/measure/limits.h"

@@ -4,6 +4,7 @@
 // free; where each kernel fills the GPU only its ends leave room for another.
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "penstock/base/units.h"
 #include "penstock/host/pipeline.h"

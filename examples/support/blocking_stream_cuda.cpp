@@ -1,4 +1,6 @@
 #include "penstock/host/cuda.h"
+
+#include <utility>
 #include "support/blocking_stream.h"
 #include "support/check_cuda.h"
 

@@ -1,5 +1,6 @@
 #include "host/failure.h"
 
+#include <cstddef>
 #include <utility>
 
 namespace ps::detail {

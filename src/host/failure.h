@@ -2,6 +2,7 @@
 // scope around a stage function; Stream::call and notify carry it along to the library's thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>

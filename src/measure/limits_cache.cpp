@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/cache_file.h"
 #include "penstock/base/error.h"

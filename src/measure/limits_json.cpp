@@ -1,6 +1,7 @@
 // Limits as JSON and back. Reading is strict: a file that is not exactly ours is not believed.
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "base/reading.h"
 #include "host/machine_key.h"

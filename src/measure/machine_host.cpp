@@ -12,6 +12,7 @@
 #include <charconv>
 #include <fstream>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
 namespace ps::detail {

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "penstock/base/checked.h"
 #include "penstock/base/error.h"

@@ -1,6 +1,7 @@
 // Async stages: items under way together, ended in any order, failed, dropped, cancelled.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <fstream>

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "fake/fake_driver.h"
 #include "host/runtime.h"

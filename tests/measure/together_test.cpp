@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <barrier>
+#include <cstddef>
 #include <stdexcept>
 
 #include "support/watchdog.h"

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "ops/resample/tunable.h"
 #include "ops/transform/tunable.h"

@@ -10,7 +10,9 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <map>
+#include <string_view>
 
 namespace ps::test {
 namespace {

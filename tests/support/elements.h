@@ -1,6 +1,7 @@
 // Elements of f32, f16 and bf16 for tests, by arithmetic that shares nothing with the library's.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -12,14 +13,15 @@
 
 namespace ps::test {
 
-// Digits after the leading one, smallest and largest exponent.
+// Digits after the leading one, smallest and largest exponent, bytes of one element.
 struct Format {
   int digits, lowest, highest;
+  std::size_t bytes;
 };
 inline Format format_of(DType type) {
-  if (type == DType::f16) return {10, -14, 15};
-  if (type == DType::bf16) return {7, -126, 127};
-  return {23, -126, 127};
+  if (type == DType::f16) return {10, -14, 15, 2};
+  if (type == DType::bf16) return {7, -126, 127, 2};
+  return {23, -126, 127, 4};
 }
 
 // The number of the type that is nearest to x, ties to even; past the largest, infinity.
@@ -82,8 +84,8 @@ class Elements {
   Elements(DType type, std::size_t count, std::size_t offset = 0)
       : type_(type),
         count_(count),
-        begin_(margin + offset * size_of(type)),
-        bytes_(begin_ + count * size_of(type) + 2 * margin + 64, poison) {
+        begin_(margin + offset * element_bytes()),
+        bytes_(begin_ + count * element_bytes() + 2 * margin + 64, poison) {
     const auto past = reinterpret_cast<std::uintptr_t>(bytes_.data()) % 64;
     begin_ += (64 - past) % 64;
   }
@@ -94,17 +96,17 @@ class Elements {
 
   std::uint32_t bits(std::size_t i) const {
     std::uint32_t value = 0;
-    std::memcpy(&value, bytes_.data() + begin_ + i * size_of(type_), size_of(type_));
+    std::memcpy(&value, bytes_.data() + begin_ + i * element_bytes(), element_bytes());
     return value;
   }
   void set_bits(std::size_t i, std::uint32_t value) {
-    std::memcpy(bytes_.data() + begin_ + i * size_of(type_), &value, size_of(type_));
+    std::memcpy(bytes_.data() + begin_ + i * element_bytes(), &value, element_bytes());
   }
   double operator[](std::size_t i) const { return decoded(bits(i), type_); }
   void set(std::size_t i, double x) { set_bits(i, encoded(rounded(x, type_), type_)); }
 
   bool margins_untouched() const {
-    const std::size_t end = begin_ + count_ * size_of(type_);
+    const std::size_t end = begin_ + count_ * element_bytes();
     for (std::size_t i = 0; i < bytes_.size(); ++i) {
       if ((i < begin_ || i >= end) && bytes_[i] != poison) return false;
     }
@@ -112,6 +114,9 @@ class Elements {
   }
 
  private:
+  // At most four, as the compiler can see: a copy of an element stays inside its bits.
+  std::size_t element_bytes() const { return format_of(type_).bytes; }
+
   DType type_;
   std::size_t count_, begin_;
   std::vector<std::uint8_t> bytes_;

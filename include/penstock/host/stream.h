@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "penstock/base/view.h"
 #include "penstock/host/device.h"

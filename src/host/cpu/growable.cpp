@@ -1,5 +1,7 @@
 #include "host/cpu/growable.h"
 
+#include <utility>
+
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "host/backend.h"
 #include "host/cuda/driver.h"

@@ -1,5 +1,7 @@
 #include "host/cuda/growable.h"
 
+#include <utility>
+
 #include "penstock/base/checked.h"
 #include "penstock/base/error.h"
 

@@ -1,5 +1,7 @@
 #include "host/cuda/pool.h"
 
+#include <utility>
+
 #include "penstock/base/error.h"
 #include "penstock/base/units.h"
 

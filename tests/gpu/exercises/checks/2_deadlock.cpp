@@ -1,6 +1,7 @@
 // Sums that are right, of many numbers and of few.
 #include "gpu/exercises/2_deadlock.h"
 
+#include <cstddef>
 #include <exception>
 #include <string>
 #include <vector>
