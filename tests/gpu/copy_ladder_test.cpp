@@ -117,10 +117,11 @@ class CopyLadderGpu : public ps::test::GpuTest {
     }
   }
 
-  // All kernels that this GPU can run, on one size.
-  void check_all(const Size& size) const {
+  // All kernels that this GPU can run, or those with or without Hopper's instructions, on one size.
+  void check_all(const Size& size, std::optional<bool> hopper = std::nullopt) const {
     for (const auto& [rung, kernel] : all_kernels()) {
       if (!why_not(kernel, gpu).empty()) continue;
+      if (kernel.hopper != hopper.value_or(kernel.hopper)) continue;
       check(rung, kernel, size);
       if (HasFatalFailure()) return;
     }
@@ -205,6 +206,20 @@ TEST_F(CopyLadderGpu, ManyTilesOnEveryBlock) {
   // Rings turn over several times, and phases with them.
   make_arrays(std::size_t{16} << 20);
   check_all({.count = std::size_t{16} << 20, .rounds = 1});
+}
+
+// For compute-sanitizer (scripts/gpu_check.sh), whose racecheck cannot follow Hopper's
+// instructions.
+TEST_F(CopyLadderGpu, SmallSizesWithoutHopper) {
+  make_arrays(100'003);
+  for (const std::size_t count : {1U, 4097U, 100'003U})
+    check_all({.count = count, .rounds = 2}, false);
+}
+
+TEST_F(CopyLadderGpu, SmallSizesOnHopper) {
+  make_arrays(100'003);
+  for (const std::size_t count : {1U, 4097U, 100'003U})
+    check_all({.count = count, .rounds = 2}, true);
 }
 
 TEST_F(CopyLadderGpu, NothingIsNothing) {

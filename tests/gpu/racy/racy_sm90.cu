@@ -64,6 +64,9 @@ __global__ void without_init(unsigned* out) {
   out[threadIdx.x] = threadIdx.x;
 }
 
+// Reads memory that nobody wrote.
+__global__ void without_values(unsigned* out) { out[threadIdx.x] += threadIdx.x; }
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -81,8 +84,10 @@ int main(int count, char** arguments) {
     without_some<<<1, 64>>>(out);
   } else if (std::strcmp(kernel, "uninitialised") == 0) {
     without_init<<<1, 32>>>(out);
+  } else if (std::strcmp(kernel, "unwritten") == 0) {
+    without_values<<<1, 64>>>(out);
   } else {
-    std::fprintf(stderr, "usage: gpu_racy right|race|divergence|uninitialised\n");
+    std::fprintf(stderr, "usage: gpu_racy right|race|divergence|uninitialised|unwritten\n");
     return 2;
   }
   // What they come to does not matter; that a checker stopped them is not an error of the program.
