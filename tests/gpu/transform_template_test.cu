@@ -31,6 +31,16 @@ struct Half {
   __host__ __device__ double operator()(double x) const { return 0.5 * x; }
 };
 
+// The example of docs/ops/transform.md.
+struct Saxpy {
+  float a;
+  __host__ __device__ float operator()(float x, float y) const { return a * x + y; }
+};
+
+void saxpy(float a, const ps::TensorView& x, const ps::TensorView& y, const ps::Stream& stream) {
+  ps::transform<float(float, float)>({.in = {x, y}, .out = y}, Saxpy{a}, stream);
+}
+
 class TransformTemplateGpu : public GpuTest {
  protected:
   // Elements of T that are made on the host, and a view of them on `device`.
@@ -131,6 +141,16 @@ TEST_F(TransformTemplateGpu, WorksInPlaceOnDoubles) {
     transform<double(double)>({.in = {data.view()}, .out = data.view(), .kernel = kernel}, Half{},
                               stream);
     for (const double value : data.fetch(stream)) ASSERT_EQ(value, 1.5);
+  }
+}
+
+TEST_F(TransformTemplateGpu, RunsTheDocumentedExample) {
+  for (const Device& device : {gpu, Device::cpu()}) {
+    const Stream stream(device);
+    const Data<float> x(device, std::vector<float>(count, 3), DType::f32, stream);
+    Data<float> y(device, std::vector<float>(count, 0.5F), DType::f32, stream);
+    saxpy(2, x.view(), y.view(), stream);
+    for (const float value : y.fetch(stream)) ASSERT_EQ(value, 6.5F);
   }
 }
 
