@@ -1,6 +1,6 @@
 // cp.async: a thread asks for 16 bytes and they arrive in shared memory by themselves, past its
 // registers. Copies are closed into groups, and a thread waits until all but its youngest groups
-// have landed: with `depth` stages, depth - 1 groups travel while the oldest is computed on.
+// have landed: with `depth` slots, depth - 1 groups travel while the oldest is computed on.
 // Every thread reads what it asked for itself, so that its own wait is enough; where threads read
 // each other's bytes a barrier must follow the wait.
 #include "copy/support/f.cuh"
@@ -21,29 +21,29 @@ template <unsigned depth, bool traced = false>
 __global__ void __launch_bounds__(threads)
     grouped(const float4* in, float4* out, std::size_t vectors, int rounds,
             TraceBuffer<traced> buffer) {
-  __shared__ float4 stages[depth][threads];
+  __shared__ float4 slots[depth][threads];
   ladder::Phases<traced, depth> phases(buffer);
   const std::size_t stride = std::size_t{gridDim.x} * threads;
   std::size_t i = std::size_t{blockIdx.x} * threads + threadIdx.x;
   std::size_t ahead = i;  // what is asked for next
 
-  // A group for every stage, empty or not, so that counting groups counts stages.
-  const auto ask = [&](unsigned stage) {
-    phases.ask(stage);
-    if (ahead < vectors) cp_async<16>(&stages[stage][threadIdx.x], in + ahead);
+  // A group for every slot, empty or not, so that counting groups counts slots.
+  const auto ask = [&](unsigned slot) {
+    phases.ask(slot);
+    if (ahead < vectors) cp_async<16>(&slots[slot][threadIdx.x], in + ahead);
     cp_async_commit();
     ahead += stride;
   };
-  for (unsigned stage = 0; stage + 1 < depth; ++stage) ask(stage);
+  for (unsigned slot = 0; slot + 1 < depth; ++slot) ask(slot);
 
-  unsigned stage = 0;
+  unsigned slot = 0;
   for (; i < vectors; i += stride) {
-    ask(stage == 0 ? depth - 1 : stage - 1);  // the stage of the turn before
+    ask(slot == 0 ? depth - 1 : slot - 1);  // the slot of the turn before
     cp_async_wait<depth - 1>();
-    phases.landed(stage);
-    __stcs(out + i, phases.end(Phase::compute, f(stages[stage][threadIdx.x], rounds)));
+    phases.landed(slot);
+    __stcs(out + i, phases.end(Phase::compute, f(slots[slot][threadIdx.x], rounds)));
     phases.end(Phase::store);
-    stage = stage + 1 == depth ? 0 : stage + 1;
+    slot = slot + 1 == depth ? 0 : slot + 1;
   }
   cp_async_wait<0>();
 }

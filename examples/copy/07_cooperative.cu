@@ -1,6 +1,6 @@
 // The same with cooperative groups: the block as a whole asks for a run of bytes, and the library
 // shares it out among the threads. Nobody knows who copied what, so that the wait is for the whole
-// block (wait_prior ends in a barrier), and so is the end of the reading, before a stage is asked
+// block (wait_prior ends in a barrier), and so is the end of the reading, before a slot is asked
 // for again.
 #include <cooperative_groups.h>
 #include <cooperative_groups/memcpy_async.h>
@@ -24,7 +24,7 @@ template <unsigned depth, bool traced = false>
 __global__ void __launch_bounds__(threads)
     together(const float4* in, float4* out, std::size_t vectors, int rounds,
              ps::kit::TraceBuffer<traced> buffer) {
-  __shared__ float4 stages[depth][threads];
+  __shared__ float4 slots[depth][threads];
   ladder::Phases<traced, depth> phases(buffer);
   const auto block = cg::this_thread_block();
   const std::size_t stride = std::size_t{gridDim.x} * threads;
@@ -32,28 +32,28 @@ __global__ void __launch_bounds__(threads)
   std::size_t ahead = first;
 
   // Behind the last vector nothing is copied, and the group counts all the same.
-  const auto ask = [&](unsigned stage) {
+  const auto ask = [&](unsigned slot) {
     const std::size_t left = ahead < vectors ? vectors - ahead : 0;
     const unsigned count = left < threads ? static_cast<unsigned>(left) : threads;
-    phases.ask(stage);
-    cg::memcpy_async(block, stages[stage], in + (left > 0 ? ahead : 0),
+    phases.ask(slot);
+    cg::memcpy_async(block, slots[slot], in + (left > 0 ? ahead : 0),
                      cuda::aligned_size_t<16>(count * sizeof(float4)));
     ahead += stride;
   };
-  for (unsigned stage = 0; stage + 1 < depth; ++stage) ask(stage);
+  for (unsigned slot = 0; slot + 1 < depth; ++slot) ask(slot);
 
-  unsigned stage = 0;
+  unsigned slot = 0;
   for (; first < vectors; first += stride) {
-    ask(stage == 0 ? depth - 1 : stage - 1);
+    ask(slot == 0 ? depth - 1 : slot - 1);
     cg::wait_prior<depth - 1>(block);
-    phases.landed(stage);
+    phases.landed(slot);
     if (first + threadIdx.x < vectors) {
       __stcs(out + first + threadIdx.x,
-             phases.end(Phase::compute, f(stages[stage][threadIdx.x], rounds)));
+             phases.end(Phase::compute, f(slots[slot][threadIdx.x], rounds)));
       phases.end(Phase::store);
     }
-    block.sync();  // all have read: the stage may be asked for again
-    stage = stage + 1 == depth ? 0 : stage + 1;
+    block.sync();  // all have read: the slot may be asked for again
+    slot = slot + 1 == depth ? 0 : slot + 1;
   }
   cg::wait(block);
 }

@@ -1,6 +1,6 @@
 // Bulk copies: one thread has the copy engine move a whole tile, and an mbarrier tells when its
 // bytes are there. The other threads only compute, in place, and one of them has the tile stored
-// the same way. A stage's life: load, compute, store, and behind the store's last read the next
+// the same way. A slot's life: load, compute, store, and behind the store's last read the next
 // load. What ordinary stores wrote, the engine sees only behind a fence.
 #include <string>
 
@@ -22,7 +22,7 @@ using namespace ps::kit;
 
 // Configuration. The depth is an argument, so that one kernel serves all of them.
 constexpr unsigned threads = 128;
-constexpr unsigned most_stages = 8;
+constexpr unsigned most_slots = 8;
 
 struct Shape {
   unsigned tile_bytes;
@@ -34,14 +34,14 @@ template <bool traced = false>
 __global__ void __launch_bounds__(threads)
     bulk(Work work, Shape shape, TraceBuffer<traced> buffer) {
   // Shared storage.
-  extern __shared__ __align__(128) unsigned char stages[];
-  __shared__ Barrier full[most_stages];
-  const auto stage_at = [&](unsigned stage) { return stages + stage * shape.tile_bytes; };
+  extern __shared__ __align__(128) unsigned char slots[];
+  __shared__ Barrier full[most_slots];
+  const auto slot_at = [&](unsigned slot) { return slots + slot * shape.tile_bytes; };
 
   // Setup.
   const bool leads = threadIdx.x == 0;
   if (leads) {
-    for (unsigned stage = 0; stage < shape.depth; ++stage) full[stage].init(1);
+    for (unsigned slot = 0; slot < shape.depth; ++slot) full[slot].init(1);
     fence_barrier_init();
   }
   __syncthreads();
@@ -52,46 +52,46 @@ __global__ void __launch_bounds__(threads)
   const auto bytes_at = [&](std::size_t at) {
     return bytes - at < shape.tile_bytes ? static_cast<unsigned>(bytes - at) : shape.tile_bytes;
   };
-  ladder::Phases<traced, most_stages> phases(buffer);
+  ladder::Phases<traced, most_slots> phases(buffer);
   const CacheHint hint = shape.streaming ? evict_first() : evict_normal();
   std::size_t ahead = first;
-  const auto load = [&](unsigned stage) {
+  const auto load = [&](unsigned slot) {
     if (ahead >= bytes) return;
-    phases.ask(stage);
-    full[stage].arrive_expect(bytes_at(ahead));
-    bulk_load(stage_at(stage), reinterpret_cast<const unsigned char*>(work.in) + ahead,
-              bytes_at(ahead), full[stage], hint);
+    phases.ask(slot);
+    full[slot].arrive_expect(bytes_at(ahead));
+    bulk_load(slot_at(slot), reinterpret_cast<const unsigned char*>(work.in) + ahead,
+              bytes_at(ahead), full[slot], hint);
     ahead += stride;
   };
   if (leads) {
-    for (unsigned stage = 0; stage < shape.depth; ++stage) load(stage);
+    for (unsigned slot = 0; slot < shape.depth; ++slot) load(slot);
   }
 
-  unsigned stage = 0, parity = 0;
+  unsigned slot = 0, parity = 0;
   for (std::size_t at = first; at < bytes; at += stride) {
-    full[stage].wait(parity);
-    phases.landed(stage);
+    full[slot].wait(parity);
+    phases.landed(slot);
     if (work.rounds > 0) {  // else there is nothing to change
-      f_of_tile(reinterpret_cast<float4*>(stage_at(stage)), bytes_at(at) / sizeof(float4),
+      f_of_tile(reinterpret_cast<float4*>(slot_at(slot)), bytes_at(at) / sizeof(float4),
                 work.rounds, threadIdx.x, threads);
       fence_shared_to_async();
     }
     __syncthreads();
     phases.end(Phase::compute);
     if (leads) {
-      bulk_store(reinterpret_cast<unsigned char*>(work.out) + at, stage_at(stage), bytes_at(at),
+      bulk_store(reinterpret_cast<unsigned char*>(work.out) + at, slot_at(slot), bytes_at(at),
                  hint);
       bulk_commit();
       if (shape.depth == 1) {
         bulk_wait_read<0>();
-        load(stage);
+        load(slot);
       } else if (at != first) {
-        bulk_wait_read<1>();  // the store of the tile before has read its stage
-        load(stage == 0 ? shape.depth - 1 : stage - 1);
+        bulk_wait_read<1>();  // the store of the tile before has read its slot
+        load(slot == 0 ? shape.depth - 1 : slot - 1);
       }
       phases.end(Phase::store);
     }
-    if (++stage == shape.depth) stage = 0, parity ^= 1;
+    if (++slot == shape.depth) slot = 0, parity ^= 1;
   }
   if (leads) bulk_wait_read<0>();  // shared memory must not go before it was read
 }

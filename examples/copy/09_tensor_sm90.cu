@@ -37,16 +37,16 @@ __global__ void __launch_bounds__(threads)
     tensor(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap out,
            unsigned boxes, Shape shape, int rounds, TraceBuffer<traced> buffer) {
   // Shared storage.
-  extern __shared__ __align__(128) unsigned char stages[];
+  extern __shared__ __align__(128) unsigned char slots[];
   __shared__ Barrier full[depth];
-  const auto stage_at = [&](unsigned stage) { return stages + stage * shape.box_bytes(); };
+  const auto slot_at = [&](unsigned slot) { return slots + slot * shape.box_bytes(); };
 
   // Setup.
   const bool leads = threadIdx.x == 0;
   if (leads) {
     prefetch(in);
     prefetch(out);
-    for (unsigned stage = 0; stage < depth; ++stage) full[stage].init(1);
+    for (unsigned slot = 0; slot < depth; ++slot) full[slot].init(1);
     fence_barrier_init();
   }
   __syncthreads();
@@ -55,38 +55,38 @@ __global__ void __launch_bounds__(threads)
   const auto column_of = [&](unsigned box) { return box % shape.across() * shape.box_columns; };
   ladder::Phases<traced, depth> phases(buffer);
   unsigned ahead = blockIdx.x;
-  const auto load = [&](unsigned stage) {
+  const auto load = [&](unsigned slot) {
     if (ahead >= boxes) return;
-    phases.ask(stage);
-    full[stage].arrive_expect(shape.box_bytes());  // of the whole box, also at the edges
-    tensor_load(stage_at(stage), in, full[stage], evict_first(), row_of(ahead), column_of(ahead));
+    phases.ask(slot);
+    full[slot].arrive_expect(shape.box_bytes());  // of the whole box, also at the edges
+    tensor_load(slot_at(slot), in, full[slot], evict_first(), row_of(ahead), column_of(ahead));
     ahead += gridDim.x;
   };
   if (leads) {
-    for (unsigned stage = 0; stage < depth; ++stage) load(stage);
+    for (unsigned slot = 0; slot < depth; ++slot) load(slot);
   }
 
-  unsigned stage = 0, parity = 0;
+  unsigned slot = 0, parity = 0;
   for (unsigned box = blockIdx.x; box < boxes; box += gridDim.x) {
-    full[stage].wait(parity);
-    phases.landed(stage);
+    full[slot].wait(parity);
+    phases.landed(slot);
     if (rounds > 0) {
-      f_of_tile(reinterpret_cast<float4*>(stage_at(stage)), shape.box_bytes() / sizeof(float4),
+      f_of_tile(reinterpret_cast<float4*>(slot_at(slot)), shape.box_bytes() / sizeof(float4),
                 rounds, threadIdx.x, threads);
       fence_shared_to_async();
     }
     __syncthreads();
     phases.end(Phase::compute);
     if (leads) {
-      tensor_store(out, stage_at(stage), evict_first(), row_of(box), column_of(box));
+      tensor_store(out, slot_at(slot), evict_first(), row_of(box), column_of(box));
       bulk_commit();
       if (box != blockIdx.x) {
         bulk_wait_read<1>();
-        load(stage == 0 ? depth - 1 : stage - 1);
+        load(slot == 0 ? depth - 1 : slot - 1);
       }
       phases.end(Phase::store);
     }
-    if (++stage == depth) stage = 0, parity ^= 1;
+    if (++slot == depth) slot = 0, parity ^= 1;
   }
   if (leads) bulk_wait_read<0>();
 }

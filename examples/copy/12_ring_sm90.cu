@@ -1,7 +1,7 @@
 // The same roles on the kit's ring, of any depth: acquire, commit, wait, release, and the phases
-// are counted inside. The kernel is support/roles.cuh. How deep? One stage makes the roles take
+// are counted inside. The kernel is support/roles.cuh. How deep? One slot makes the roles take
 // turns, three let each have its own, and from there on depth only needs to cover what the memory
-// takes to answer: stages times tile should be well above the 48 KiB that keep it busy.
+// takes to answer: slots times tile should be well above the 48 KiB that keep it busy.
 #include "copy/support/roles.cuh"
 #include "copy/support/rung.h"
 #include "penstock/base/units.h"

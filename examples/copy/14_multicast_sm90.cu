@@ -1,7 +1,7 @@
 // Blocks that run side by side, and a row that all of them need. Four rows of x share a row of
 // coefficients, y = c * f(x); the four blocks of a cluster take a row of x each. Each loads a
 // quarter of the coefficients and has it written into the shared memory of all four: the row is
-// fetched once, not four times. A stage may be filled when all blocks have given it back, since all
+// fetched once, not four times. A slot may be filled when all blocks have given it back, since all
 // of them write to it. Beside it, the same blocks each fetching the whole row, from the L2 cache at
 // best.
 #include "copy/support/f.cuh"
@@ -30,7 +30,7 @@ constexpr unsigned vectors = width / 4, row_bytes = width * sizeof(float);
 constexpr unsigned at_once = vectors / Team::compute_threads;
 static_assert(vectors % Team::compute_threads == 0 && row_bytes % (16 * cluster) == 0);
 
-struct Stage {
+struct Slot {
   float4 x[vectors];
   float4 coefficients[vectors];
 };
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(TeamOf<traced>::threads)
 
   // Shared storage.
   extern __shared__ __align__(128) unsigned char memory[];
-  auto* const stages = reinterpret_cast<Stage*>(memory);
+  auto* const slots = reinterpret_cast<Slot*>(memory);
   __shared__ Ring<Barrier, depth> loaded, computed;
   __shared__ std::uint64_t issued[depth];  // when a load began, for the trace
 
@@ -68,17 +68,17 @@ __global__ void __launch_bounds__(TeamOf<traced>::threads)
     if (elect()) {
       Producer<Barrier, depth> loads(loaded);
       for (unsigned g = first; g < groups; g += clusters) {
-        const unsigned s = loads.acquire(sizeof(Stage));
+        const unsigned s = loads.acquire(sizeof(Slot));
         if constexpr (traced) issued[s] = SmSource::now();
-        bulk_load(stages[s].x, work.in + row_of(g), row_bytes, loads.full(s), evict_first());
+        bulk_load(slots[s].x, work.in + row_of(g), row_bytes, loads.full(s), evict_first());
         const float* const row = work.coefficients + std::size_t{g} * width;
         if constexpr (multicast) {
           constexpr unsigned part = width / cluster;
-          bulk_load_multicast(reinterpret_cast<float*>(stages[s].coefficients) + rank * part,
+          bulk_load_multicast(reinterpret_cast<float*>(slots[s].coefficients) + rank * part,
                               row + rank * part, part * sizeof(float), loads.full(s),
                               (1u << cluster) - 1, evict_first());
         } else {
-          bulk_load(stages[s].coefficients, row, row_bytes, loads.full(s));
+          bulk_load(slots[s].coefficients, row, row_bytes, loads.full(s));
         }
       }
       loads.drain();  // the others arrive here: nobody goes before the last of them did
@@ -89,17 +89,17 @@ __global__ void __launch_bounds__(TeamOf<traced>::threads)
     const unsigned thread = Team::index(role);
     auto spans = trace.role(1, thread == 0);
     for (unsigned g = first; g < groups; g += clusters) {
-      Stage& stage = stages[inputs.wait()];
+      Slot& slot = slots[inputs.wait()];
       outputs.acquire();
       const auto start = spans.now();
       float4 v[at_once];
 #pragma unroll
-      for (unsigned k = 0; k < at_once; ++k) v[k] = stage.x[thread + k * Team::compute_threads];
+      for (unsigned k = 0; k < at_once; ++k) v[k] = slot.x[thread + k * Team::compute_threads];
       f(v, work.rounds);
 #pragma unroll
       for (unsigned k = 0; k < at_once; ++k) {
-        const float4 c = stage.coefficients[thread + k * Team::compute_threads];
-        stage.x[thread + k * Team::compute_threads] =
+        const float4 c = slot.coefficients[thread + k * Team::compute_threads];
+        slot.x[thread + k * Team::compute_threads] =
             make_float4(__fmul_rn(v[k].x, c.x), __fmul_rn(v[k].y, c.y), __fmul_rn(v[k].z, c.z),
                         __fmul_rn(v[k].w, c.w));
       }
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(TeamOf<traced>::threads)
       const unsigned s = results.wait();
       const auto start = spans.now();
       if (lane == 0) {
-        bulk_store(work.out + row_of(g), stages[s].x, row_bytes, evict_first());
+        bulk_store(work.out + row_of(g), slots[s].x, row_bytes, evict_first());
         bulk_commit();
         bulk_wait_read<traced ? 0 : 1>();
       }
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(TeamOf<traced>::threads)
   trace.end(signs);
 }
 
-constexpr std::size_t shared_bytes = depth * sizeof(Stage);
+constexpr std::size_t shared_bytes = depth * sizeof(Slot);
 
 bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 

@@ -24,7 +24,7 @@ constexpr unsigned vectors = width / 4, threads = vectors;
 constexpr unsigned rows = 2, depth = 3;
 constexpr unsigned row_bytes = width * sizeof(float);
 
-struct Stage {  // as it lies in memory, so that one copy brings all of it
+struct Slot {  // as it lies in memory, so that one copy brings all of it
   float4 above[vectors];
   float4 tile[rows][vectors];
   float4 below[vectors];
@@ -42,13 +42,13 @@ __global__ void __launch_bounds__(threads)
     stencil(Work work, unsigned tiles, std::size_t matrix_rows, TraceBuffer<traced> buffer) {
   // Shared storage.
   extern __shared__ __align__(128) unsigned char memory[];
-  auto* const stages = reinterpret_cast<Stage*>(memory);
+  auto* const slots = reinterpret_cast<Slot*>(memory);
   __shared__ Barrier full[depth];
 
   // Setup.
   const bool leads = threadIdx.x == 0;
   if (leads) {
-    for (unsigned stage = 0; stage < depth; ++stage) full[stage].init(1);
+    for (unsigned slot = 0; slot < depth; ++slot) full[slot].init(1);
     fence_barrier_init();
   }
   __syncthreads();
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(threads)
       const unsigned bytes = (rows + above + below) * row_bytes;
       phases.ask(s);
       full[s].arrive_expect(bytes);
-      bulk_load(above ? stages[s].above : stages[s].tile[0],
+      bulk_load(above ? slots[s].above : slots[s].tile[0],
                 work.in + (std::size_t{ahead} * rows - above) * width, bytes, full[s]);
     }
     ahead += gridDim.x;
@@ -98,20 +98,20 @@ __global__ void __launch_bounds__(threads)
       __syncthreads();
     }
     phases.end(Phase::meet);
-    if (leads) load(s == 0 ? depth - 1 : s - 1);  // the stage of the turn before
+    if (leads) load(s == 0 ? depth - 1 : s - 1);  // the slot of the turn before
 
     float4 y[rows];
     if (tile < tiles) {
-      const Stage& stage = stages[s];
-      const float4* above = has_above(tile) ? stage.above : stage.tile[0];
-      const float4* below = has_below(tile) ? stage.below : stage.tile[rows - 1];
-      if (above_is_near(tile)) above = in_block(stage.tile[rows - 1], rank - 1);
-      if (below_is_near(tile)) below = in_block(stage.tile[0], rank + 1);
+      const Slot& slot = slots[s];
+      const float4* above = has_above(tile) ? slot.above : slot.tile[0];
+      const float4* below = has_below(tile) ? slot.below : slot.tile[rows - 1];
+      if (above_is_near(tile)) above = in_block(slot.tile[rows - 1], rank - 1);
+      if (below_is_near(tile)) below = in_block(slot.tile[0], rank + 1);
 
       float4 x[rows + 2];
       x[0] = above[threadIdx.x];
 #pragma unroll
-      for (unsigned r = 0; r < rows; ++r) x[r + 1] = stage.tile[r][threadIdx.x];
+      for (unsigned r = 0; r < rows; ++r) x[r + 1] = slot.tile[r][threadIdx.x];
       x[rows + 1] = below[threadIdx.x];
 #pragma unroll
       for (unsigned r = 0; r < rows; ++r) y[r] = mean(x[r], x[r + 1], x[r + 2]);
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(threads)
   if constexpr (cluster > 1) cluster_wait();  // the others may still read here
 }
 
-constexpr std::size_t shared_bytes = depth * sizeof(Stage);
+constexpr std::size_t shared_bytes = depth * sizeof(Slot);
 
 bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 

@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(threads, 1)
     warp.fetch(1, shared.a[now], shared.b[now], 16);
     warp.multiply(0);
     phases.end(Phase::compute);
-    load_step(step + depth - 1);      // into the stage that the last barrier left behind
+    load_step(step + depth - 1);      // into the slot that the last barrier left behind
     kit::cp_async_wait<depth - 2>();  // this thread's part of the next step,
     __syncthreads();                  // and everybody's
     if (step + 1 < steps) phases.landed(next);

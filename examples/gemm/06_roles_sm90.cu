@@ -1,4 +1,4 @@
-// A warp that only loads, and a warpgroup that only multiplies, with a ring of five stages between
+// A warp that only loads, and a warpgroup that only multiplies, with a ring of five slots between
 // them: tiles are on their way while the tensor cores work.
 #include "gemm/support/gemm_rung.h"
 #include "gemm/support/plain_store.cuh"
@@ -33,11 +33,11 @@ __device__ void load(Shared<traced>& shared, const kit::TensorMap& a, const kit:
                      unsigned row, unsigned column, unsigned steps) {
   kit::Producer producer(shared.ring);
   for (unsigned step = 0; step < steps; ++step) {
-    const unsigned stage = producer.acquire(TileA::bytes + TileB::bytes);
-    if constexpr (traced) shared.issued[stage] = kit::SmSource::now();
-    kit::Barrier& full = producer.full(stage);
-    kit::tensor_load(shared.a[stage], a, full, kit::evict_normal(), row, step * tile_k);
-    kit::tensor_load(shared.b[stage], b, full, kit::evict_normal(), column, step * tile_k);
+    const unsigned slot = producer.acquire(TileA::bytes + TileB::bytes);
+    if constexpr (traced) shared.issued[slot] = kit::SmSource::now();
+    kit::Barrier& full = producer.full(slot);
+    kit::tensor_load(shared.a[slot], a, full, kit::evict_normal(), row, step * tile_k);
+    kit::tensor_load(shared.b[slot], b, full, kit::evict_normal(), column, step * tile_k);
   }
 }
 
@@ -48,9 +48,9 @@ __device__ void multiply(Shared<traced>& shared, float (&upper)[tile_n / 2],
                          kit::GemmSteps<traced>& trace) {
   kit::Consumer consumer(shared.ring);
   for (unsigned step = 0; step < steps; ++step) {
-    const unsigned stage = trace.wait(consumer);
-    const auto a = kit::Operand<TileA>::at(kit::shared_address(shared.a[stage]));
-    const auto b = kit::Operand<TileB>::at(kit::shared_address(shared.b[stage]));
+    const unsigned slot = trace.wait(consumer);
+    const auto a = kit::Operand<TileA>::at(kit::shared_address(shared.a[slot]));
+    const auto b = kit::Operand<TileB>::at(kit::shared_address(shared.b[slot]));
     kit::wgmma_fence();
 #pragma unroll
     for (unsigned k = 0; k < TileA::slices; ++k) {
@@ -68,7 +68,7 @@ __device__ void multiply(Shared<traced>& shared, float (&upper)[tile_n / 2],
       consumer.skip_release();
     }
   }
-  kit::wgmma_wait<0>(upper);  // nobody waits for the last stage any more: it is not given back
+  kit::wgmma_wait<0>(upper);  // nobody waits for the last slot any more: it is not given back
   kit::wgmma_wait<0>(lower);
   trace.all_but(0);
 }
@@ -133,5 +133,5 @@ gemm::Traced traced() {
 }  // namespace
 
 const ladder::Instructions machine{.holds = {"HGMMA.64x128x16", "SYNCS.PHASECHK"}};
-PENSTOCK_GEMM_RUNG("roles", "A loader and a consumer, five stages between them.", machine, roles<>,
+PENSTOCK_GEMM_RUNG("roles", "A loader and a consumer, five slots between them.", machine, roles<>,
                    threads<false>, sizeof(Shared<>), run, traced);

@@ -1,5 +1,5 @@
 // One block per multiprocessor takes tile after tile: the loader brings the next tile's first
-// stages while the last one's sums are stored. The tiles come in panels of a few rows, so that
+// slots while the last one's sums are stored. The tiles come in panels of a few rows, so that
 // blocks that run together share their operands in the L2 cache.
 #include "gemm/support/gemm_rung.h"
 #include "gemm/support/plain_store.cuh"

@@ -1,9 +1,10 @@
 // Rows ahead: a warp stays for several targets, and while the rows of the next ones travel it
-// blends those of the oldest. cuda::pipeline has the words for it: acquire a stage, copy, commit;
-// wait for it, use it, release. The copies are cp.async's: 16 bytes a lane into shared memory, past
-// the registers. A lane reads only what it asked for itself, so that the pipeline of one thread is
-// enough, and no barrier. The search for a target also falls into the time that others' rows take.
-// Rows that are not whole vectors of 16 bytes go through the rung of the warps that search.
+// blends those of the oldest. cuda::pipeline names the steps: acquire a slot (CUDA calls it a
+// stage), copy, commit; wait for it, use it, release. The copies are cp.async's: 16 bytes a lane
+// into shared memory, past the registers. A lane reads only what it asked for itself, so that the
+// pipeline of one thread is enough, and no barrier. The search for a target also falls into the
+// time that others' rows take. Rows that are not whole vectors of 16 bytes go through the rung of
+// the warps that search.
 #include <cuda/pipeline>
 
 #include "penstock/host/cuda.h"
@@ -20,7 +21,7 @@ using namespace ps::kit;
 constexpr unsigned threads = 128, warps = threads / warp_threads;
 constexpr auto vector_size = cuda::aligned_size_t<vector_bytes>(vector_bytes);
 
-// A stage is a slice of a target's rows: a vector a lane. A warp takes `run` targets.
+// A slot is a slice of a target's rows: a vector a lane. A warp takes `run` targets.
 template <class Element, unsigned depth>
 __global__ void __launch_bounds__(threads) rows_ahead(Work work, unsigned run) {
   // Shared storage: every thread its own column of it.
@@ -34,42 +35,42 @@ __global__ void __launch_bounds__(threads) rows_ahead(Work work, unsigned run) {
   const unsigned end = begin + run < all ? begin + run : all;
   const unsigned me = threadIdx.x, lane = lane_index();
 
-  unsigned asked_stage = 0, asked_target = begin, asked_vector = lane;
+  unsigned asked_slot = 0, asked_target = begin, asked_vector = lane;
   Sample<Element> sample{};  // of the target that is asked for
   const auto ask = [&] {
     pipeline.producer_acquire();
     if (asked_target < end) {
       if (asked_vector == lane) sample = find_by_warp<Element>(work, asked_target);
-      weights[asked_stage][me] = sample.weight;
+      weights[asked_slot][me] = sample.weight;
       if (asked_vector < vectors && sample.exists()) {
         const uint4* const from = static_cast<const uint4*>(work.values) +
                                   std::size_t{sample.row} * vectors + asked_vector;
-        cuda::memcpy_async(&earlier[asked_stage][me], from, vector_size, pipeline);
+        cuda::memcpy_async(&earlier[asked_slot][me], from, vector_size, pipeline);
         if (sample.blends()) {
-          cuda::memcpy_async(&later[asked_stage][me], from + vectors, vector_size, pipeline);
+          cuda::memcpy_async(&later[asked_slot][me], from + vectors, vector_size, pipeline);
         }
       }
       asked_vector += warp_threads;
       if (asked_vector - lane >= vectors) asked_vector = lane, ++asked_target;
     }
-    pipeline.producer_commit();  // empty or not: counting commits counts stages
-    asked_stage = asked_stage + 1 == depth ? 0 : asked_stage + 1;
+    pipeline.producer_commit();  // empty or not: counting commits counts slots
+    asked_slot = asked_slot + 1 == depth ? 0 : asked_slot + 1;
   };
   for (unsigned i = 0; i + 1 < depth; ++i) ask();
 
-  unsigned stage = 0;
+  unsigned slot = 0;
   for (unsigned target = begin; target < end; ++target) {
     uint4* const to = static_cast<uint4*>(work.out) + std::size_t{target} * vectors;
     for (unsigned slice = 0; slice < vectors; slice += warp_threads) {
-      ask();  // into the stage of the turn before
+      ask();  // into the slot of the turn before
       cuda::pipeline_consumer_wait_prior<depth - 1>(pipeline);
       if (slice + lane < vectors) {
-        const NumberOf<Element> weight = weights[stage][me];  // NaN where no row came
-        const uint4 x = earlier[stage][me], y = weight > 0 ? later[stage][me] : x;
+        const NumberOf<Element> weight = weights[slot][me];  // NaN where no row came
+        const uint4 x = earlier[slot][me], y = weight > 0 ? later[slot][me] : x;
         __stcs(to + slice + lane, blended_vector<Element>(x, y, weight));
       }
       pipeline.consumer_release();
-      stage = stage + 1 == depth ? 0 : stage + 1;
+      slot = slot + 1 == depth ? 0 : slot + 1;
     }
   }
   cuda::pipeline_consumer_wait_prior<0>(pipeline);

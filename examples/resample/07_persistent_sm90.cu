@@ -1,6 +1,6 @@
 // Roles on a ring. Blocks stay and walk through the targets. A finder warp finds the samples of the
 // next ones, a lane each, and has their rows brought; meanwhile the movers blend rows that have
-// landed. Between them stands the kit's ring: the finder acquires a stage, the copies and the
+// landed. Between them stands the kit's ring: the finder acquires a slot, the copies and the
 // finder itself commit it, the movers wait for it and release it. Searching, loading and storing
 // then all happen at once, in one block.
 // Rows of whole 16 bytes up to 32 KiB; others go through the rung of the warps that search.
@@ -24,10 +24,10 @@ using namespace ps::kit;
 // Configuration. The finder is the loader of the team.
 constexpr unsigned depth = 3, mover_warps = 8;
 using Team = Roles<1, mover_warps>;
-constexpr unsigned stage_bytes = 32 * 1024;  // of rows, where two rows are no more
+constexpr unsigned slot_bytes = 32 * 1024;  // of rows, where two rows are no more
 constexpr unsigned most_row_bytes = 32 * 1024;
 
-// A stage is `group` targets. A row has so many vectors.
+// A slot is `group` targets. A row has so many vectors.
 template <class Element>
 __global__ void __launch_bounds__(Team::threads, 2)
     persistent(Work work, unsigned group, Divisor row_vectors) {
@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(Team::threads, 2)
   __shared__ Ring<Barrier, depth> ring;
   __shared__ NumberOf<Element> weights[depth][warp_threads];
   const unsigned vectors = row_vectors.value();
-  const auto rows_of = [&](unsigned stage) {
-    return reinterpret_cast<uint4*>(memory) + stage * group * 2 * vectors;
+  const auto rows_of = [&](unsigned slot) {
+    return reinterpret_cast<uint4*>(memory) + slot * group * 2 * vectors;
   };
 
   // Setup.
@@ -51,45 +51,45 @@ __global__ void __launch_bounds__(Team::threads, 2)
   // Roles.
   const Role role = Team::role();
   if (role == Role::loader) {
-    Producer<Barrier, depth> stages(ring);
+    Producer<Barrier, depth> slots(ring);
     for (unsigned begin = blockIdx.x * group; begin < all; begin += step) {
       const unsigned count = group < all - begin ? group : all - begin;
       const auto sample = lane < count ? find<Element>(work, begin + lane) : Sample<Element>{};
-      const unsigned stage = stages.acquire();
+      const unsigned slot = slots.acquire();
       if (lane < count) {
-        weights[stage][lane] = sample.weight;
+        weights[slot][lane] = sample.weight;
         if (sample.exists()) {
           const unsigned bytes = sample.rows() * vectors * vector_bytes;
-          stages.full(stage).expect(bytes);
-          bulk_load(rows_of(stage) + lane * 2 * vectors, work.row_of_values<Element>(sample.row),
-                    bytes, stages.full(stage));
+          slots.full(slot).expect(bytes);
+          bulk_load(rows_of(slot) + lane * 2 * vectors, work.row_of_values<Element>(sample.row),
+                    bytes, slots.full(slot));
         }
       }
       __syncwarp();
-      if (lane == 0) stages.commit();  // behind all of its lanes' announcements and weights
+      if (lane == 0) slots.commit();  // behind all of its lanes' announcements and weights
     }
   } else {
-    Consumer<Barrier, depth> stages(ring);
+    Consumer<Barrier, depth> slots(ring);
     for (unsigned begin = blockIdx.x * group; begin < all; begin += step) {
       const unsigned count = group < all - begin ? group : all - begin;
       uint4* const to = static_cast<uint4*>(work.out) + std::size_t{begin} * vectors;
-      const unsigned stage = stages.wait();
-      const uint4* const rows = rows_of(stage);
+      const unsigned slot = slots.wait();
+      const uint4* const rows = rows_of(slot);
       for (unsigned i = Team::index(role); i < count * vectors; i += Team::compute_threads) {
         const unsigned target = row_vectors.divide(i), at = i + target * vectors;
-        const NumberOf<Element> weight = weights[stage][target];  // NaN where no row came
+        const NumberOf<Element> weight = weights[slot][target];  // NaN where no row came
         const uint4 x = rows[at], y = weight > 0 ? rows[at + vectors] : x;
         __stcs(to + i, blended_vector<Element>(x, y, weight));
       }
       __syncwarp();
-      if (lane == 0) stages.release();
+      if (lane == 0) slots.release();
     }
   }
 }
 
 // Launch: as many blocks as the GPU holds at once.
 unsigned group_of(unsigned row_bytes) {
-  const unsigned fit = stage_bytes / (2 * row_bytes);
+  const unsigned fit = slot_bytes / (2 * row_bytes);
   return fit < 1 ? 1 : fit < warp_threads ? fit : warp_threads;
 }
 
@@ -98,17 +98,17 @@ void run(const Work& work, const ps::Stream& stream) {
   const unsigned vectors = work.columns / vector_elements<Element>;
   const unsigned row_bytes = vectors * vector_bytes;
   if (!has_vectors(work) || row_bytes > most_row_bytes) return by_warps(work, stream);
-  const unsigned group = group_of(row_bytes), stages = (work.all_targets() + group - 1) / group;
+  const unsigned group = group_of(row_bytes), slots = (work.all_targets() + group - 1) / group;
   LaunchOptions options{.block = Team::threads,
                         .shared_bytes = std::size_t{depth} * group * 2 * row_bytes};
   const unsigned most = resident_clusters(persistent<Element>, options);
-  options.grid = stages < most ? stages : most;
+  options.grid = slots < most ? slots : most;
   launch(persistent<Element>, options, ps::cuda_stream(stream), work, group, Divisor(vectors));
 }
 
 template <class Element>
 ladder::KernelUse use() {
-  return ladder::kernel_use(persistent<Element>, Team::threads, depth * stage_bytes);
+  return ladder::kernel_use(persistent<Element>, Team::threads, depth * slot_bytes);
 }
 
 std::vector<Kernel> kernels() {

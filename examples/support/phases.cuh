@@ -82,22 +82,22 @@ class Phases {
 
   // A load that other phases come before the end of: from ask() until it is known to have landed,
   // which may be later than it did. Loads land in order.
-  __device__ void ask(unsigned stage) {
+  __device__ void ask(unsigned slot) {
     if constexpr (traced) {
-      if (first()) state().asked[stage] = SmSource::now();
+      if (first()) state().asked[slot] = SmSource::now();
     }
   }
-  __device__ void landed(unsigned stage) {
+  __device__ void landed(unsigned slot) {
     if constexpr (traced) {
-      if (first()) state().end_load(stage);
+      if (first()) state().end_load(slot);
     }
   }
   template <class Result>
-  __device__ void landed(unsigned stage, const Result& result) {
+  __device__ void landed(unsigned slot, const Result& result) {
     if constexpr (traced) {
       if (first()) wait_for(result);
     }
-    landed(stage);
+    landed(slot);
   }
 
  private:
@@ -125,9 +125,9 @@ class Phases {
       roles[static_cast<unsigned>(phase)].record(turn, start, last);
       if (phase == Phase::store) ++turn;
     }
-    __device__ void end_load(unsigned stage) {
+    __device__ void end_load(unsigned slot) {
       last = SmSource::now();
-      roles[0].record(loads++, asked[stage], last);
+      roles[0].record(loads++, asked[slot], last);
     }
   };
 

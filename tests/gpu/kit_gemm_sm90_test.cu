@@ -48,6 +48,6 @@ TEST_F(KitGemm, OneConsumerWide) { expect_right<Config<64, 256, 2, 2>>(size); }
 TEST_F(KitGemm, OddPieces) { expect_right<Config<128, 192, 4, 2>>(size); }
 TEST_F(KitGemm, FourBlocks) { expect_right<Config<128, 128, 4, 4>>(size); }
 TEST_F(KitGemm, ThreeConsumers) { expect_right<Config<192, 128, 3, 1>>(size); }
-TEST_F(KitGemm, TwoStages) { expect_right<Config<128, 256, 2, 2>>(size); }
+TEST_F(KitGemm, TwoSlots) { expect_right<Config<128, 256, 2, 2>>(size); }
 
 }  // namespace

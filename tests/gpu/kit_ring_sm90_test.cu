@@ -37,7 +37,7 @@ void for_depths(const Test& test) {
   test(std::integral_constant<unsigned, 4>());
 }
 
-// What one thread sees of a ring of two stages as it fills and empties it, 1 where it is right.
+// What one thread sees of a ring of two slots as it fills and empties it, 1 where it is right.
 __global__ void look_at_ring(unsigned* out) {
   __shared__ Ring<2> ring;
   ring.init(1, 1);
@@ -72,13 +72,13 @@ TEST_F(KitRingGpu, LooksTellFullAndEmpty) {
   EXPECT_TRUE(same(out.values(), [](std::size_t) { return 1U; }));
 }
 
-// Producers write a word each into a stage, consumers copy the stage out. All threads arrive, or
+// Producers write a word each into a slot, consumers copy the slot out. All threads arrive, or
 // one of every warp.
 template <unsigned depth>
 __global__ void by_threads(const std::uint32_t* in, std::uint32_t* out, unsigned producers,
                            bool per_warp, unsigned rounds) {
   __shared__ Ring<depth> ring;
-  __shared__ std::uint32_t stages[depth][2 * warp_threads];
+  __shared__ std::uint32_t slots[depth][2 * warp_threads];
   const unsigned words = producers * warp_threads, consuming = blockDim.x - words;
   const unsigned threads_per_arrival = per_warp ? warp_threads : 1;
   if (threadIdx.x == 0) {
@@ -90,19 +90,19 @@ __global__ void by_threads(const std::uint32_t* in, std::uint32_t* out, unsigned
   if (warp_index() < producers) {
     Producer<depth> producer(ring);
     for (unsigned round = 0; round < rounds; ++round) {
-      const unsigned stage = producer.acquire();
+      const unsigned slot = producer.acquire();
       loiter(round);
-      stages[stage][threadIdx.x] = in[round * words + threadIdx.x];
+      slots[slot][threadIdx.x] = in[round * words + threadIdx.x];
       __syncwarp();
       if (arrives) producer.commit();
     }
   } else {
     Consumer<depth> consumer(ring);
     for (unsigned round = 0; round < rounds; ++round) {
-      const unsigned stage = consumer.wait();
+      const unsigned slot = consumer.wait();
       loiter(round);
       for (unsigned i = threadIdx.x - words; i < words; i += consuming) {
-        out[round * words + i] = stages[stage][i];
+        out[round * words + i] = slots[slot][i];
       }
       __syncwarp();
       if (arrives) {
@@ -137,13 +137,13 @@ class KitRingByThreadsGpu : public KitRingGpu {
 TEST_F(KitRingByThreadsGpu, AllArrive) { check(false); }
 TEST_F(KitRingByThreadsGpu, OneOfAWarpArrives) { check(true); }
 
-constexpr unsigned stage_words = 512;
+constexpr unsigned slot_words = 512;
 
-// One thread of every producing warp has its part of a stage copied.
+// One thread of every producing warp has its part of a slot copied.
 template <unsigned depth>
 __global__ void by_bulk_copies(const std::uint32_t* in, std::uint32_t* out, unsigned producers,
                                unsigned rounds) {
-  __shared__ alignas(128) std::uint32_t stages[depth][stage_words];
+  __shared__ alignas(128) std::uint32_t slots[depth][slot_words];
   __shared__ Ring<depth> ring;
   const unsigned loading = producers * warp_threads, consuming = blockDim.x - loading;
   if (threadIdx.x == 0) {
@@ -153,21 +153,21 @@ __global__ void by_bulk_copies(const std::uint32_t* in, std::uint32_t* out, unsi
   __syncthreads();
   if (warp_index() < producers) {
     if (lane_index() != 0) return;
-    const unsigned part = stage_words / producers, begin = warp_index() * part;
+    const unsigned part = slot_words / producers, begin = warp_index() * part;
     Producer<depth> producer(ring);
     for (unsigned round = 0; round < rounds; ++round) {
-      const unsigned stage = producer.acquire(part * 4);
+      const unsigned slot = producer.acquire(part * 4);
       loiter(round);
-      ps::kit::bulk_load(&stages[stage][begin], in + round * stage_words + begin, part * 4,
-                         producer.full(stage));
+      ps::kit::bulk_load(&slots[slot][begin], in + round * slot_words + begin, part * 4,
+                         producer.full(slot));
     }
   } else {
     Consumer<depth> consumer(ring);
     for (unsigned round = 0; round < rounds; ++round) {
-      const unsigned stage = consumer.wait();
+      const unsigned slot = consumer.wait();
       loiter(round);
-      for (unsigned i = threadIdx.x - loading; i < stage_words; i += consuming) {
-        out[round * stage_words + i] = stages[stage][i];
+      for (unsigned i = threadIdx.x - loading; i < slot_words; i += consuming) {
+        out[round * slot_words + i] = slots[slot][i];
       }
       __syncwarp();
       if (lane_index() == 0) {
@@ -186,7 +186,7 @@ TEST_F(KitRingGpu, ByBulkCopies) {
       for (const unsigned consumers : {1U, 2U, 3U}) {
         SCOPED_TRACE(testing::Message() << "depth " << depth() << ", " << producers
                                         << " producing warps, " << consumers << " consuming");
-        const auto words = noise(stage_words * rounds);
+        const auto words = noise(slot_words * rounds);
         const DeviceArray<std::uint32_t> in(words), out(words.size());
         run(by_bulk_copies<depth()>, {.block = (producers + consumers) * warp_threads}, in.data(),
             out.data(), producers, rounds);
@@ -196,13 +196,13 @@ TEST_F(KitRingGpu, ByBulkCopies) {
   });
 }
 
-// The producer has acquired a second stage when it fills the first, the consumer has waited for a
-// second when it reads both: three stages are enough.
+// The producer has acquired a second slot when it fills the first, the consumer has waited for a
+// second when it reads both: three slots are enough.
 template <unsigned depth>
 __global__ void hold_two(const std::uint32_t* in, std::uint32_t* out, unsigned* errors,
                          unsigned rounds) {
   __shared__ Ring<depth> ring;
-  __shared__ std::uint32_t stages[depth][warp_threads];
+  __shared__ std::uint32_t slots[depth][warp_threads];
   if (threadIdx.x == 0) {
     ring.init(warp_threads, warp_threads);
     ps::kit::fence_barrier_init();
@@ -215,7 +215,7 @@ __global__ void hold_two(const std::uint32_t* in, std::uint32_t* out, unsigned* 
     for (unsigned round = 0; round < rounds; ++round) {
       const unsigned next = round + 1 < rounds ? producer.acquire() : 0;
       loiter(round);
-      stages[held][lane] = in[round * warp_threads + lane];
+      slots[held][lane] = in[round * warp_threads + lane];
       producer.commit();
       held = next;
     }
@@ -227,7 +227,7 @@ __global__ void hold_two(const std::uint32_t* in, std::uint32_t* out, unsigned* 
       loiter(round);
       // Words of other threads, so that the barrier matters.
       const unsigned other = lane ^ 21;
-      out[round * warp_threads + other] = stages[held][other] ^ stages[next][other];
+      out[round * warp_threads + other] = slots[held][other] ^ slots[next][other];
       wrong += consumer.oldest() != held;
       consumer.release();
       held = next;
@@ -237,7 +237,7 @@ __global__ void hold_two(const std::uint32_t* in, std::uint32_t* out, unsigned* 
   }
 }
 
-TEST_F(KitRingGpu, StagesAreHeld) {
+TEST_F(KitRingGpu, SlotsAreHeld) {
   constexpr unsigned rounds = 101;
   const auto check = [&](auto depth) {
     SCOPED_TRACE(testing::Message() << "depth " << depth());
@@ -254,7 +254,7 @@ TEST_F(KitRingGpu, StagesAreHeld) {
   check(std::integral_constant<unsigned, 5>());
 }
 
-// The producer sees every stage given back before it goes on.
+// The producer sees every slot given back before it goes on.
 __global__ void drain(unsigned* out, unsigned rounds) {
   __shared__ Ring<3> ring;
   __shared__ unsigned used;
@@ -294,11 +294,11 @@ TEST_F(KitRingGpu, DrainWaitsForTheLastRelease) {
 
 using ClusterBarrier = ps::test::Patient<ps::kit::ClusterBarrier>;
 
-// Every block of a cluster loads its part of each stage for all of them; a stage is free when all
+// Every block of a cluster loads its part of each slot for all of them; a slot is free when all
 // blocks have given it back, to every loader.
 template <unsigned depth, class B>
 __global__ void across_cluster(const std::uint32_t* in, std::uint32_t* out, unsigned rounds) {
-  __shared__ alignas(128) std::uint32_t stages[depth][stage_words];
+  __shared__ alignas(128) std::uint32_t slots[depth][slot_words];
   __shared__ Ring<depth, B> ring;
   const unsigned rank = ps::kit::cluster_rank(), size = ps::kit::cluster_size();
   const unsigned consumers = blockDim.x / warp_threads - 1;
@@ -307,27 +307,26 @@ __global__ void across_cluster(const std::uint32_t* in, std::uint32_t* out, unsi
     ps::kit::fence_barrier_init();
   }
   ps::kit::cluster_sync();
-  const std::uint32_t* const source = in + blockIdx.x / size * rounds * stage_words;
+  const std::uint32_t* const source = in + blockIdx.x / size * rounds * slot_words;
   if (warp_index() == 0) {
     if (lane_index() == 0) {
-      const unsigned part = stage_words / size, begin = rank * part;
+      const unsigned part = slot_words / size, begin = rank * part;
       Producer<depth, B> producer(ring);
       for (unsigned round = 0; round < rounds; ++round) {
-        const unsigned stage = producer.acquire(stage_words * 4);
+        const unsigned slot = producer.acquire(slot_words * 4);
         loiter(round);
-        ps::kit::bulk_load_multicast(&stages[stage][begin], source + round * stage_words + begin,
-                                     part * 4, producer.full(stage),
+        ps::kit::bulk_load_multicast(&slots[slot][begin], source + round * slot_words + begin,
+                                     part * 4, producer.full(slot),
                                      static_cast<std::uint16_t>((1U << size) - 1));
       }
     }
   } else {
     Consumer<depth, B> consumer(ring);
     for (unsigned round = 0; round < rounds; ++round) {
-      const unsigned stage = consumer.wait();
+      const unsigned slot = consumer.wait();
       loiter(round);
-      for (unsigned i = threadIdx.x - warp_threads; i < stage_words;
-           i += consumers * warp_threads) {
-        out[(blockIdx.x * rounds + round) * stage_words + i] = stages[stage][i];
+      for (unsigned i = threadIdx.x - warp_threads; i < slot_words; i += consumers * warp_threads) {
+        out[(blockIdx.x * rounds + round) * slot_words + i] = slots[slot][i];
       }
       __syncwarp();
       if (lane_index() < size) consumer.empty(consumer.oldest()).arrive_in(lane_index());
@@ -346,13 +345,13 @@ class KitClusterRingGpu : public KitRingGpu {
     for_depths([&](auto depth) {
       for (const unsigned size : {2U, 4U, 8U}) {
         SCOPED_TRACE(testing::Message() << "depth " << depth() << ", " << size << " blocks");
-        const auto words = noise(clusters * rounds * stage_words);
+        const auto words = noise(clusters * rounds * slot_words);
         const DeviceArray<std::uint32_t> in(words), out(words.size() * size);
         run(across_cluster<depth(), B>, {.grid = clusters * size, .block = 96, .cluster = size},
             in.data(), out.data(), rounds);
         EXPECT_TRUE(same(out.values(), [&](std::size_t i) {
-          const std::size_t block = i / (rounds * stage_words);
-          return words[block / size * rounds * stage_words + i % (rounds * stage_words)];
+          const std::size_t block = i / (rounds * slot_words);
+          return words[block / size * rounds * slot_words + i % (rounds * slot_words)];
         }));
       }
     });

@@ -147,9 +147,9 @@ __global__ void __launch_bounds__(Line::threads)
     if (ps::kit::elect()) {
       ps::kit::Producer<Barrier, depth_in> producer(inward);
       for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        const unsigned stage = producer.acquire(tile_words * 4);
-        ps::kit::bulk_load(loaded[stage], in + std::size_t{tile} * tile_words, tile_words * 4,
-                           producer.full(stage), ps::kit::evict_first());
+        const unsigned slot = producer.acquire(tile_words * 4);
+        ps::kit::bulk_load(loaded[slot], in + std::size_t{tile} * tile_words, tile_words * 4,
+                           producer.full(slot), ps::kit::evict_first());
       }
     }
   } else if (role == Role::compute) {
@@ -168,8 +168,8 @@ __global__ void __launch_bounds__(Line::threads)
   } else if (ps::kit::elect()) {
     ps::kit::Consumer<Barrier, depth_out> consumer(outward);
     for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-      const unsigned stage = consumer.wait();
-      ps::kit::bulk_store(out + std::size_t{tile} * tile_words, computed[stage], tile_words * 4,
+      const unsigned slot = consumer.wait();
+      ps::kit::bulk_store(out + std::size_t{tile} * tile_words, computed[slot], tile_words * 4,
                           ps::kit::evict_first());
       ps::kit::bulk_commit();
       ps::kit::bulk_wait_read<0>();

@@ -4,17 +4,17 @@
 template <bool traced>
 __global__ void with_trace(const float* in, float* out, unsigned tiles,
                            ps::kit::TraceBuffer<traced> buffer) {
-  __shared__ float stage[256];
+  __shared__ float slot[256];
   ps::kit::Trace<traced> trace(buffer);
   trace.begin(threadIdx.x == 0);
   {
     auto mine = trace.role(threadIdx.x / 128, threadIdx.x % 128 == 0);
     for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
       const auto start = mine.now();
-      stage[threadIdx.x] = in[tile * 256 + threadIdx.x];
+      slot[threadIdx.x] = in[tile * 256 + threadIdx.x];
       __syncthreads();
       mine.record(tile, start);
-      out[tile * 256 + threadIdx.x] = stage[255 - threadIdx.x] * 2.0f;
+      out[tile * 256 + threadIdx.x] = slot[255 - threadIdx.x] * 2.0f;
       __syncthreads();
       mine.record(tile, start, mine.now());
     }
@@ -23,11 +23,11 @@ __global__ void with_trace(const float* in, float* out, unsigned tiles,
 }
 
 __global__ void without(const float* in, float* out, unsigned tiles) {
-  __shared__ float stage[256];
+  __shared__ float slot[256];
   for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    stage[threadIdx.x] = in[tile * 256 + threadIdx.x];
+    slot[threadIdx.x] = in[tile * 256 + threadIdx.x];
     __syncthreads();
-    out[tile * 256 + threadIdx.x] = stage[255 - threadIdx.x] * 2.0f;
+    out[tile * 256 + threadIdx.x] = slot[255 - threadIdx.x] * 2.0f;
     __syncthreads();
   }
 }

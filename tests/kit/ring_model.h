@@ -96,9 +96,9 @@ struct RingCase {
   unsigned depth = 1;
   unsigned producers = 1;  // up to 2
   unsigned consumers = 1;  // up to 3
-  unsigned ahead = 1;      // stages that a producer acquires before it commits the oldest
-  unsigned held = 1;       // stages that a consumer waits for before it releases the oldest
-  unsigned pieces = 0;     // not 0: copies commit, each stage in so many pieces, in any order
+  unsigned ahead = 1;      // slots that a producer acquires before it commits the oldest
+  unsigned held = 1;       // slots that a consumer waits for before it releases the oldest
+  unsigned pieces = 0;     // not 0: copies commit, each slot in so many pieces, in any order
   bool pairs = false;      // a consumer is two threads in step that release by turns
   bool drain = false;      // producers drain the ring at the end
 
@@ -106,8 +106,8 @@ struct RingCase {
   Fault empty = Fault::none, full = Fault::none;
   int more_commits = 0, more_releases = 0;  // beside the arrivals that there are
   int more_bytes = 0;                       // announced beside the bytes that come
-  bool commit_first = false;                // before the stage is written
-  bool release_first = false;               // before the stage is read
+  bool commit_first = false;                // before the slot is written
+  bool release_first = false;               // before the slot is read
 };
 
 struct Explored {
@@ -145,8 +145,8 @@ class Explorer {
     kit::Consumer<ModelBarrier, depth> shipped, partner;
     std::uint16_t waited = 0, read = 0, released = 0, unused = 0;
   };
-  // What is in a stage: of every producer some pieces. 0 is neither the old value nor the new.
-  struct Slot {
+  // What is in a slot: of every producer some pieces. 0 is neither the old value nor the new.
+  struct Contents {
     std::uint8_t value[max_producers][max_pieces] = {};
     std::uint8_t coming[max_producers][max_pieces] = {};  // what a copy on its way brings
   };
@@ -154,7 +154,7 @@ class Explorer {
   // only kept, and go back there.
   struct State {
     kit::Ring<ModelBarrier, depth> ring;
-    Slot slots[depth];
+    Contents slots[depth];
     Filling producers[max_producers] = {Filling(ring), Filling(ring)};
     Using consumers[max_consumers] = {Using(ring), Using(ring), Using(ring)};
   };
@@ -164,7 +164,7 @@ class Explorer {
   struct Step {
     enum Who : std::uint8_t { producer, consumer, copy } who;
     unsigned actor;
-    unsigned stage = 0, piece = 0;  // of a copy
+    unsigned slot = 0, piece = 0;  // of a copy
   };
 
   void explore() {
@@ -188,10 +188,10 @@ class Explorer {
     };
     for (unsigned p = 0; p < case_.producers; ++p) attempt({Step::producer, p});
     for (unsigned c = 0; c < case_.consumers; ++c) attempt({Step::consumer, c});
-    for (unsigned stage = 0; stage < depth; ++stage) {
+    for (unsigned slot = 0; slot < depth; ++slot) {
       for (unsigned p = 0; p < case_.producers; ++p) {
         for (unsigned piece = 0; piece < case_.pieces; ++piece) {
-          attempt({Step::copy, p, stage, piece});
+          attempt({Step::copy, p, slot, piece});
         }
       }
     }
@@ -217,7 +217,7 @@ class Explorer {
       case Step::consumer:
         return use(live_.consumers[step.actor]);
       case Step::copy:
-        return land(step.actor, step.stage, step.piece);
+        return land(step.actor, step.slot, step.piece);
     }
     return false;
   }
@@ -243,7 +243,7 @@ class Explorer {
     return case_.drain && producer.drained == 0 && drain(producer);
   }
 
-  // Acquires a stage. Writing it begins here and ends in write(), or when the copies land.
+  // Acquires a slot. Writing it begins here and ends in write(), or when the copies land.
   void begin(unsigned p, Filling& producer) {
     const unsigned item = producer.acquired++;
     const bool asynchronous = case_.pieces > 0;
@@ -254,12 +254,12 @@ class Explorer {
         throw Violation("overwritten before release");
       }
     }
-    const unsigned stage =
+    const unsigned slot =
         asynchronous ? producer.shipped.acquire(bytes) : producer.shipped.acquire();
-    if (stage != item % depth) throw Violation("stages out of order");
-    Slot& slot = live_.slots[stage];
-    for (std::uint8_t& value : slot.value[p]) value = 0;
-    for (unsigned piece = 0; piece < case_.pieces; ++piece) slot.coming[p][piece] = mark(item);
+    if (slot != item % depth) throw Violation("slots out of order");
+    Contents& contents = live_.slots[slot];
+    for (std::uint8_t& value : contents.value[p]) value = 0;
+    for (unsigned piece = 0; piece < case_.pieces; ++piece) contents.coming[p][piece] = mark(item);
     if (asynchronous) {
       ++producer.written;
       ++producer.committed;
@@ -271,12 +271,12 @@ class Explorer {
     for (std::uint8_t& value : live_.slots[item % depth].value[p]) value = mark(item);
   }
 
-  bool land(unsigned p, unsigned stage, unsigned piece) {
-    std::uint8_t& coming = live_.slots[stage].coming[p][piece];
+  bool land(unsigned p, unsigned slot, unsigned piece) {
+    std::uint8_t& coming = live_.slots[slot].coming[p][piece];
     if (coming == 0) return false;
-    live_.slots[stage].value[p][piece] = coming;
+    live_.slots[slot].value[p][piece] = coming;
     coming = 0;
-    live_.producers[p].shipped.full(stage).complete(piece_bytes[piece]);
+    live_.producers[p].shipped.full(slot).complete(piece_bytes[piece]);
     return true;
   }
 
@@ -307,15 +307,15 @@ class Explorer {
       if (!ready) return false;
       const unsigned item = consumer.waited++;
       // Both forms of wait(), by turns.
-      const unsigned stage = item % 2 == 0 ? consumer.shipped.wait() : consumer.shipped.wait(ready);
-      if (stage != item % depth) throw Violation("stages out of order");
-      if (case_.pairs && consumer.partner.wait() != stage) throw Violation("partners apart");
+      const unsigned slot = item % 2 == 0 ? consumer.shipped.wait() : consumer.shipped.wait(ready);
+      if (slot != item % depth) throw Violation("slots out of order");
+      if (case_.pairs && consumer.partner.wait() != slot) throw Violation("partners apart");
       if (!case_.release_first) read(item);
       return true;
     }
     if (consumer.released == consumer.waited) return false;
     const unsigned item = consumer.released++;
-    if (consumer.shipped.oldest() != item % depth) throw Violation("stages out of order");
+    if (consumer.shipped.oldest() != item % depth) throw Violation("slots out of order");
     if (!case_.release_first) read(consumer.read++);
     if (!case_.pairs) {
       consumer.shipped.release();
@@ -329,7 +329,7 @@ class Explorer {
     return true;
   }
 
-  // Reading takes from wait to release: the stage must be right at both ends.
+  // Reading takes from wait to release: the slot must be right at both ends.
   void read(unsigned item) const {
     for (unsigned p = 0; p < case_.producers; ++p) {
       if (live_.producers[p].committed <= item) throw Violation("read before commit");
@@ -366,7 +366,7 @@ class Explorer {
   static std::string name(const Step& step) {
     const std::string actor = std::to_string(step.actor);
     if (step.who != Step::copy) return (step.who == Step::producer ? "P" : "C") + actor;
-    return "copy" + actor + "." + std::to_string(step.stage) + "." + std::to_string(step.piece);
+    return "copy" + actor + "." + std::to_string(step.slot) + "." + std::to_string(step.piece);
   }
 
   const RingCase case_;

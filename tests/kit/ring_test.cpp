@@ -67,7 +67,7 @@ TEST(RingModel, CopiesCommitInPieces) {
   });
 }
 
-TEST(RingModel, ConsumersHoldTwoStages) {
+TEST(RingModel, ConsumersHoldTwoSlots) {
   expect_right([](RingCase& c) {
     c.held = 2;
     return c.depth >= 2;
@@ -89,7 +89,7 @@ TEST(RingModel, ProducersAcquireTwoAhead) {
   });
 }
 
-TEST(RingModel, BothHoldTwoStages) {
+TEST(RingModel, BothHoldTwoSlots) {
   expect_right([](RingCase& c) {
     c.ahead = 2;
     c.held = 2;
@@ -208,16 +208,16 @@ TEST(Ring, CopiesAndThreadsMayCommitByTurns) {
   Consumer consumer(ring);
   for (unsigned item = 0; item < 14; ++item) {
     const bool copied = item % 5 != 4;
-    const unsigned stage = copied ? producer.acquire(16) : producer.acquire();
-    ASSERT_EQ(stage, item % 3);
+    const unsigned slot = copied ? producer.acquire(16) : producer.acquire();
+    ASSERT_EQ(slot, item % 3);
     EXPECT_FALSE(consumer.try_wait());
     if (copied) {
-      producer.full(stage).complete(16);
+      producer.full(slot).complete(16);
     } else {
       producer.commit();
     }
     ASSERT_TRUE(consumer.try_wait()) << item;
-    EXPECT_EQ(consumer.wait(), stage);
+    EXPECT_EQ(consumer.wait(), slot);
     consumer.release();
   }
 }
@@ -242,9 +242,9 @@ struct LoggingBarrier {
 TEST(Ring, EachCallIsOneCallOfABarrier) {
   Ring<LoggingBarrier, 2> ring;
   std::vector<std::string> full, empty;
-  for (unsigned stage = 0; stage < 2; ++stage) {
-    ring.full[stage].log = &full;
-    ring.empty[stage].log = &empty;
+  for (unsigned slot = 0; slot < 2; ++slot) {
+    ring.full[slot].log = &full;
+    ring.empty[slot].log = &empty;
   }
   using Log = std::vector<std::string>;
   ring.init(3, 5);

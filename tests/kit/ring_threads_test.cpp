@@ -30,7 +30,7 @@ struct Shared {
   const std::uint32_t items;
   const unsigned seed = std::random_device{}();
   Ring<HostBarrier, depth> ring;
-  std::array<std::array<std::uint32_t, producers>, depth> stages{};
+  std::array<std::array<std::uint32_t, producers>, depth> slots{};
   std::array<std::uint32_t, consumers> wrong{};
 };
 
@@ -46,10 +46,10 @@ void consume(Shared& shared, unsigned c) {
   std::minstd_rand random(shared.seed + c);
   Consumer consumer(shared.ring);
   for (std::uint32_t item = 0; item < shared.items; ++item) {
-    const unsigned stage = consumer.wait(consumer.try_wait());
+    const unsigned slot = consumer.wait(consumer.try_wait());
     sometimes_yield(random);
     for (unsigned p = 0; p < producers; ++p) {
-      if (shared.stages[stage][p] != value_of(item, p)) ++shared.wrong[c];
+      if (shared.slots[slot][p] != value_of(item, p)) ++shared.wrong[c];
     }
     consumer.release();
   }
@@ -74,13 +74,13 @@ TEST(RingThreads, ThreadsCommit) {
     std::minstd_rand random(shared.seed + consumers + p);
     Producer producer(shared.ring);
     for (std::uint32_t item = 0; item < shared.items; ++item) {
-      const unsigned stage = producer.acquire();
-      shared.stages[stage][p] = value_of(item, p);
+      const unsigned slot = producer.acquire();
+      shared.slots[slot][p] = value_of(item, p);
       sometimes_yield(random);
       producer.commit();
     }
     producer.drain();
-    for (auto& stage : shared.stages) stage[p] = 0;  // nobody reads any more
+    for (auto& slot : shared.slots) slot[p] = 0;  // nobody reads any more
   };
   expect_right(shared, produce, [] {});
 }
@@ -99,9 +99,9 @@ TEST(RingThreads, AnotherThreadsCopiesCommit) {
   const auto produce = [&](unsigned p) {
     Producer producer(shared.ring);
     for (std::uint32_t item = 0; item < shared.items; ++item) {
-      const unsigned stage = producer.acquire(bytes);
+      const unsigned slot = producer.acquire(bytes);
       const std::lock_guard lock(mutex);
-      queue.push_back({&producer.full(stage), &shared.stages[stage][p], value_of(item, p)});
+      queue.push_back({&producer.full(slot), &shared.slots[slot][p], value_of(item, p)});
     }
   };
   const auto copy = [&] {

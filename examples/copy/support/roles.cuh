@@ -1,10 +1,10 @@
 // The kernel of the rungs on rings: a loader warp, compute warps and a storer warp, with a ring of
-// stages from the loader to compute and one from compute to the storer.
+// slots from the loader to compute and one from compute to the storer.
 //
-// Both rings are about the same stages: compute works in place, so that a tile takes one stage from
-// its load to the end of its store, and every stage serves whatever is slowest just then. Only the
-// storer gives a stage back, to both rings; compute needs no room of its own to write to. Only the
-// loader knows which tile comes next: its number travels with the stage.
+// Both rings are about the same slots: compute works in place, so that a tile takes one slot from
+// its load to the end of its store, and every slot serves whatever is slowest just then. Only the
+// storer gives a slot back, to both rings; compute needs no room of its own to write to. Only the
+// loader knows which tile comes next: its number travels with the slot.
 #pragma once
 
 #include <cstddef>
@@ -45,8 +45,8 @@ struct RolesConfig {
   // A traced kernel has one more warp, which watches for loads to land: the loader itself goes on.
   using Team = ps::kit::Roles<1, compute_warps, traced ? 2 : 1>;
 
-  // Stores that may still read their stages when the next one is issued. Deep rings can spare the
-  // stage; in a shallow one it is missed.
+  // Stores that may still read their slots when the next one is issued. Deep rings can spare the
+  // slot; in a shallow one it is missed.
   static constexpr unsigned stores_in_flight = depth >= 4 && !traced ? 1 : 0;
 };
 
@@ -107,20 +107,20 @@ __global__ void __launch_bounds__(Config::Team::threads, 1)
                  const ps::kit::TraceBuffer<Config::traced> buffer) {
   using namespace ps::kit;
   using Team = typename Config::Team;
-  using Stages = Ring<Barrier, Config::depth>;
+  using Slots = Ring<Barrier, Config::depth>;
   constexpr Side side = Config::side;
 
   // Shared storage.
-  extern __shared__ __align__(128) unsigned char stages[];
-  __shared__ Stages loaded, computed;
+  extern __shared__ __align__(128) unsigned char slots[];
+  __shared__ Slots loaded, computed;
   __shared__ unsigned numbers[Config::depth];  // of the tiles; one beyond the last ends all
   __shared__ std::uint64_t issued[Config::traced ? Config::depth : 1];  // when its load began
-  const auto stage_at = [&](unsigned stage) { return stages + stage * tiles.tile_bytes; };
+  const auto slot_at = [&](unsigned slot) { return slots + slot * tiles.tile_bytes; };
 
   // Setup.
   if constexpr (side == Side::compute) {
     // Numbers of all kinds: arithmetic on equal ones takes less power, and may run faster.
-    auto* const floats = reinterpret_cast<float*>(stages);
+    auto* const floats = reinterpret_cast<float*>(slots);
     for (unsigned i = threadIdx.x; i < Config::depth * tiles.tile_bytes / 4; i += Team::threads) {
       floats[i] = static_cast<float>((i + blockIdx.x) * 2654435761u) * 0x1p-30F - 2.0F;
     }
@@ -146,12 +146,12 @@ __global__ void __launch_bounds__(Config::Team::threads, 1)
       while (tile < tiles.count) {
         const unsigned following = order.next(tile);  // early: a counter takes a while to answer
         const Piece piece = tiles.piece(tile);
-        const unsigned stage = loads.acquire();
-        numbers[stage] = tile;
-        if constexpr (Config::traced) issued[stage] = SmSource::now();
+        const unsigned slot = loads.acquire();
+        numbers[slot] = tile;
+        if constexpr (Config::traced) issued[slot] = SmSource::now();
         if constexpr (side != Side::compute) {
-          loads.full(stage).expect(piece.bytes);
-          bulk_load(stage_at(stage), piece.in, piece.bytes, loads.full(stage), evict_first());
+          loads.full(slot).expect(piece.bytes);
+          bulk_load(slot_at(slot), piece.in, piece.bytes, loads.full(slot), evict_first());
         }
         loads.commit();
         tile = following;
@@ -165,12 +165,12 @@ __global__ void __launch_bounds__(Config::Team::threads, 1)
     Producer<Barrier, Config::depth> outputs(computed);
     auto spans = trace.role(1, Team::index(role) == 0);
     for (bool more = true; more;) {
-      const unsigned stage = inputs.wait(), tile = numbers[stage];
-      outputs.acquire();  // the same stage, and free: it was given back before it was loaded again
+      const unsigned slot = inputs.wait(), tile = numbers[slot];
+      outputs.acquire();  // the same slot, and free: it was given back before it was loaded again
       const auto start = spans.now();
       more = tile < tiles.count;
       if (side != Side::copy && more && rounds > 0) {
-        f_of_tile<Config::at_once>(reinterpret_cast<float4*>(stage_at(stage)),
+        f_of_tile<Config::at_once>(reinterpret_cast<float4*>(slot_at(slot)),
                                    tiles.bytes_of(tile) / static_cast<unsigned>(sizeof(float4)),
                                    rounds, Team::index(role), Team::compute_threads);
         fence_shared_to_async();
@@ -182,18 +182,18 @@ __global__ void __launch_bounds__(Config::Team::threads, 1)
   } else if (Team::index(role) == 0) {
     Consumer<Barrier, Config::depth> results(computed);
     const auto give_back = [&] {
-      const unsigned stage = results.oldest();
+      const unsigned slot = results.oldest();
       results.release();
-      loaded.empty[stage].arrive();
+      loaded.empty[slot].arrive();
     };
     auto spans = trace.role(2, true);
     for (unsigned held = 0;;) {
-      const unsigned stage = results.wait(), tile = numbers[stage];
+      const unsigned slot = results.wait(), tile = numbers[slot];
       if (tile >= tiles.count) break;
       const auto start = spans.now();
       if constexpr (side != Side::compute) {
         const Piece piece = tiles.piece(tile);
-        bulk_store(piece.out, stage_at(stage), piece.bytes, evict_first());
+        bulk_store(piece.out, slot_at(slot), piece.bytes, evict_first());
         bulk_commit();
         bulk_wait_read<Config::stores_in_flight>();
       }
@@ -210,9 +210,9 @@ __global__ void __launch_bounds__(Config::Team::threads, 1)
     Consumer<Barrier, Config::depth> landed(loaded);
     auto spans = trace.role(0, true);
     for (;;) {
-      const unsigned stage = landed.wait(), tile = numbers[stage];
+      const unsigned slot = landed.wait(), tile = numbers[slot];
       if (tile >= tiles.count) break;
-      if constexpr (Config::traced) spans.record(tile, issued[stage]);
+      if constexpr (Config::traced) spans.record(tile, issued[slot]);
       landed.release();
     }
   }

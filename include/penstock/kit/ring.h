@@ -1,15 +1,15 @@
-// A ring of stages between threads that fill them and threads that use them. The stages' memory is
-// the caller's; the ring says who may touch which stage, and when.
+// A ring of slots between threads that fill them and threads that use them. The slots' memory is
+// the caller's; the ring says who may touch which slot, and when.
 //
 //   Producer producer(ring);                  Consumer consumer(ring);
 //   for (...) {                               for (...) {
-//     unsigned stage = producer.acquire();      unsigned stage = consumer.wait();
+//     unsigned slot = producer.acquire();       unsigned slot = consumer.wait();
 //     // write it                               // read it
 //     producer.commit();                        consumer.release();
 //   }                                         }
 //
-// Every producer takes part in every stage, every consumer too, in the same order. Each may hold
-// several stages at once: where a producer acquires p before it commits the first of them and a
+// Every producer takes part in every slot, every consumer too, in the same order. Each may hold
+// several slots at once: where a producer acquires p before it commits the first of them and a
 // consumer waits for c before it releases the first, depth must be at least p + c - 1.
 //
 // The ring is a template over its barrier, so that tests run this very file on the host:
@@ -30,18 +30,18 @@ namespace ps::kit {
 // Lives in shared memory.
 template <class Barrier, unsigned depth>
 struct Ring {
-  static_assert(depth > 0, "a ring has at least one stage");
+  static_assert(depth > 0, "a ring has at least one slot");
 
-  Barrier full[depth];   // a phase completes when the stage has been filled,
+  Barrier full[depth];   // a phase completes when the slot has been filled,
   Barrier empty[depth];  // when it has been given back
 
-  // By one thread; a fence and a barrier of the block stand between this and all other use. A stage
+  // By one thread; a fence and a barrier of the block stand between this and all other use. A slot
   // gets `commits` arrivals, one of every producer, and `releases`, one of every consumer that does
   // not skip.
   PENSTOCK_HD void init(unsigned commits, unsigned releases) {
-    for (unsigned stage = 0; stage < depth; ++stage) {
-      full[stage].init(commits);
-      empty[stage].init(releases);
+    for (unsigned slot = 0; slot < depth; ++slot) {
+      full[slot].init(commits);
+      empty[slot].init(releases);
     }
   }
 };
@@ -49,81 +49,81 @@ struct Ring {
 // Where in the ring, and on an even or an odd round.
 template <unsigned depth>
 struct Cursor {
-  unsigned stage;
+  unsigned slot;
   unsigned parity;
 
-  // Moves on; returns the stage that it was at.
+  // Moves on; returns the slot that it was at.
   PENSTOCK_HD unsigned advance() {
-    const unsigned was = stage;
-    if (++stage == depth) {
-      stage = 0;
+    const unsigned was = slot;
+    if (++slot == depth) {
+      slot = 0;
       parity ^= 1;
     }
     return was;
   }
 };
 
-// A thread's place as it fills stages. Small: lives in registers.
+// A thread's place as it fills slots. Small: lives in registers.
 template <class Barrier, unsigned depth>
 class Producer {
  public:
   PENSTOCK_HD explicit Producer(Ring<Barrier, depth>& ring) : ring_(&ring) {}
 
-  // One look: may the next stage be filled? Does not move.
+  // One look: may the next slot be filled? Does not move.
   PENSTOCK_HD bool try_acquire() const { return empty().try_wait(next_.parity); }
 
-  // Waits until the next stage may be filled, and returns it.
+  // Waits until the next slot may be filled, and returns it.
   PENSTOCK_HD unsigned acquire() {
     empty().wait(next_.parity);
     return next_.advance();
   }
 
-  // The same, and announces that asynchronous copies bring `bytes` onto full(stage): they commit
-  // the stage, this thread does not. What it acquired without bytes must have been committed.
+  // The same, and announces that asynchronous copies bring `bytes` onto full(slot): they commit
+  // the slot, this thread does not. What it acquired without bytes must have been committed.
   PENSTOCK_HD unsigned acquire(unsigned bytes) {
-    const unsigned stage = acquire();
-    full(stage).arrive_expect(bytes);
+    const unsigned slot = acquire();
+    full(slot).arrive_expect(bytes);
     oldest_ = next_;
-    return stage;
+    return slot;
   }
 
-  // The oldest acquired stage is filled.
+  // The oldest acquired slot is filled.
   PENSTOCK_HD void commit() { full(oldest_.advance()).arrive(); }
 
-  // Waits until every stage has been released; acquires nothing more after that. For what may only
+  // Waits until every slot has been released; acquires nothing more after that. For what may only
   // happen behind the last release, such as the end of a block that others arrive at from outside.
   PENSTOCK_HD void drain() {
-    for (unsigned stage = 0; stage < depth; ++stage) acquire();
+    for (unsigned slot = 0; slot < depth; ++slot) acquire();
   }
 
-  // What completes when `stage` is filled: copies take it as their barrier.
-  PENSTOCK_HD Barrier& full(unsigned stage) const { return ring_->full[stage]; }
+  // What completes when `slot` is filled: copies take it as their barrier.
+  PENSTOCK_HD Barrier& full(unsigned slot) const { return ring_->full[slot]; }
 
  private:
-  PENSTOCK_HD Barrier& empty() const { return ring_->empty[next_.stage]; }
+  PENSTOCK_HD Barrier& empty() const { return ring_->empty[next_.slot]; }
 
   Ring<Barrier, depth>* ring_;
-  Cursor<depth> next_{0, 1};    // to acquire; on the first round the stages are empty already
+  Cursor<depth> next_{0, 1};    // to acquire; on the first round the slots are empty already
   Cursor<depth> oldest_{0, 0};  // to commit
 };
 
-// A thread's place as it uses stages. Small: lives in registers.
+// A thread's place as it uses slots. Small: lives in registers.
 template <class Barrier, unsigned depth>
 class Consumer {
  public:
   PENSTOCK_HD explicit Consumer(Ring<Barrier, depth>& ring) : ring_(&ring) {}
 
-  // One look: is the next stage filled? Does not move.
+  // One look: is the next slot filled? Does not move.
   PENSTOCK_HD bool try_wait() const { return full().try_wait(next_.parity); }
 
-  // Waits until the next stage is filled, and returns it. `ready`: what try_wait() said of it
+  // Waits until the next slot is filled, and returns it. `ready`: what try_wait() said of it
   // before; true spares another look.
   PENSTOCK_HD unsigned wait(bool ready = false) {
     if (!ready) full().wait(next_.parity);
     return next_.advance();
   }
 
-  // The oldest stage that was waited for may be filled again. What this thread read of it must be
+  // The oldest slot that was waited for may be filled again. What this thread read of it must be
   // in registers by then, used or copied: a load that was only issued can still be waiting behind
   // stores when the next copy lands, and then reads that.
   PENSTOCK_HD void release() { empty(oldest_.advance()).arrive(); }
@@ -132,14 +132,14 @@ class Consumer {
   // elsewhere, at the barriers of other blocks.
   PENSTOCK_HD void skip_release() { oldest_.advance(); }
 
-  // The stage that release() would give back.
-  PENSTOCK_HD unsigned oldest() const { return oldest_.stage; }
+  // The slot that release() would give back.
+  PENSTOCK_HD unsigned oldest() const { return oldest_.slot; }
 
-  // What completes when `stage` may be filled again.
-  PENSTOCK_HD Barrier& empty(unsigned stage) const { return ring_->empty[stage]; }
+  // What completes when `slot` may be filled again.
+  PENSTOCK_HD Barrier& empty(unsigned slot) const { return ring_->empty[slot]; }
 
  private:
-  PENSTOCK_HD Barrier& full() const { return ring_->full[next_.stage]; }
+  PENSTOCK_HD Barrier& full() const { return ring_->full[next_.slot]; }
 
   Ring<Barrier, depth>* ring_;
   Cursor<depth> next_{0, 0};    // to wait for

@@ -3,7 +3,7 @@
 namespace ps::lesson {
 
 struct Arrivals {
-  unsigned commits;   // at a stage's full barrier, in every round
+  unsigned commits;   // at a slot's full barrier, in every round
   unsigned releases;  // at its empty barrier
 };
 

@@ -11,7 +11,7 @@ constexpr unsigned depth = 2;
 
 struct Shared {
   kit::Ring<Barrier, depth> ring;
-  int stages[depth] = {};
+  int slots[depth] = {};
 };
 
 // GAP: one of the two, or the depth, has to change. There is more than one way out.
@@ -19,9 +19,9 @@ void fill(const std::vector<int>& numbers, Shared& shared) {
   kit::Producer<Barrier, depth> producer(shared.ring);
   unsigned held = producer.acquire();
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    // So that the next stage is at hand when this one is filled.
+    // So that the next slot is at hand when this one is filled.
     const unsigned next = i + 1 < numbers.size() ? producer.acquire() : 0;
-    shared.stages[held] = numbers[i];
+    shared.slots[held] = numbers[i];
     producer.commit();
     held = next;
   }
@@ -32,7 +32,7 @@ void use(std::vector<int>& result, Shared& shared) {
   unsigned held = consumer.wait();
   for (int& sum : result) {
     const unsigned next = consumer.wait();
-    sum = shared.stages[held] + shared.stages[next];
+    sum = shared.slots[held] + shared.slots[next];
     consumer.release();
     held = next;
   }

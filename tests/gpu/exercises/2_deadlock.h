@@ -43,8 +43,8 @@ void at_the_same_time(const Fill& fill, const Use& use) {
   };
   std::string producer, consumer;
   std::thread filling(
-      [&] { run("the producer waits for ever for a stage to be given back; ", fill, producer); });
-  run("the consumer waits for ever for a stage to be filled; ", use, consumer);
+      [&] { run("the producer waits for ever for a slot to be given back; ", fill, producer); });
+  run("the consumer waits for ever for a slot to be filled; ", use, consumer);
   filling.join();
   const std::string both = producer + consumer;
   if (!both.empty()) throw std::runtime_error(both.substr(0, both.size() - 2));

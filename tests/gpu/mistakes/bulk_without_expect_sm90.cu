@@ -16,40 +16,40 @@ static_assert(loads<void*, const void*, unsigned, Barrier&>);
 static_assert(!loads<void*, const void*, unsigned>);
 
 __global__ void wrong(Job job) {
-  __shared__ alignas(128) uint4 stage[threads];
+  __shared__ alignas(128) uint4 slot[threads];
   __shared__ PatientBarrier full;
   if (threadIdx.x == 0) {
     full.init(1);
     fence_barrier_init();
   }
-  spoil(stage);
+  spoil(slot);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
     if (threadIdx.x == 0) {
       full.arrive();  // the one arrival: the phase is complete, whatever the copy does
-      bulk_load(stage, from(job, tile), sizeof(stage), full);
+      bulk_load(slot, from(job, tile), sizeof(slot), full);
     }
     full.wait(tile % 2);
-    to(job, tile)[threadIdx.x] = stage[threads - 1 - threadIdx.x];
+    to(job, tile)[threadIdx.x] = slot[threads - 1 - threadIdx.x];
     __syncthreads();
   }
   linger(100'000);  // no copy may be on its way when the block ends
 }
 
 __global__ void right(Job job) {
-  __shared__ alignas(128) uint4 stage[threads];
+  __shared__ alignas(128) uint4 slot[threads];
   __shared__ PatientBarrier full;
   if (threadIdx.x == 0) {
     full.init(1);
     fence_barrier_init();
   }
-  spoil(stage);
+  spoil(slot);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
     if (threadIdx.x == 0) {
-      full.arrive_expect(sizeof(stage));  // the arrival, and the bytes that are to come
-      bulk_load(stage, from(job, tile), sizeof(stage), full);
+      full.arrive_expect(sizeof(slot));  // the arrival, and the bytes that are to come
+      bulk_load(slot, from(job, tile), sizeof(slot), full);
     }
     full.wait(tile % 2);
-    to(job, tile)[threadIdx.x] = stage[threads - 1 - threadIdx.x];
+    to(job, tile)[threadIdx.x] = slot[threads - 1 - threadIdx.x];
     __syncthreads();
   }
 }

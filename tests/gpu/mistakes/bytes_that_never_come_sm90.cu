@@ -14,41 +14,41 @@ __device__ unsigned vectors_of(const Job& job, unsigned tile) {
 }
 
 __global__ void wrong(Job job) {
-  __shared__ alignas(128) uint4 stage[threads];
+  __shared__ alignas(128) uint4 slot[threads];
   __shared__ PatientBarrier full;
   if (threadIdx.x == 0) {
     full.init(1);
     fence_barrier_init();
   }
-  spoil(stage);
+  spoil(slot);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
     const unsigned count = vectors_of(job, tile);
     if (threadIdx.x == 0) {
-      full.arrive_expect(sizeof(stage));
-      bulk_load(stage, from(job, tile), count * sizeof(uint4), full);
+      full.arrive_expect(sizeof(slot));
+      bulk_load(slot, from(job, tile), count * sizeof(uint4), full);
     }
     full.wait(tile % 2);
-    if (threadIdx.x < count) to(job, tile)[threadIdx.x] = stage[count - 1 - threadIdx.x];
+    if (threadIdx.x < count) to(job, tile)[threadIdx.x] = slot[count - 1 - threadIdx.x];
     __syncthreads();
   }
 }
 
 __global__ void right(Job job) {
-  __shared__ alignas(128) uint4 stage[threads];
+  __shared__ alignas(128) uint4 slot[threads];
   __shared__ PatientBarrier full;
   if (threadIdx.x == 0) {
     full.init(1);
     fence_barrier_init();
   }
-  spoil(stage);
+  spoil(slot);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
     const unsigned count = vectors_of(job, tile);
     if (threadIdx.x == 0) {
       full.arrive_expect(count * sizeof(uint4));
-      bulk_load(stage, from(job, tile), count * sizeof(uint4), full);
+      bulk_load(slot, from(job, tile), count * sizeof(uint4), full);
     }
     full.wait(tile % 2);
-    if (threadIdx.x < count) to(job, tile)[threadIdx.x] = stage[count - 1 - threadIdx.x];
+    if (threadIdx.x < count) to(job, tile)[threadIdx.x] = slot[count - 1 - threadIdx.x];
     __syncthreads();
   }
 }

@@ -1,4 +1,4 @@
-// The stage is committed when it was acquired, not when it was written.
+// The slot is committed when it was acquired, not when it was written.
 #include "gpu/lesson/lesson.cuh"
 #include "gpu/mistakes/mistake.h"
 #include "penstock/kit/fence.cuh"
@@ -10,10 +10,10 @@ namespace {
 using namespace kit;
 
 constexpr unsigned depth = 2;
-using Stages = Ring<PatientBarrier, depth>;
+using Slots = Ring<PatientBarrier, depth>;
 
-// By all threads of the block: half of them fill stages, half of them use them.
-__device__ void set_up(Stages& ring) {
+// By all threads of the block: half of them fill slots, half of them use them.
+__device__ void set_up(Slots& ring) {
   if (threadIdx.x == 0) {
     ring.init(threads, threads);
     fence_barrier_init();
@@ -22,42 +22,42 @@ __device__ void set_up(Stages& ring) {
 }
 
 // The users' half, the same in both forms.
-__device__ void use(const Job& job, Stages& ring, const uint4 (&stages)[depth][threads]) {
+__device__ void use(const Job& job, Slots& ring, const uint4 (&slots)[depth][threads]) {
   const unsigned me = threadIdx.x - threads;
   Consumer<PatientBarrier, depth> consumer(ring);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
-    const unsigned stage = consumer.wait();
-    to(job, tile)[me] = stages[stage][threads - 1 - me];
+    const unsigned slot = consumer.wait();
+    to(job, tile)[me] = slots[slot][threads - 1 - me];
     consumer.release();
   }
 }
 
 __global__ void wrong(Job job) {
-  __shared__ uint4 stages[depth][threads];
-  __shared__ Stages ring;
-  spoil(stages);
+  __shared__ uint4 slots[depth][threads];
+  __shared__ Slots ring;
+  spoil(slots);
   set_up(ring);
-  if (threadIdx.x >= threads) return use(job, ring, stages);
+  if (threadIdx.x >= threads) return use(job, ring, slots);
   Producer<PatientBarrier, depth> producer(ring);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
-    const unsigned stage = producer.acquire();
+    const unsigned slot = producer.acquire();
     producer.commit();  // it is ours; but this says that it is filled
     come_late(job);
-    stages[stage][threadIdx.x] = from(job, tile)[threadIdx.x];
+    slots[slot][threadIdx.x] = from(job, tile)[threadIdx.x];
   }
 }
 
 __global__ void right(Job job) {
-  __shared__ uint4 stages[depth][threads];
-  __shared__ Stages ring;
-  spoil(stages);
+  __shared__ uint4 slots[depth][threads];
+  __shared__ Slots ring;
+  spoil(slots);
   set_up(ring);
-  if (threadIdx.x >= threads) return use(job, ring, stages);
+  if (threadIdx.x >= threads) return use(job, ring, slots);
   Producer<PatientBarrier, depth> producer(ring);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
-    const unsigned stage = producer.acquire();
+    const unsigned slot = producer.acquire();
     come_late(job);
-    stages[stage][threadIdx.x] = from(job, tile)[threadIdx.x];
+    slots[slot][threadIdx.x] = from(job, tile)[threadIdx.x];
     producer.commit();
   }
 }

@@ -1,4 +1,4 @@
-// A barrier takes eight bytes, and the stage behind it begins at no multiple of sixteen.
+// A barrier takes eight bytes, and the slot behind it begins at no multiple of sixteen.
 #include "gpu/lesson/lesson.cuh"
 #include "gpu/mistakes/mistake.h"
 #include "penstock/kit/bulk.cuh"
@@ -11,15 +11,15 @@ using namespace kit;
 
 struct alignas(16) Crooked {
   PatientBarrier full;
-  uint2 stage[2 * threads];
+  uint2 slot[2 * threads];
 };
 
 struct Straight {
   PatientBarrier full;
-  alignas(128) uint2 stage[2 * threads];
+  alignas(128) uint2 slot[2 * threads];
 };
 
-// Either, with one kernel for both: only where the stage lies makes the difference.
+// Either, with one kernel for both: only where the slot lies makes the difference.
 template <class Storage>
 __global__ void through(Job job) {
   __shared__ Storage storage;
@@ -27,15 +27,15 @@ __global__ void through(Job job) {
     storage.full.init(1);
     fence_barrier_init();
   }
-  spoil(storage.stage);
+  spoil(storage.slot);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
     if (threadIdx.x == 0) {
-      storage.full.arrive_expect(sizeof(storage.stage));
-      bulk_load(storage.stage, from(job, tile), sizeof(storage.stage), storage.full);
+      storage.full.arrive_expect(sizeof(storage.slot));
+      bulk_load(storage.slot, from(job, tile), sizeof(storage.slot), storage.full);
     }
     storage.full.wait(tile % 2);
     auto* const out = reinterpret_cast<uint2*>(to(job, tile) + threadIdx.x);
-    const uint2* const there = storage.stage + 2 * (threads - 1 - threadIdx.x);
+    const uint2* const there = storage.slot + 2 * (threads - 1 - threadIdx.x);
     out[0] = there[0];
     out[1] = there[1];
     __syncthreads();

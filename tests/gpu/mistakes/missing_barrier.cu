@@ -9,28 +9,28 @@ namespace {
 using namespace kit;
 
 __global__ void wrong(Job job) {
-  __shared__ uint4 stage[threads];
-  spoil(stage);
+  __shared__ uint4 slot[threads];
+  spoil(slot);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
     come_late(job);
-    cp_async<16>(&stage[threadIdx.x], from(job, tile) + threadIdx.x);
+    cp_async<16>(&slot[threadIdx.x], from(job, tile) + threadIdx.x);
     cp_async_commit();
     cp_async_wait<0>();
-    to(job, tile)[threadIdx.x] = stage[threads - 1 - threadIdx.x];  // asked for by another warp
+    to(job, tile)[threadIdx.x] = slot[threads - 1 - threadIdx.x];  // asked for by another warp
     __syncthreads();
   }
 }
 
 __global__ void right(Job job) {
-  __shared__ uint4 stage[threads];
-  spoil(stage);
+  __shared__ uint4 slot[threads];
+  spoil(slot);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
     come_late(job);
-    cp_async<16>(&stage[threadIdx.x], from(job, tile) + threadIdx.x);
+    cp_async<16>(&slot[threadIdx.x], from(job, tile) + threadIdx.x);
     cp_async_commit();
     cp_async_wait<0>();
     __syncthreads();  // whoever comes through has waited for its own
-    to(job, tile)[threadIdx.x] = stage[threads - 1 - threadIdx.x];
+    to(job, tile)[threadIdx.x] = slot[threads - 1 - threadIdx.x];
     __syncthreads();
   }
 }

@@ -9,29 +9,29 @@ namespace {
 using namespace kit;
 
 __global__ void wrong(Job job) {
-  __shared__ uint4 stage[threads];
-  spoil(stage);
+  __shared__ uint4 slot[threads];
+  spoil(slot);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
-    cp_async<16>(&stage[threadIdx.x], from(job, tile) + threadIdx.x);
+    cp_async<16>(&slot[threadIdx.x], from(job, tile) + threadIdx.x);
     cp_async_commit();
     cp_async_wait<0>();
     __syncthreads();
     come_late(job);
-    to(job, tile)[threadIdx.x] = stage[threads - 1 - threadIdx.x];
-  }  // and round again: this thread is done with the stage
+    to(job, tile)[threadIdx.x] = slot[threads - 1 - threadIdx.x];
+  }  // and round again: this thread is done with the slot
 }
 
 __global__ void right(Job job) {
-  __shared__ uint4 stage[threads];
-  spoil(stage);
+  __shared__ uint4 slot[threads];
+  spoil(slot);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
-    cp_async<16>(&stage[threadIdx.x], from(job, tile) + threadIdx.x);
+    cp_async<16>(&slot[threadIdx.x], from(job, tile) + threadIdx.x);
     cp_async_commit();
     cp_async_wait<0>();
     __syncthreads();
     come_late(job);
-    to(job, tile)[threadIdx.x] = stage[threads - 1 - threadIdx.x];
-    __syncthreads();  // every thread is done with the stage
+    to(job, tile)[threadIdx.x] = slot[threads - 1 - threadIdx.x];
+    __syncthreads();  // every thread is done with the slot
   }
 }
 

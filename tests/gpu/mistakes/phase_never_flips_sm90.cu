@@ -10,40 +10,40 @@ namespace {
 using namespace kit;
 
 __global__ void wrong(Job job) {
-  __shared__ alignas(128) uint4 stage[threads];
+  __shared__ alignas(128) uint4 slot[threads];
   __shared__ PatientBarrier full;
   if (threadIdx.x == 0) {
     full.init(1);
     fence_barrier_init();
   }
-  spoil(stage);
+  spoil(slot);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
     if (threadIdx.x == 0) {
-      full.arrive_expect(sizeof(stage));
-      bulk_load(stage, from(job, tile), sizeof(stage), full);
+      full.arrive_expect(sizeof(slot));
+      bulk_load(slot, from(job, tile), sizeof(slot), full);
     }
     full.wait(0);  // for the second tile this phase is over: no wait at all
-    to(job, tile)[threadIdx.x] = stage[threads - 1 - threadIdx.x];
+    to(job, tile)[threadIdx.x] = slot[threads - 1 - threadIdx.x];
     linger(100'000);  // what else a kernel does; the copy lands meanwhile
     __syncthreads();
   }
 }
 
 __global__ void right(Job job) {
-  __shared__ alignas(128) uint4 stage[threads];
+  __shared__ alignas(128) uint4 slot[threads];
   __shared__ PatientBarrier full;
   if (threadIdx.x == 0) {
     full.init(1);
     fence_barrier_init();
   }
-  spoil(stage);
+  spoil(slot);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
     if (threadIdx.x == 0) {
-      full.arrive_expect(sizeof(stage));
-      bulk_load(stage, from(job, tile), sizeof(stage), full);
+      full.arrive_expect(sizeof(slot));
+      bulk_load(slot, from(job, tile), sizeof(slot), full);
     }
     full.wait(tile % 2);  // phases are even and odd by turns
-    to(job, tile)[threadIdx.x] = stage[threads - 1 - threadIdx.x];
+    to(job, tile)[threadIdx.x] = slot[threads - 1 - threadIdx.x];
     linger(100'000);
     __syncthreads();
   }

@@ -9,27 +9,27 @@ namespace {
 using namespace kit;
 
 __global__ void wrong(Job job) {
-  __shared__ uint4 stage[threads];
-  spoil(stage);
+  __shared__ uint4 slot[threads];
+  spoil(slot);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
-    cp_async<16>(&stage[threadIdx.x], from(job, tile) + threadIdx.x);
+    cp_async<16>(&slot[threadIdx.x], from(job, tile) + threadIdx.x);
     cp_async_commit();
     __syncthreads();  // every thread has asked; nothing has come
-    to(job, tile)[threadIdx.x] = stage[threads - 1 - threadIdx.x];
+    to(job, tile)[threadIdx.x] = slot[threads - 1 - threadIdx.x];
     cp_async_wait<0>();
     __syncthreads();
   }
 }
 
 __global__ void right(Job job) {
-  __shared__ uint4 stage[threads];
-  spoil(stage);
+  __shared__ uint4 slot[threads];
+  spoil(slot);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
-    cp_async<16>(&stage[threadIdx.x], from(job, tile) + threadIdx.x);
+    cp_async<16>(&slot[threadIdx.x], from(job, tile) + threadIdx.x);
     cp_async_commit();
     cp_async_wait<0>();
     __syncthreads();  // every thread's copies have landed
-    to(job, tile)[threadIdx.x] = stage[threads - 1 - threadIdx.x];
+    to(job, tile)[threadIdx.x] = slot[threads - 1 - threadIdx.x];
     __syncthreads();
   }
 }

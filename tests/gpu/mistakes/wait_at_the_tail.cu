@@ -12,43 +12,43 @@ using namespace kit;
 constexpr unsigned depth = 2;
 
 // A tile a call, and a group where there was a tile to ask for.
-__device__ void ask_or_not(const Job& job, uint4 (&stages)[depth][threads], unsigned tile) {
+__device__ void ask_or_not(const Job& job, uint4 (&slots)[depth][threads], unsigned tile) {
   if (tile >= job.tiles) return;
-  cp_async<16>(&stages[tile % depth][threadIdx.x], from(job, tile) + threadIdx.x);
+  cp_async<16>(&slots[tile % depth][threadIdx.x], from(job, tile) + threadIdx.x);
   cp_async_commit();
 }
 
 __global__ void wrong(Job job) {
-  __shared__ uint4 stages[depth][threads];
-  spoil(stages);
-  ask_or_not(job, stages, 0);
+  __shared__ uint4 slots[depth][threads];
+  spoil(slots);
+  ask_or_not(job, slots, 0);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
-    ask_or_not(job, stages, tile + 1);
+    ask_or_not(job, slots, tile + 1);
     cp_async_wait<depth - 1>();  // at the last tile the youngest group is this one
     __syncthreads();
-    to(job, tile)[threadIdx.x] = stages[tile % depth][threads - 1 - threadIdx.x];
+    to(job, tile)[threadIdx.x] = slots[tile % depth][threads - 1 - threadIdx.x];
     __syncthreads();
   }
   cp_async_wait<0>();
 }
 
 // A group a call, empty or not: counting groups counts tiles.
-__device__ void ask(const Job& job, uint4 (&stages)[depth][threads], unsigned tile) {
+__device__ void ask(const Job& job, uint4 (&slots)[depth][threads], unsigned tile) {
   if (tile < job.tiles) {
-    cp_async<16>(&stages[tile % depth][threadIdx.x], from(job, tile) + threadIdx.x);
+    cp_async<16>(&slots[tile % depth][threadIdx.x], from(job, tile) + threadIdx.x);
   }
   cp_async_commit();
 }
 
 __global__ void right(Job job) {
-  __shared__ uint4 stages[depth][threads];
-  spoil(stages);
-  ask(job, stages, 0);
+  __shared__ uint4 slots[depth][threads];
+  spoil(slots);
+  ask(job, slots, 0);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
-    ask(job, stages, tile + 1);
+    ask(job, slots, tile + 1);
     cp_async_wait<depth - 1>();
     __syncthreads();
-    to(job, tile)[threadIdx.x] = stages[tile % depth][threads - 1 - threadIdx.x];
+    to(job, tile)[threadIdx.x] = slots[tile % depth][threads - 1 - threadIdx.x];
     __syncthreads();
   }
   cp_async_wait<0>();

@@ -1,4 +1,4 @@
-// Two stages, so two groups may be on their way; but one of the two is the one that is read.
+// Two slots, so two groups may be on their way; but one of the two is the one that is read.
 #include "gpu/lesson/lesson.cuh"
 #include "gpu/mistakes/mistake.h"
 #include "penstock/kit/cp_async.cuh"
@@ -11,36 +11,36 @@ using namespace kit;
 constexpr unsigned depth = 2;
 
 // Asks for a tile, or for nothing behind the last one: a group either way.
-__device__ void ask(const Job& job, uint4 (&stages)[depth][threads], unsigned tile) {
+__device__ void ask(const Job& job, uint4 (&slots)[depth][threads], unsigned tile) {
   if (tile < job.tiles) {
-    cp_async<16>(&stages[tile % depth][threadIdx.x], from(job, tile) + threadIdx.x);
+    cp_async<16>(&slots[tile % depth][threadIdx.x], from(job, tile) + threadIdx.x);
   }
   cp_async_commit();
 }
 
 __global__ void wrong(Job job) {
-  __shared__ uint4 stages[depth][threads];
-  spoil(stages);
-  ask(job, stages, 0);
+  __shared__ uint4 slots[depth][threads];
+  spoil(slots);
+  ask(job, slots, 0);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
-    ask(job, stages, tile + 1);
+    ask(job, slots, tile + 1);
     cp_async_wait<depth>();  // up to two may still be on their way: this tile too
     __syncthreads();
-    to(job, tile)[threadIdx.x] = stages[tile % depth][threads - 1 - threadIdx.x];
+    to(job, tile)[threadIdx.x] = slots[tile % depth][threads - 1 - threadIdx.x];
     __syncthreads();
   }
   cp_async_wait<0>();
 }
 
 __global__ void right(Job job) {
-  __shared__ uint4 stages[depth][threads];
-  spoil(stages);
-  ask(job, stages, 0);
+  __shared__ uint4 slots[depth][threads];
+  spoil(slots);
+  ask(job, slots, 0);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
-    ask(job, stages, tile + 1);
+    ask(job, slots, tile + 1);
     cp_async_wait<depth - 1>();  // all but the youngest have landed
     __syncthreads();
-    to(job, tile)[threadIdx.x] = stages[tile % depth][threads - 1 - threadIdx.x];
+    to(job, tile)[threadIdx.x] = slots[tile % depth][threads - 1 - threadIdx.x];
     __syncthreads();
   }
   cp_async_wait<0>();

@@ -12,14 +12,14 @@ namespace {
 
 using ps::kit::Barrier;
 
-// One warp fills stages, another reads them. Without its wait the reader races the writer, and may
-// only be given as many rounds as there are stages: it would run away from it.
+// One warp fills slots, another reads them. Without its wait the reader races the writer, and may
+// only be given as many rounds as there are slots: it would run away from it.
 constexpr unsigned depth = 2;
 
 template <bool waits>
 __global__ void through_ring(unsigned* out, unsigned rounds) {
   __shared__ ps::kit::Ring<Barrier, depth> ring;
-  __shared__ unsigned stages[depth][32];
+  __shared__ unsigned slots[depth][32];
   if (threadIdx.x == 0) {
     ring.init(32, 32);
     ps::kit::fence_barrier_init();
@@ -29,15 +29,15 @@ __global__ void through_ring(unsigned* out, unsigned rounds) {
   if (ps::kit::warp_index() == 0) {
     ps::kit::Producer<Barrier, depth> producer(ring);
     for (unsigned round = 0; round < rounds; ++round) {
-      stages[producer.acquire()][lane] = round;
+      slots[producer.acquire()][lane] = round;
       producer.commit();
     }
   } else {
     ps::kit::Consumer<Barrier, depth> consumer(ring);
     unsigned sum = 0;
     for (unsigned round = 0; round < rounds; ++round) {
-      const unsigned stage = consumer.wait(!waits);  // true: as if it were known to be filled
-      sum += stages[stage][lane ^ 1];
+      const unsigned slot = consumer.wait(!waits);  // true: as if it were known to be filled
+      sum += slots[slot][lane ^ 1];
       consumer.release();
     }
     out[lane] = sum;

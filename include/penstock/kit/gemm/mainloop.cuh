@@ -1,4 +1,4 @@
-// The two ends of a matrix product's ring: the loader, which brings stages of A and B, and the
+// The two ends of a matrix product's ring: the loader, which brings slots of A and B, and the
 // consumers, which multiply them.
 #pragma once
 
@@ -19,17 +19,17 @@ class GemmLoader {
 
   __device__ void load(unsigned row, unsigned column, unsigned steps) {
     for (unsigned step = 0; step < steps; ++step) {
-      const unsigned stage = producer_.acquire(Config::stage_bytes);
-      if constexpr (Config::traced) shared_.issued[stage] = SmSource::now();
-      auto& full = producer_.full(stage);
+      const unsigned slot = producer_.acquire(Config::slot_bytes);
+      if constexpr (Config::traced) shared_.issued[slot] = SmSource::now();
+      auto& full = producer_.full(slot);
       const unsigned k = step * Config::tile_k;
-      tensor_load(shared_.a[stage], a_, full, evict_normal(), row, k);
+      tensor_load(shared_.a[slot], a_, full, evict_normal(), row, k);
       if constexpr (Config::cluster == 1) {
-        tensor_load(shared_.b[stage], b_, full, evict_normal(), column, k);
+        tensor_load(shared_.b[slot], b_, full, evict_normal(), column, k);
       } else {
         // Every block brings a part of B for all: each gets the whole for a part of the traffic.
         const unsigned first = rank_ * Config::shared_rows;
-        tensor_load_multicast(shared_.b[stage] + Config::TileB::row_offset(first), b_, full,
+        tensor_load_multicast(shared_.b[slot] + Config::TileB::row_offset(first), b_, full,
                               (1u << Config::cluster) - 1, evict_normal(), column + first, k);
       }
     }
@@ -62,7 +62,7 @@ class GemmConsumer {
         a_(Operand<TileA>::at(shared_address(shared.a)).from_row(64 * number)),
         b_(Operand<TileB>::at(shared_address(shared.b))) {}
 
-  // d = the product over `steps` stages; 0 steps leave d as it was.
+  // d = the product over `steps` slots; 0 steps leave d as it was.
   __device__ void multiply(Accumulators& d, unsigned steps) {
     GemmSteps<false> untraced;
     multiply(d, steps, untraced);
@@ -70,16 +70,16 @@ class GemmConsumer {
   template <bool traced>
   __device__ void multiply(Accumulators& d, unsigned steps, GemmSteps<traced>& trace) {
     for (unsigned step = 0; step < steps; ++step) {
-      const unsigned stage = trace.wait(consumer_);
-      const Operand<TileA> a{a_.bits + stage * (TileA::bytes >> 4)};
-      const Operand<TileB> b{b_.bits + stage * (TileB::bytes >> 4)};
+      const unsigned slot = trace.wait(consumer_);
+      const Operand<TileA> a{a_.bits + slot * (TileA::bytes >> 4)};
+      const Operand<TileB> b{b_.bits + slot * (TileB::bytes >> 4)};
       wgmma_fence();
 #pragma unroll
       for (unsigned k = 0; k < TileA::slices; ++k) {
         kit::multiply(d, a.slice(k), b.slice(k), step > 0 || k > 0);
       }
       wgmma_commit();
-      // The tensor cores work on this stage while the one before goes back.
+      // The tensor cores work on this slot while the one before goes back.
       if (step > 0) {
         wgmma_wait<1>();
         trace.all_but(1);
@@ -97,7 +97,7 @@ class GemmConsumer {
   using TileA = typename Config::TileA;
   using TileB = typename Config::TileB;
 
-  // To every block that wrote into this one's stage: thread i arrives at block i.
+  // To every block that wrote into this one's slot: thread i arrives at block i.
   __device__ void release() {
     const unsigned thread = threadIdx.x % warpgroup_threads;
     if constexpr (Config::cluster == 1) {

@@ -21,7 +21,7 @@ struct TracedGemm : Config {
 PENSTOCK_HD constexpr unsigned gemm_products_role(unsigned consumer) { return 1 + 2 * consumer; }
 PENSTOCK_HD constexpr unsigned gemm_stores_role(unsigned consumer) { return 2 + 2 * consumer; }
 
-// In shared memory: when the load of each stage began.
+// In shared memory: when the load of each slot began.
 template <bool traced, unsigned depth>
 struct GemmIssued {};
 template <unsigned depth>
@@ -30,7 +30,7 @@ struct GemmIssued<true, depth> {
 };
 
 // A consumer's steps, in all threads of it. The tensor cores take them in order: a step begins when
-// the one before is through, or, where that is later, when its stage is there.
+// the one before is through, or, where that is later, when its slot is there.
 template <bool on>
 class GemmSteps {
  public:
@@ -38,7 +38,7 @@ class GemmSteps {
 
   __device__ explicit GemmSteps(Spans& spans) : spans_(spans) {}
 
-  // consumer.wait(). Where the stage is not there yet, it first looks for the end of what is under
+  // consumer.wait(). Where the slot is not there yet, it first looks for the end of what is under
   // way: the tensor cores have nothing else.
   template <class Consumer>
   __device__ unsigned wait(Consumer& consumer) {
@@ -47,9 +47,9 @@ class GemmSteps {
       wgmma_wait<0>();
       all_but(0);
     }
-    const unsigned stage = consumer.wait(ready);
+    const unsigned slot = consumer.wait(ready);
     if (pending_++ == 0) begin_ = spans_.now();
-    return stage;
+    return slot;
   }
 
   // All but the `youngest` steps are through.
@@ -89,8 +89,8 @@ template <class Consumer, class Spans>
 __device__ void watch_loads(Consumer& landed, Spans& spans, const std::uint64_t* issued,
                             unsigned first, unsigned steps) {
   for (unsigned step = 0; step < steps; ++step) {
-    const unsigned stage = landed.wait();
-    spans.record(first + step, issued[stage]);
+    const unsigned slot = landed.wait();
+    spans.record(first + step, issued[slot]);
     landed.release();
   }
 }

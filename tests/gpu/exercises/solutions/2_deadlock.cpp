@@ -9,15 +9,15 @@ constexpr unsigned depth = 2;
 
 struct Shared {
   kit::Ring<Barrier, depth> ring;
-  int stages[depth] = {};
+  int slots[depth] = {};
 };
 
 // Commits what it holds before it asks for more: the consumer, who holds two, needs it to go on.
-// With three stages the producer could hold two as well.
+// With three slots the producer could hold two as well.
 void fill(const std::vector<int>& numbers, Shared& shared) {
   kit::Producer<Barrier, depth> producer(shared.ring);
   for (const int number : numbers) {
-    shared.stages[producer.acquire()] = number;
+    shared.slots[producer.acquire()] = number;
     producer.commit();
   }
 }
@@ -27,7 +27,7 @@ void use(std::vector<int>& result, Shared& shared) {
   unsigned held = consumer.wait();
   for (int& sum : result) {
     const unsigned next = consumer.wait();
-    sum = shared.stages[held] + shared.stages[next];
+    sum = shared.slots[held] + shared.slots[next];
     consumer.release();
     held = next;
   }

@@ -13,11 +13,11 @@ using namespace kit;
 constexpr unsigned depth = 2;
 
 __global__ void turned_round(Job job) {
-  __shared__ uint4 stages[depth][threads];
-  spoil(stages);
+  __shared__ uint4 slots[depth][threads];
+  spoil(slots);
   const auto ask = [&](unsigned tile) {
     if (tile < job.tiles) {
-      cp_async<16>(&stages[tile % depth][threadIdx.x], from(job, tile) + threadIdx.x);
+      cp_async<16>(&slots[tile % depth][threadIdx.x], from(job, tile) + threadIdx.x);
     }
     cp_async_commit();
   };
@@ -27,8 +27,8 @@ __global__ void turned_round(Job job) {
     ask(tile + 1);
     cp_async_wait<1>();  // what this thread asked for of the tile has landed;
     __syncthreads();     // and what the others did
-    to(job, tile)[threadIdx.x] = stages[tile % depth][threads - 1 - threadIdx.x];
-    __syncthreads();  // all have read it: its stage may be filled again
+    to(job, tile)[threadIdx.x] = slots[tile % depth][threads - 1 - threadIdx.x];
+    __syncthreads();  // all have read it: its slot may be filled again
   }
   cp_async_wait<0>();
 }

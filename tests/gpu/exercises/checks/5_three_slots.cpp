@@ -1,5 +1,5 @@
 // Copies of few tiles and of many, with the loader three tiles ahead.
-#include "gpu/exercises/5_three_stages.h"
+#include "gpu/exercises/5_three_slots.h"
 
 #include <exception>
 #include <string>
@@ -12,7 +12,7 @@ using namespace ps::lesson;
 
 std::string problem() {
   for (const unsigned tiles : {1U, 2U, 3U, 4U, 20U}) {
-    RunOptions options = three_stages();
+    RunOptions options = three_slots();
     options.tiles = tiles;
     const Outcome outcome = run(options);
     if (!outcome.right()) return std::to_string(tiles) + " tiles a block: " + describe(outcome);

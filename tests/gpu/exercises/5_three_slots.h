@@ -5,6 +5,6 @@
 namespace ps::lesson {
 
 // The kernel, and how to launch it.
-RunOptions three_stages();
+RunOptions three_slots();
 
 }  // namespace ps::lesson
