@@ -13,8 +13,10 @@ MAY_INCLUDE = {
     "trace": {"base", "host"},
     "ops": {"base", "kit", "host"},
     "weights": {"base", "host"},
-    "stream": {"base", "kit", "host", "ops", "weights"},
-    "measure": {"base", "kit", "host", "trace", "ops", "weights", "stream"},
+    "outofcore": {"base", "kit", "host", "ops", "weights"},
+    "measure": {"base", "kit", "host", "trace", "ops", "weights", "outofcore"},
+    # Deprecated headers that forward to outofcore.
+    "stream": {"base", "kit", "host", "ops", "weights", "outofcore"},
 }
 FREE_HEADERS = {"version.h"}
 SUFFIXES = {".h", ".cuh", ".cpp", ".cu", ".inl"}

@@ -21,7 +21,7 @@
 #include "penstock/host/storage.h"
 #include "penstock/measure/timing.h"
 #include "penstock/ops/transform.h"
-#include "penstock/stream/transform.h"
+#include "penstock/outofcore/transform.h"
 #include "support/in_turn.h"
 
 namespace bench {

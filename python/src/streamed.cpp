@@ -19,7 +19,7 @@
 #include "interpreter.h"
 #include "interruptible.h"
 #include "penstock/base/error.h"
-#include "penstock/stream/transform.h"
+#include "penstock/outofcore/transform.h"
 #include "penstock/trace/timeline.h"
 #include "storage.h"
 

@@ -7,7 +7,7 @@
 #include "gpu/gpu_test.h"
 #include "penstock/host/buffer.h"
 #include "penstock/ops/transform.h"
-#include "penstock/stream/transform.h"
+#include "penstock/outofcore/transform.h"
 #include "support/temporary_directory.h"
 
 namespace ps::test {

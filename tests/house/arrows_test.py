@@ -61,8 +61,8 @@ def test_src_and_include_are_one_room(write):
 
 
 def test_the_programs_may_include_everything(write):
-    assert check(write, "cli/main.cpp", '#include "penstock/stream/b.h"',
-                 "include/penstock/stream/b.h") == []
+    assert check(write, "cli/main.cpp", '#include "penstock/outofcore/b.h"',
+                 "include/penstock/outofcore/b.h") == []
 
 
 def test_a_room_without_an_arrow_is_refused(write, tmp_path):

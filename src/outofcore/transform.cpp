@@ -1,4 +1,4 @@
-#include "penstock/stream/transform.h"
+#include "penstock/outofcore/transform.h"
 
 #include <fmt/format.h>
 
@@ -7,11 +7,11 @@
 #include <string>
 #include <utility>
 
+#include "outofcore/host_copy.h"
+#include "outofcore/joined_transfers.h"
 #include "penstock/base/checked.h"
 #include "penstock/base/error.h"
 #include "penstock/host/storage.h"
-#include "stream/host_copy.h"
-#include "stream/together.h"
 
 namespace ps {
 namespace {
@@ -263,8 +263,8 @@ void StreamedTransform::State::build() {
         "read", {.uses = {*read}, .engine = Engine::disk},
         [this, slots = *read](Item& item, const Completion& done) {
           const auto from_file = [](const Operand& o) { return o.source == Source::file; };
-          const detail::Together all(static_cast<std::size_t>(std::ranges::count_if(in, from_file)),
-                                     done);
+          const detail::JoinedTransfers all(
+              static_cast<std::size_t>(std::ranges::count_if(in, from_file)), done);
           for (const Operand& operand : in) {
             if (!from_file(operand)) continue;
             try {

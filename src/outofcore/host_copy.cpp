@@ -1,14 +1,14 @@
-#include "stream/host_copy.h"
+#include "outofcore/host_copy.h"
 
 #include <algorithm>
 #include <cstring>
 #include <exception>
 
 #include "host/copy_past_caches.h"
+#include "outofcore/joined_transfers.h"
 #include "penstock/base/checked.h"
 #include "penstock/base/units.h"
 #include "penstock/host/parallel.h"
-#include "stream/together.h"
 
 namespace ps::detail {
 namespace {
@@ -30,7 +30,7 @@ void run(const HostCopy& copy) {
 void copy_on_cores(const std::vector<HostCopy>& copies, const Completion& done) {
   std::size_t shares = 0;
   for (const HostCopy& each : copies) shares += ceil_div(each.bytes, share);
-  const Together all(shares, done);
+  const JoinedTransfers all(shares, done);
   for (const HostCopy& each : copies) {
     for (std::size_t at = 0; at < each.bytes; at += share) {
       const HostCopy part{each.to + at, each.from + at, std::min(share, each.bytes - at),

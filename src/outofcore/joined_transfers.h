@@ -1,4 +1,4 @@
-// Several transfers that make one item.
+// Several transfers that complete one item of a pipeline.
 #pragma once
 
 #include <atomic>
@@ -11,12 +11,13 @@
 
 namespace ps::detail {
 
-// Ends an item when all of its transfers have: with the first failure, if there was one.
-class Together {
+// Calls `done` once, when all transfers have ended, with the first failure if there was one.
+class JoinedTransfers {
  public:
-  Together(std::size_t transfers, Completion done)
+  JoinedTransfers(std::size_t transfers, Completion done)
       : state_(std::make_shared<State>(transfers, std::move(done))) {}
 
+  // The completion to hand to one transfer; call it `transfers` times.
   TransferDone one() const {
     return [state = state_](const std::exception_ptr& failure) {
       if (failure && !state->failed.exchange(true)) state->failure = failure;

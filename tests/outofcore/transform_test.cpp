@@ -1,4 +1,4 @@
-#include "penstock/stream/transform.h"
+#include "penstock/outofcore/transform.h"
 
 #include <gtest/gtest.h>
 
