@@ -7,7 +7,7 @@
 #include "host/random_fill.h"
 #include "measure/limits_parts.h"
 #include "measure/scratch_file.h"
-#include "measure/together.h"
+#include "measure/start_together.h"
 #include "penstock/base/error.h"
 #include "penstock/host/buffer.h"
 #include "penstock/measure/cancelled.h"
@@ -32,7 +32,7 @@ class DiskTest {
   double write(std::size_t bytes) {
     const double moved = each_block(
         bytes, [this](std::byte* data, std::size_t offset) { file_.write(data, block, offset); });
-    const double flushed = seconds_together(1, [this](int) { file_.flush(); });
+    const double flushed = run_threads_together(1, [this](int) { file_.flush(); });
     written_ = std::min(blocks_, std::max(written_, next_));
     return moved + flushed;
   }
@@ -55,7 +55,7 @@ class DiskTest {
     const std::size_t end = next_ + bytes / block;
     std::atomic<std::size_t> at = next_;
     std::atomic<bool> failed = false;
-    const double seconds = seconds_together(in_flight, [&](int thread) {
+    const double seconds = run_threads_together(in_flight, [&](int thread) {
       std::byte* data = buffers_.view().data + static_cast<std::size_t>(thread) * block;
       for (std::size_t i = at++; i < end && !failed; i = at++) {
         if (stop_.stop_requested()) throw Cancelled();

@@ -7,7 +7,7 @@
 #include "base/cache_size.h"
 #include "host/random_fill.h"
 #include "measure/limits_parts.h"
-#include "measure/together.h"
+#include "measure/start_together.h"
 #include "penstock/host/buffer.h"
 
 namespace ps::detail {
@@ -34,7 +34,7 @@ void measure_host(const LimitsOptions& options, const CeilingTick& tick, Rates& 
   };
 
   // Each thread touches its own share first, so that it lies in memory near to it.
-  seconds_together(threads, [&](int thread) {
+  run_threads_together(threads, [&](int thread) {
     fill_random({slice(source, thread), share}, static_cast<std::uint64_t>(thread));
     std::memset(slice(target, thread), 0, share);
   });
@@ -47,7 +47,7 @@ void measure_host(const LimitsOptions& options, const CeilingTick& tick, Rates& 
                           .granule = round};
   const auto copy_all = [&](std::size_t total) {
     const std::size_t rounds = total / round;
-    return seconds_together(threads, [&](int thread) {
+    return run_threads_together(threads, [&](int thread) {
       for (std::size_t i = 0; i < rounds; ++i) {
         std::memcpy(slice(target, thread), slice(source, thread), share);
       }

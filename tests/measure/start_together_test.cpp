@@ -1,4 +1,4 @@
-#include "measure/together.h"
+#include "measure/start_together.h"
 
 #include <gtest/gtest.h>
 
@@ -13,27 +13,27 @@
 namespace ps::detail {
 namespace {
 
-TEST(SecondsTogether, RunsEveryIndexOnce) {
+TEST(RunThreadsTogether, RunsEveryIndexOnce) {
   std::array<std::atomic<int>, 8> runs{};
   const double seconds =
-      seconds_together(8, [&](int i) { ++runs.at(static_cast<std::size_t>(i)); });
+      run_threads_together(8, [&](int i) { ++runs.at(static_cast<std::size_t>(i)); });
   for (const auto& count : runs) EXPECT_EQ(count, 1);
   EXPECT_GT(seconds, 0);
 }
 
-TEST(SecondsTogether, RunsAllAtTheSameTime) {
+TEST(RunThreadsTogether, RunsAllAtTheSameTime) {
   const test::Watchdog watchdog("all threads meet at a barrier");
   std::barrier meeting(5);
-  seconds_together(5, [&](int) { meeting.arrive_and_wait(); });
+  run_threads_together(5, [&](int) { meeting.arrive_and_wait(); });
 }
 
-TEST(SecondsTogether, ThrowsTheFirstErrorOnceAllHaveEnded) {
+TEST(RunThreadsTogether, ThrowsTheFirstErrorOnceAllHaveEnded) {
   std::atomic<int> ended = 0;
   const auto work = [&](int index) {
     ++ended;
     if (index == 2) throw std::runtime_error("two");
   };
-  EXPECT_THROW(seconds_together(4, work), std::runtime_error);
+  EXPECT_THROW(run_threads_together(4, work), std::runtime_error);
   EXPECT_EQ(ended, 4);
 }
 

@@ -1,4 +1,4 @@
-#include "measure/together.h"
+#include "measure/start_together.h"
 
 #include <atomic>
 #include <chrono>
@@ -19,7 +19,7 @@ void wait_until_at_least(std::atomic<int>& value, int wanted) {
 
 }  // namespace
 
-double seconds_together(int threads, const std::function<void(int)>& work) {
+double run_threads_together(int threads, const std::function<void(int)>& work) {
   using Clock = std::chrono::steady_clock;
   std::atomic<int> gate = closed;
   std::atomic<int> ready = 0;
@@ -44,7 +44,7 @@ double seconds_together(int threads, const std::function<void(int)>& work) {
   try {
     for (int i = 0; i < threads; ++i) crew.emplace_back(run, i);
   } catch (...) {
-    // No more threads to be had: those that wait must go home before they can be joined.
+    // No more threads to be had: the waiting threads must end before they can be joined.
     gate = given_up;
     gate.notify_all();
     throw;
