@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "ops/resample/brief.cuh"
-#include "ops/resample/launch.cuh"
+#include "ops/resample/kernel_work.cuh"
 #include "ops/resample/mixed.cuh"
 #include "ops/resample/tile.cuh"
 

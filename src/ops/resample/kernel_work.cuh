@@ -1,4 +1,4 @@
-// From a call's work to that of the kernels, on the host.
+// Translates the work of a call into the arguments of the kernels. Host code only.
 #pragma once
 
 #include <algorithm>
