@@ -27,7 +27,7 @@ fixed_addresses() {
 phase "setup" scripts/setup.sh
 main=$(scripts/preset.sh)
 phase "format" scripts/format.sh --check
-phase "house" build/venv/bin/pytest tests/house
+phase "project checks" build/venv/bin/pytest tests/project
 # What was green on a GPU was compiled for it, and cannot run here.
 gpu_tests=ON
 if python3 tools/gpu_evidence.py current; then gpu_tests=OFF; fi

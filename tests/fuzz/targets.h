@@ -1,5 +1,5 @@
-// Parsers of what comes from outside. Each takes any bytes and returns 0, or the process dies: what
-// is not a document may be refused in the house's way only.
+// Parsers of data from outside. Each takes any bytes and returns 0; it aborts where a parser refuses
+// them with anything other than a Penstock error.
 #pragma once
 
 #include <cstddef>

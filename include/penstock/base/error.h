@@ -1,4 +1,4 @@
-// Errors of the house. Each names what was asked, what was expected and what was given, and derives
+// Penstock errors. Each names what was asked, what was expected and what was given, and derives
 // from the standard type that callers (and Python) already know how to handle.
 #pragma once
 
