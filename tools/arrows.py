@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Checks that no room includes a header of a room that is not to its left: arrows.py [ROOT]."""
+"""Checks that no module includes a header of a module that is not to its left: arrows.py [ROOT]."""
 
 import re
 import sys
 from pathlib import Path
 
-# What each room may include, besides itself and the version header.
+# What each module may include, besides itself and the version header.
 MAY_INCLUDE = {
     "base": set(),
     "kit": {"base"},
@@ -23,8 +23,8 @@ SUFFIXES = {".h", ".cuh", ".cpp", ".cu", ".inl"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)
 
 
-def room_of(root, path):
-    """The room of a file, the file's own name for one beside the rooms, None for one elsewhere."""
+def module_of(root, path):
+    """The module of a file, the file's own name for one beside the modules, None for one elsewhere."""
     for tree in (root / "include" / "penstock", root / "src"):
         if path.is_relative_to(tree):
             return path.relative_to(tree).parts[0]
@@ -45,29 +45,29 @@ def included_file(root, includer, quoted, name):
     return None
 
 
-def unknown_rooms(root):
+def unknown_modules(root):
     for tree in (root / "include" / "penstock", root / "src"):
         for folder in sorted(p for p in tree.glob("*") if p.is_dir()):
             if folder.name not in MAY_INCLUDE:
                 where = folder.relative_to(root).as_posix()
-                yield f"{where}: no arrow says what this room may include"
+                yield f"{where}: no arrow says what this module may include"
 
 
 def violations(root):
     root = root.resolve()
-    yield from unknown_rooms(root)
-    for room, allowed in MAY_INCLUDE.items():
-        for tree in (root / "include" / "penstock" / room, root / "src" / room):
+    yield from unknown_modules(root)
+    for module, allowed in MAY_INCLUDE.items():
+        for tree in (root / "include" / "penstock" / module, root / "src" / module):
             for path in sorted(p for p in tree.rglob("*") if p.suffix in SUFFIXES):
                 text = path.read_text(errors="replace")
                 for match in INCLUDE.finditer(text):
                     found = included_file(root, path, match[1] == '"', match[2])
-                    other = room_of(root, found) if found else None
-                    if other is None or other == room or other in allowed | FREE_HEADERS:
+                    other = module_of(root, found) if found else None
+                    if other is None or other == module or other in allowed | FREE_HEADERS:
                         continue
                     line = text.count("\n", 0, match.start(2)) + 1
                     where = path.relative_to(root).as_posix()
-                    yield f"{where}:{line}: {room} may not include {match[2]}"
+                    yield f"{where}:{line}: {module} may not include {match[2]}"
 
 
 def main():

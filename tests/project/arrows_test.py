@@ -11,19 +11,19 @@ def check(write, includer, line, *others):
     return list(arrows.violations(root))
 
 
-@pytest.mark.parametrize("room", arrows.MAY_INCLUDE)
+@pytest.mark.parametrize("module", arrows.MAY_INCLUDE)
 @pytest.mark.parametrize("other", arrows.MAY_INCLUDE)
-def test_every_pair_of_rooms(write, room, other):
-    found = check(write, f"include/penstock/{room}/a.h", f'#include "penstock/{other}/b.h"',
+def test_every_pair_of_modules(write, module, other):
+    found = check(write, f"include/penstock/{module}/a.h", f'#include "penstock/{other}/b.h"',
                   f"include/penstock/{other}/b.h")
-    allowed = other == room or other in arrows.MAY_INCLUDE[room]
+    allowed = other == module or other in arrows.MAY_INCLUDE[module]
     assert found == [] if allowed else len(found) == 1
 
 
-def test_what_a_room_may_include_is_closed():
-    for room, allowed in arrows.MAY_INCLUDE.items():
+def test_what_a_module_may_include_is_closed():
+    for module, allowed in arrows.MAY_INCLUDE.items():
         for other in allowed:
-            assert arrows.MAY_INCLUDE[other] <= allowed, (room, other)
+            assert arrows.MAY_INCLUDE[other] <= allowed, (module, other)
 
 
 @pytest.mark.parametrize("line", [
@@ -35,7 +35,7 @@ def test_what_a_room_may_include_is_closed():
     '#include "penstock/penstock.h"',
 ])
 @pytest.mark.parametrize("suffix", ["h", "cuh", "cpp", "cu"])
-def test_every_way_to_reach_another_room(write, line, suffix):
+def test_every_way_to_reach_another_module(write, line, suffix):
     found = check(write, f"src/base/deep/a.{suffix}", line, "include/penstock/host/b.h",
                   "src/host/private.h", "include/penstock/penstock.h")
     assert len(found) == 1
@@ -50,12 +50,12 @@ def test_every_way_to_reach_another_room(write, line, suffix):
     '#include "host/local.h"',
     '// #include "penstock/host/b.h"',
 ])
-def test_what_is_not_another_room(write, line):
+def test_what_is_not_another_module(write, line):
     assert check(write, "src/base/a.cpp", line, "include/penstock/host/b.h",
                  "src/base/host/local.h") == []
 
 
-def test_src_and_include_are_one_room(write):
+def test_src_and_include_are_one_module(write):
     assert check(write, "src/base/a.cpp", '#include "penstock/base/b.h"',
                  "include/penstock/base/b.h") == []
 
@@ -65,7 +65,7 @@ def test_the_programs_may_include_everything(write):
                  "include/penstock/outofcore/b.h") == []
 
 
-def test_a_room_without_an_arrow_is_refused(write, tmp_path):
+def test_a_module_without_an_arrow_is_refused(write, tmp_path):
     write("src/attic/a.cpp")
     assert list(arrows.violations(tmp_path)) == [
-        "src/attic: no arrow says what this room may include"]
+        "src/attic: no arrow says what this module may include"]
