@@ -16,9 +16,9 @@
 #include "penstock/base/units.h"
 #include "penstock/host/cuda.h"
 #include "penstock/measure/limits.h"
-#include "support/by_turns.h"
 #include "support/cub_copy.h"
 #include "support/guarded.h"
+#include "support/interleaved.h"
 #include "support/results.h"
 
 namespace {
@@ -104,7 +104,7 @@ void run_size(const ps::Device& device, std::size_t bytes, bool quick, bench::Re
   std::vector<ladder::Enqueue> work{problem.memcpy(), cub(problem, false), cub(problem, true)};
   for (const Contender& one : all) work.push_back(problem.run(one.kernel, 0));
   std::vector<double> seconds =
-      ladder::by_turns(problem.stream(), work, {.turns = problem.turns(), .warm_up = 2});
+      ladder::interleaved_medians(problem.stream(), work, {.turns = problem.turns(), .warm_up = 2});
   const bool vectors = seconds[2] < seconds[1];
   const Peers peers{.memcpy = seconds[0], .cub = std::min(seconds[1], seconds[2])};
   for (std::size_t i = 0; i < all.size(); ++i) all[i].seconds = seconds[3 + i];
@@ -114,7 +114,8 @@ void run_size(const ps::Device& device, std::size_t bytes, bool quick, bench::Re
   std::ranges::partial_sort_copy(all, finalists, {}, &Contender::seconds, &Contender::seconds);
   work = {problem.memcpy(), cub(problem, vectors)};
   for (const Contender& one : finalists) work.push_back(problem.run(one.kernel, 0));
-  seconds = ladder::by_turns(problem.stream(), work, {.turns = 3 * problem.turns(), .warm_up = 2});
+  seconds = ladder::interleaved_medians(problem.stream(), work,
+                                        {.turns = 3 * problem.turns(), .warm_up = 2});
   for (std::size_t i = 0; i < finalists.size(); ++i) finalists[i].seconds = seconds[2 + i];
   const Contender best = *std::ranges::min_element(finalists, {}, &Contender::seconds);
   const std::string size = ps::format_bytes(bytes);

@@ -16,9 +16,9 @@
 #include "gemm/support/tensor_ceiling.h"
 #include "penstock/host/cuda.h"
 #include "penstock/measure/limits.h"
-#include "support/by_turns.h"
 #include "support/cublas_lt.h"
 #include "support/guarded.h"
+#include "support/interleaved.h"
 #include "support/results.h"
 
 namespace {
@@ -63,7 +63,7 @@ class Bench {
     checked(matrices, portable);
 
     const std::vector<gemm::TensorRounds> ceiling = gemm::tensor_rounds(size);
-    const std::vector<double> seconds = ladder::by_turns(
+    const std::vector<double> seconds = ladder::interleaved_medians(
         stream_,
         // Each piece takes other matrices than the one before: none finds its own in the cache.
         {[&](std::size_t number) { ours(matrices.problem(number), native_); },
@@ -127,7 +127,7 @@ class Bench {
         peer_.run(as_product(matrices.problem(number)), i, native_);
       });
     }
-    const std::vector<double> seconds = ladder::by_turns(stream_, work, {.turns = 5});
+    const std::vector<double> seconds = ladder::interleaved_medians(stream_, work, {.turns = 5});
     const auto best = std::min_element(seconds.begin(), seconds.end()) - seconds.begin();
     return right[static_cast<std::size_t>(best)];
   }

@@ -21,8 +21,8 @@
 #include "penstock/base/error.h"
 #include "penstock/base/units.h"
 #include "penstock/measure/limits.h"
-#include "support/by_turns.h"
 #include "support/guarded.h"
+#include "support/interleaved.h"
 #include "support/results.h"
 
 namespace {
@@ -112,8 +112,8 @@ class Benchmark {
       }
     }
     const double peak_before = peak();
-    const std::vector<double> seconds =
-        ladder::by_turns(problem_.stream(), work, {.turns = problem_.turns(), .warm_up = 2});
+    const std::vector<double> seconds = ladder::interleaved_medians(
+        problem_.stream(), work, {.turns = problem_.turns(), .warm_up = 2});
     const double most = static_cast<double>(problem_.count()) * rounds;
 
     const auto first = seconds.begin() + 1;

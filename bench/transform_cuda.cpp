@@ -17,9 +17,9 @@
 #include "penstock/host/buffer.h"
 #include "penstock/host/cuda.h"
 #include "penstock/measure/limits.h"
-#include "support/by_turns.h"
 #include "support/cub_copy.h"
 #include "support/guarded.h"
+#include "support/interleaved.h"
 #include "support/results.h"
 #include "support/transform_case.h"
 #include "support/transform_host.h"
@@ -173,7 +173,7 @@ class Bench {
           }
         });
       }
-      return ladder::by_turns(stream_, work, {.turns = turns, .warm_up = 3});
+      return ladder::interleaved_medians(stream_, work, {.turns = turns, .warm_up = 3});
     };
     const std::vector<double> alone = measure(1, settings_.quick ? 3 : settings_.turns);
     const std::vector<double> sustained = measure(queued, settings_.quick ? 3 : 9);

@@ -10,8 +10,8 @@
 #include "ops/rotation.h"
 #include "penstock/base/error.h"
 #include "penstock/measure/build.h"
-#include "penstock/measure/by_turns.h"
 #include "penstock/measure/cancelled.h"
+#include "penstock/measure/interleaved.h"
 #include "penstock/measure/timing.h"
 
 namespace ps {
@@ -99,11 +99,11 @@ TunedProblem measure(const Problem& problem, const Device& device, const TuneOpt
   });
   // A call that is not timed holds the stream while the first of a turn is enqueued behind it.
   std::vector<std::vector<double>> seconds =
-      seconds_by_turns(stream, work,
-                       {.turns = options.turns,
-                        .warm_up = warm_up_turns,
-                        .hold = [&] { trial.enqueue(kernels.front(), call++, stream); },
-                        .stop = options.stop});
+      interleaved_seconds(stream, work,
+                          {.turns = options.turns,
+                           .warm_up = warm_up_turns,
+                           .hold = [&] { trial.enqueue(kernels.front(), call++, stream); },
+                           .stop = options.stop});
 
   const double copy_seconds = median(std::move(seconds.back()));
   seconds.pop_back();

@@ -7,7 +7,7 @@
 #include "penstock/host/cuda.h"
 #include "penstock/kit/launch.cuh"
 #include "penstock/ops/iterate.h"
-#include "support/by_turns.h"
+#include "support/interleaved.h"
 #include "support/kernel_use.cuh"
 
 namespace ladder::copy {
@@ -97,9 +97,9 @@ double multiply_adds_per_second(const ps::Stream& stream, int turns) {
                       out.view().as<float>(), loops, impossible);
     };
   };
-  const std::vector<double> seconds =
-      by_turns(stream, {run(multiply_adds<4>), run(multiply_adds<8>), run(multiply_adds<16>)},
-               {.turns = turns, .warm_up = 2});
+  const std::vector<double> seconds = interleaved_medians(
+      stream, {run(multiply_adds<4>), run(multiply_adds<8>), run(multiply_adds<16>)},
+      {.turns = turns, .warm_up = 2});
   const double operations = 512.0 * loops * threads * blocks;
   return operations / *std::min_element(seconds.begin(), seconds.end());
 }

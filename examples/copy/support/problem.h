@@ -7,8 +7,8 @@
 
 #include "copy/support/work.h"
 #include "penstock/host/buffer.h"
-#include "support/by_turns.h"
 #include "support/context.h"
+#include "support/interleaved.h"
 
 namespace ladder::copy {
 
@@ -29,7 +29,7 @@ class Problem {
   // the constructor compared with the host's. Throws std::runtime_error.
   void check(const Kernel& kernel, int rounds);
 
-  // A launch of the kernel, for by_turns().
+  // A launch of the kernel, for interleaved_medians().
   Enqueue run(const Kernel& kernel, int rounds) const;
   // The same bytes by cudaMemcpy.
   Enqueue memcpy() const;

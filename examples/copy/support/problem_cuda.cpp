@@ -56,7 +56,8 @@ Problem::Problem(Context& context)
   check_reference();
 
   copy_seconds_ =
-      by_turns(stream_, {memcpy()}, {.turns = turns_, .warm_up = 3, .stop = stop_}).front();
+      interleaved_medians(stream_, {memcpy()}, {.turns = turns_, .warm_up = 3, .stop = stop_})
+          .front();
   multiply_adds_per_second_ = copy::multiply_adds_per_second(stream_, turns_);
   const double balanced =
       copy_seconds_ * multiply_adds_per_second_ / static_cast<double>(count_) / unrolled;
@@ -208,7 +209,7 @@ std::vector<Row> Problem::rows(const std::vector<Kernel>& kernels) {
       work.push_back(run(kernel, rounds));
     }
     const std::vector<double> seconds =
-        by_turns(stream_, work, {.turns = turns_, .warm_up = 1, .stop = stop_});
+        interleaved_medians(stream_, work, {.turns = turns_, .warm_up = 1, .stop = stop_});
     for (std::size_t i = 0; i < work.size(); ++i) {
       Row& row = rows[row_of[i]];
       row.seconds = seconds[i];

@@ -8,7 +8,7 @@
 #include "gemm/support/tensor_ceiling.h"
 #include "penstock/base/units.h"
 #include "penstock/host/cuda.h"
-#include "support/by_turns.h"
+#include "support/interleaved.h"
 
 namespace gemm {
 namespace {
@@ -36,7 +36,8 @@ class Ladder {
         enqueue_tensor_work(length.rounds, ps::cuda_stream(stream_));
       });
     }
-    ceiling_ = tensor_ceiling(lengths, ladder::by_turns(stream_, work, {.stop = context.stop()}));
+    ceiling_ = tensor_ceiling(lengths,
+                              ladder::interleaved_medians(stream_, work, {.stop = context.stop()}));
     context.tell({"tensor_flops",
                   fmt::format("{:.0f} TFLOP/s of wgmma without loads", ceiling_ * 1e-12),
                   ceiling_});
@@ -56,9 +57,9 @@ class Ladder {
 double median_seconds(const ps::Stream& stream, const ladder::Context& context,
                       const ladder::Enqueue& enqueue) {
   constexpr double long_enough = 0.05;
-  const double once = ladder::by_turns(stream, {enqueue}, {.turns = 1, .warm_up = 0})[0];
+  const double once = ladder::interleaved_medians(stream, {enqueue}, {.turns = 1, .warm_up = 0})[0];
   if (once > long_enough) return once;
-  return ladder::by_turns(stream, {enqueue}, {.stop = context.stop()})[0];
+  return ladder::interleaved_medians(stream, {enqueue}, {.stop = context.stop()})[0];
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "penstock/host/stream.h"
 #include "resample/support/data.h"
 #include "resample/support/work.h"
-#include "support/by_turns.h"
+#include "support/interleaved.h"
 
 namespace ladder::resample {
 
@@ -28,7 +28,7 @@ class Case {
   // std::runtime_error.
   void check(const Kernel& kernel) const;
 
-  // A launch of the kernel, for by_turns().
+  // A launch of the kernel, for interleaved_medians().
   Enqueue run(const Kernel& kernel) const;
   // As many bytes by cudaMemcpy: it reads one half of them and writes the other.
   Enqueue memcpy() const;

@@ -84,7 +84,7 @@ class Problem {
       if (library) work.push_back(each.run(*library));
       work.push_back(each.memcpy());
       const std::vector<double> seconds =
-          by_turns(stream_, work, {.turns = turns_, .warm_up = 2, .stop = stop_});
+          interleaved_medians(stream_, work, {.turns = turns_, .warm_up = 2, .stop = stop_});
       for (std::size_t i = 0; i < row_of.size(); ++i) {
         Row& row = rows[row_of[i]];
         row.seconds = seconds[i];

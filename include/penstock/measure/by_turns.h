@@ -1,32 +1,16 @@
-// Times pieces of work on one stream by turns, each turn in another order, so that what else
-// happens to the machine meets all of them alike, and what one piece leaves in the caches every
-// other one.
+// Deprecated: include penstock/measure/interleaved.h. This header goes away in the next version.
 #pragma once
 
-#include <cstddef>
-#include <functional>
-#include <stop_token>
-#include <vector>
-
-#include "penstock/host/stream.h"
+#include "penstock/measure/interleaved.h"
 
 namespace ps {
 
-// Enqueues its work once. `number` counts up from piece to piece, for work that takes other buffers
-// than the piece before it.
-using EnqueuePiece = std::function<void(std::size_t number)>;
+using TurnsOptions [[deprecated("use InterleavedOptions")]] = InterleavedOptions;
 
-struct TurnsOptions {
-  int turns = 9;
-  int warm_up = 1;               // turns before those that count
-  std::function<void()> hold{};  // enqueues what keeps the stream busy until the first is enqueued
-  std::stop_token stop{};
-};
-
-// The device's own seconds for each piece and, within it, each turn. Synchronises the stream.
-// Throws Cancelled.
-std::vector<std::vector<double>> seconds_by_turns(const Stream& stream,
-                                                  const std::vector<EnqueuePiece>& work,
-                                                  const TurnsOptions& options);
+[[deprecated("use interleaved_seconds")]] inline std::vector<std::vector<double>> seconds_by_turns(
+    const Stream& stream, const std::vector<EnqueuePiece>& work,
+    const InterleavedOptions& options) {
+  return interleaved_seconds(stream, work, options);
+}
 
 }  // namespace ps

@@ -1,4 +1,4 @@
-#include "penstock/measure/by_turns.h"
+#include "penstock/measure/interleaved.h"
 
 #include <algorithm>
 #include <numeric>
@@ -8,9 +8,9 @@
 
 namespace ps {
 
-std::vector<std::vector<double>> seconds_by_turns(const Stream& stream,
-                                                  const std::vector<EnqueuePiece>& work,
-                                                  const TurnsOptions& options) {
+std::vector<std::vector<double>> interleaved_seconds(const Stream& stream,
+                                                     const std::vector<EnqueuePiece>& work,
+                                                     const InterleavedOptions& options) {
   std::vector<Event> marks;  // before and behind every piece
   while (marks.size() <= work.size()) {
     marks.emplace_back(stream.device(), EventOptions{.timing = true});
