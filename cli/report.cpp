@@ -42,8 +42,8 @@ void run(const ReportCommand& command) {
   write_text(command.output, html);
   if (!command.perfetto.empty()) write_text(command.perfetto, perfetto_json(runs));
   if (command.json) {
-    const nlohmann::ordered_json told = {{"page", command.output}, {"bytes", html.size()}};
-    fmt::print("{}\n", told.dump(1));
+    const nlohmann::ordered_json summary = {{"page", command.output}, {"bytes", html.size()}};
+    fmt::print("{}\n", summary.dump(1));
   } else {
     fmt::print("page: {} ({})\n", command.output, format_bytes(html.size()));
     if (!command.perfetto.empty()) fmt::print("trace: {}\n", command.perfetto);

@@ -11,7 +11,7 @@ namespace {
 using namespace ladder::copy;
 using ladder::Phase;
 
-// What the caches are told of data that is read once and written once.
+// Cache hints for data that is read once and written once.
 enum class Hint {
   none,
   streaming,

@@ -27,7 +27,7 @@ constexpr unsigned most_slots = 8;
 struct Shape {
   unsigned tile_bytes;
   unsigned depth;
-  bool streaming = true;  // the caches are told that each byte is wanted once
+  bool streaming = true;  // cache hint: each byte is used once
 };
 
 template <bool traced = false>

@@ -32,7 +32,7 @@ struct Settings {
   std::stop_token stop = {};
 };
 
-// A figure that all rows of a ladder stand beside: "fma_per_second", "33.1 T multiply-adds/s".
+// A figure that holds for all rows of a ladder: "fma_per_second", "33.1 T multiply-adds/s".
 struct Fact {
   std::string key, text;
   double value = 0;
@@ -58,8 +58,8 @@ class Context {
     return *static_cast<T*>(one.get());
   }
 
-  // Told once by whoever measured it, shown above the table.
-  void tell(Fact fact) { facts_.push_back(std::move(fact)); }
+  // Adds a figure that is shown above the table.
+  void add_fact(Fact fact) { facts_.push_back(std::move(fact)); }
   const std::vector<Fact>& facts() const { return facts_; }
 
   // Random input in page-locked memory, page-locked output, and the device's result.

@@ -15,8 +15,8 @@ struct RungRows {
   std::vector<Row> rows;
 };
 
-// Runs each and fills in the speed-ups. `starting` is told each rung and the share of the ladder
-// that is below it. Throws ps::Unsupported where rungs about kernels meet no GPU.
+// Runs each and fills in the speed-ups. `starting` is called with each rung and the share of the
+// ladder that is below it. Throws ps::Unsupported where rungs about kernels meet no GPU.
 std::vector<RungRows> climb(Context& context, const std::vector<Rung>& rungs,
                             const std::function<void(const Rung&, double fraction)>& starting);
 

@@ -25,7 +25,7 @@ std::string time_text(const Row& row) {
   return row.seconds > 0 ? ps::format_seconds(row.seconds) : "-";
 }
 
-// A line of columns, each as wide as told, right-aligned but for the first `left`.
+// A line of columns, each of the given width, right-aligned but for the first `left`.
 std::string line(const std::vector<std::string>& cells, const std::vector<std::size_t>& widths,
                  std::size_t left, const std::string& note) {
   std::string text;

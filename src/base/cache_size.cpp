@@ -15,8 +15,8 @@ std::size_t last_level_cache() {
 
 std::size_t last_level_cache_of_core() {
   std::size_t kibibytes = 0;
-  std::ifstream told("/sys/devices/system/cpu/cpu0/cache/index3/size");
-  if (told >> kibibytes && told.get() == 'K') return kibibytes * KiB;
+  std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");
+  if (file >> kibibytes && file.get() == 'K') return kibibytes * KiB;
   return last_level_cache();
 }
 

@@ -1,14 +1,14 @@
-// How much the last level of the CPU's caches holds.
+// The size of the CPU's last-level cache, in bytes.
 #pragma once
 
 #include <cstddef>
 
 namespace ps::detail {
 
-// All parts of it together; 0 where the system does not tell.
+// The whole cache; 0 if the system does not report it.
 std::size_t last_level_cache();
 
-// What one core reaches, which is less on CPUs whose last cache is in parts; 0 as above.
+// The part that one core uses, which is smaller where the cache is split; 0 as above.
 std::size_t last_level_cache_of_core();
 
 }  // namespace ps::detail

@@ -30,7 +30,7 @@ std::string here() {
 // Where it may be, the most telling first.
 std::vector<std::string> candidates(const std::string& name, const char* variable) {
   std::vector<std::string> names;
-  if (const char* told = std::getenv(variable)) names.emplace_back(told);
+  if (const char* path = std::getenv(variable)) names.emplace_back(path);
   names.push_back(here() + "/" + name);
   names.push_back(name);
   std::vector<std::string> patterns;

@@ -1,4 +1,4 @@
-// Who must be told when a host function enqueued by a pipeline stage throws. The pipeline sets the
+// Where the exception of a host function enqueued by a pipeline stage goes. The pipeline sets the
 // scope around a stage function; Stream::call and notify carry it along to the library's thread.
 #pragma once
 

@@ -22,7 +22,7 @@ const ladder::Rung rung{.ladder = "copy",
 
 class KernelTable : public testing::Test {
  protected:
-  void SetUp() override { context.tell({"bytes_per_second", "cudaMemcpy: 4.2 TB/s", 4.2e12}); }
+  void SetUp() override { context.add_fact({"bytes_per_second", "cudaMemcpy: 4.2 TB/s", 4.2e12}); }
 
   ladder::Context context{{.device = ps::Device::cpu(), .bytes = 4 * ps::MiB}};
 };

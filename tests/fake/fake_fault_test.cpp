@@ -1,4 +1,4 @@
-// The fake driver fails when it is told to.
+// The fake driver fails on demand.
 #include <gtest/gtest.h>
 
 #include <vector>

@@ -259,10 +259,10 @@ TEST_F(CopyLadderGpu, TracedKernelsAreRightAndShowEveryRole) {
           {.name = traced.name, .roles = traced.roles, .room = traced.room, .launch = launch},
           *stream);
       if (HasFatalFailure()) return;
-      const ps::KernelRoles told = trace.roles({.most_blocks = traced.room.blocks});
-      EXPECT_EQ(told.lost, 0u);
+      const ps::KernelRoles result = trace.roles({.most_blocks = traced.room.blocks});
+      EXPECT_EQ(result.lost, 0u);
       std::vector<int> spans(traced.roles.size());
-      for (const ps::RoleSpan& span : told.spans) {
+      for (const ps::RoleSpan& span : result.spans) {
         ++spans.at(span.role);
         EXPECT_LE(span.begin_ns, span.end_ns);
       }

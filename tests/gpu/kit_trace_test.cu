@@ -110,8 +110,8 @@ class KitTraceGpu : public GpuTest {
     return KernelTrace(std::as_bytes(std::span(bytes)), std::move(roles));
   }
 
-  static std::vector<RoleSpan> of(const KernelRoles& told, unsigned block, unsigned role) {
-    std::vector<RoleSpan> spans = told.spans;
+  static std::vector<RoleSpan> of(const KernelRoles& result, unsigned block, unsigned role) {
+    std::vector<RoleSpan> spans = result.spans;
     std::erase_if(spans, [&](const RoleSpan& s) { return s.block != block || s.role != role; });
     return spans;
   }
@@ -160,10 +160,10 @@ TEST_F(KitTraceGpu, EveryRecordOfEveryBlockArrives) {
     const KernelTrace trace = read(run<true>(shape, blocks, 5));
     EXPECT_EQ(trace.grid(), blocks);
     ASSERT_EQ(trace.blocks().size(), blocks);
-    const KernelRoles told = trace.roles({.blocks = numbers(blocks)});
-    ASSERT_EQ(told.spans.size(), blocks * 2U * 5);
-    EXPECT_EQ(told.lost, 0U);
-    const auto shorter = of(told, blocks - 1, 0), longer = of(told, blocks - 1, 1);
+    const KernelRoles result = trace.roles({.blocks = numbers(blocks)});
+    ASSERT_EQ(result.spans.size(), blocks * 2U * 5);
+    EXPECT_EQ(result.lost, 0U);
+    const auto shorter = of(result, blocks - 1, 0), longer = of(result, blocks - 1, 1);
     ASSERT_EQ(shorter.size(), 5U);
     ASSERT_EQ(longer.size(), 5U);
     const auto length = [](const RoleSpan& span) {
@@ -187,10 +187,10 @@ TEST_F(KitTraceGpu, WhatDoesNotFitIsCountedAndHarmsNothing) {
     EXPECT_EQ(block.records, 2U * 4);
     EXPECT_EQ(block.lost, 2U * 5);
   }
-  const KernelRoles told = trace.roles({.blocks = {0, 1, 2}});
-  EXPECT_EQ(told.lost, 3U * 2 * 5);
+  const KernelRoles result = trace.roles({.blocks = {0, 1, 2}});
+  EXPECT_EQ(result.lost, 3U * 2 * 5);
   for (unsigned block = 0; block < 3; ++block) {
-    const auto kept = of(told, block, 1);
+    const auto kept = of(result, block, 1);
     ASSERT_EQ(kept.size(), 4U);
     for (unsigned i = 0; i < 4; ++i) EXPECT_EQ(kept[i].tile, 1000 * block + i);
   }
@@ -224,9 +224,9 @@ TEST_F(KitTraceGpu, TheClocksOfAllMultiprocessorsAreAligned) {
   EXPECT_LT(trace.error().max_ns, 2000);
 
   // The same moment, seen by every multiprocessor through its own clock.
-  const KernelRoles told = trace.roles({.blocks = numbers(multiprocessors)});
-  ASSERT_EQ(told.spans.size(), multiprocessors);
-  const auto [first, last] = std::ranges::minmax(told.spans, {}, &RoleSpan::begin_ns);
+  const KernelRoles result = trace.roles({.blocks = numbers(multiprocessors)});
+  ASSERT_EQ(result.spans.size(), multiprocessors);
+  const auto [first, last] = std::ranges::minmax(result.spans, {}, &RoleSpan::begin_ns);
   EXPECT_LT(static_cast<double>(last.begin_ns - first.begin_ns),
             static_cast<double>(trace.tick_ns()) + 2 * trace.error().max_ns + 200)
       << "with an error of " << trace.error().max_ns << " ns";
@@ -251,9 +251,9 @@ TEST_F(KitTraceGpu, FitsIntoTheKernelsOwnInterval) {
   }
   const auto taken = static_cast<std::int64_t>(Event::seconds_between(before, after) * 1e9);
   const KernelTrace trace = read(look(memory.view()));
-  const KernelRoles told = trace.roles({.inside = Span{1'000'000, 1'000'000 + taken}});
-  EXPECT_LE(told.place_ns, 50'000) << "the interval is much longer than the kernel";
-  for (const RoleSpan& span : told.spans) {
+  const KernelRoles result = trace.roles({.inside = Span{1'000'000, 1'000'000 + taken}});
+  EXPECT_LE(result.place_ns, 50'000) << "the interval is much longer than the kernel";
+  for (const RoleSpan& span : result.spans) {
     EXPECT_GE(span.begin_ns, 1'000'000 - 2'000);
     EXPECT_LE(span.end_ns, 1'000'000 + taken + 2'000);
   }

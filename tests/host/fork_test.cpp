@@ -1,4 +1,5 @@
-// A fork's child has none of the library's threads: it must be told, not left waiting.
+// A fork's child has none of the library's threads: its calls must fail instead of waiting for
+// ever.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -225,12 +225,13 @@ TEST_P(StreamedWays, CancelledAnywhereAndRunsAgain) {
 TEST_P(StreamedWays, TellsProgressAndWhatWasBusy) {
   const auto& [gpu, from, to] = GetParam();
   Streamed streamed(device(), driver(), from, from, to, 60'000);
-  std::vector<Progress> told;
+  std::vector<Progress> reported;
   Timeline timeline;
-  streamed.run({.progress = [&](const Progress& p) { told.push_back(p); }, .recorder = &timeline});
-  ASSERT_FALSE(told.empty());
-  EXPECT_EQ(told.back().done, streamed.pieces);
-  EXPECT_EQ(told.back().items, streamed.pieces);
+  streamed.run(
+      {.progress = [&](const Progress& p) { reported.push_back(p); }, .recorder = &timeline});
+  ASSERT_FALSE(reported.empty());
+  EXPECT_EQ(reported.back().done, streamed.pieces);
+  EXPECT_EQ(reported.back().items, streamed.pieces);
   EXPECT_GT(timeline.busy_seconds(Engine::compute), 0);
   EXPECT_EQ(timeline.busy_seconds(Engine::disk) > 0, from == Where::file || to == Where::file);
   EXPECT_EQ(timeline.busy_seconds(Engine::upload) > 0, gpu);

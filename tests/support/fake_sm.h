@@ -47,8 +47,8 @@ class FakeSource {
   std::uint64_t nanoseconds() const {
     pass();
     const double tick = thread_->timer.tick_ns;
-    const double told = tick > 0 ? std::floor(thread_->ns / tick) * tick : 0;
-    return FakeTimer::epoch + static_cast<std::uint64_t>(told);
+    const double shown = tick > 0 ? std::floor(thread_->ns / tick) * tick : 0;
+    return FakeTimer::epoch + static_cast<std::uint64_t>(shown);
   }
   unsigned sm() const { return thread_->sm.number; }
   std::uint64_t block() const { return thread_->block; }

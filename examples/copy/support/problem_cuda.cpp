@@ -67,15 +67,16 @@ Problem::Problem(Context& context)
 
 void Problem::tell(Context& context) const {
   const double bytes = 2.0 * static_cast<double>(context.bytes()) / copy_seconds_;
-  context.tell({"bytes_per_second",
-                fmt::format("cudaMemcpy of {}: {}", ps::format_bytes(context.bytes()),
-                            ps::format_rate(bytes)),
-                bytes});
-  context.tell({"multiply_adds_per_second",
-                fmt::format("multiply-adds alone: {:.2f} T/s", multiply_adds_per_second_ * 1e-12),
-                multiply_adds_per_second_});
+  context.add_fact({"bytes_per_second",
+                    fmt::format("cudaMemcpy of {}: {}", ps::format_bytes(context.bytes()),
+                                ps::format_rate(bytes)),
+                    bytes});
+  context.add_fact(
+      {"multiply_adds_per_second",
+       fmt::format("multiply-adds alone: {:.2f} T/s", multiply_adds_per_second_ * 1e-12),
+       multiply_adds_per_second_});
   for (const Intensity intensity : all_intensities) {
-    context.tell(
+    context.add_fact(
         {fmt::format("rounds_{}", name(intensity)),
          fmt::format("{}: {} multiply-adds an element", name(intensity), rounds(intensity)),
          static_cast<double>(rounds(intensity))});

@@ -35,7 +35,7 @@ constexpr std::size_t coefficients_for(std::size_t count) {
   return (count + group * width - 1) / (group * width) * width;
 }
 
-// What a kernel is told. Checked; `count` is above 0.
+// The arguments of a kernel. Checked; `count` is above 0.
 struct Work {
   const float* in = nullptr;
   float* out = nullptr;

@@ -38,9 +38,9 @@ class Ladder {
     }
     ceiling_ = tensor_ceiling(lengths,
                               ladder::interleaved_medians(stream_, work, {.stop = context.stop()}));
-    context.tell({"tensor_flops",
-                  fmt::format("{:.0f} TFLOP/s of wgmma without loads", ceiling_ * 1e-12),
-                  ceiling_});
+    context.add_fact({"tensor_flops",
+                      fmt::format("{:.0f} TFLOP/s of wgmma without loads", ceiling_ * 1e-12),
+                      ceiling_});
   }
 
   const ps::Stream& stream() const { return stream_; }

@@ -55,10 +55,10 @@ class Problem {
     for (const Shape& shape : shapes_for(context)) {
       for (const Clock clock : {Clock::regular, Clock::random}) {
         const Case& made = cases_.emplace_back(stream_, shape, clock);
-        context.tell({"bytes_" + made.name(),
-                      fmt::format("{}: {:.1f} MB to move", made.name(),
-                                  static_cast<double>(made.bytes()) * 1e-6),
-                      static_cast<double>(made.bytes())});
+        context.add_fact({"bytes_" + made.name(),
+                          fmt::format("{}: {:.1f} MB to move", made.name(),
+                                      static_cast<double>(made.bytes()) * 1e-6),
+                          static_cast<double>(made.bytes())});
       }
     }
   }

@@ -14,7 +14,7 @@
 
 namespace ladder::resample {
 
-// What a kernel is told. Checked; there is at least one result. Rows are numbered through all
+// The arguments of a kernel. Checked; there is at least one result. Rows are numbered through all
 // episodes.
 struct Work {
   const void* values = nullptr;           // (episodes, samples, columns)

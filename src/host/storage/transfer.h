@@ -29,7 +29,7 @@ class OpenFile {
   std::size_t block = 4096;  // what direct transfers must be aligned to
 };
 
-// What the pieces of one read or write share. Told when the last of them is over.
+// What the pieces of one read or write share. Calls `done` when the last piece has ended.
 class Transfer {
  public:
   Transfer(std::shared_ptr<const OpenFile> of, TransferDone done)

@@ -78,7 +78,7 @@ class State {
   }
 
  private:
-  // Without the mutex while the transfer is told: what it calls may submit more.
+  // advance() runs without the mutex, because the completion it may call can submit more.
   void complete(std::size_t place, int moved) {
     const bool over = places_[place].advance(moved);
     const std::lock_guard lock(mutex_);

@@ -32,8 +32,8 @@ std::int64_t columns_of(const ResampleWork& work) {
 // Whether rows pass by the caches: right for results that are larger than these, where every
 // segment of every row begins and ends as past_alignment has it.
 bool goes_past(const ResampleWork& work) {
-  static const std::size_t told = detail::last_level_cache_of_core();
-  const std::size_t cache = told > 0 ? told : 32 * MiB;
+  static const std::size_t reported = detail::last_level_cache_of_core();
+  const std::size_t cache = reported > 0 ? reported : 32 * MiB;
   const auto size = static_cast<std::int64_t>(size_of(work.type));
   const std::int64_t bytes = work.episodes * work.targets * columns_of(work) * size;
   std::uintptr_t odd = reinterpret_cast<std::uintptr_t>(work.out) |

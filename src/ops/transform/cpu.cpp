@@ -22,8 +22,8 @@ void copy_range(const TransformWork& work, std::size_t begin, std::size_t end) {
 }
 
 void run(const TransformWork& work) {
-  static const std::size_t told = last_level_cache();
-  const std::size_t cache = told > 0 ? told : 32 * MiB;
+  static const std::size_t reported = last_level_cache();
+  const std::size_t cache = reported > 0 ? reported : 32 * MiB;
   static const CpuRange fast = transform_avx2();
   const CpuRange range = fast != nullptr ? fast : transform_baseline;
   const std::size_t bytes =
