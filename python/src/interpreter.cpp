@@ -44,8 +44,8 @@ class Door {
     stops_.erase(number);
   }
 
-  // The lock is held across a fork, so that the child sees whole data. The child starts empty: it has
-  // none of the parent's threads and runs.
+  // The lock is held across a fork, so that the child sees whole data. The child starts empty: it
+  // has none of the parent's threads and runs.
   void before_fork() { mutex_.lock(); }
   void after_fork_in_parent() { mutex_.unlock(); }
   void after_fork_in_child() {

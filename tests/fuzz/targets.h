@@ -1,5 +1,5 @@
-// Parsers of data from outside. Each takes any bytes and returns 0; it aborts where a parser refuses
-// them with anything other than a Penstock error.
+// Parsers of data from outside. Each takes any bytes and returns 0; it aborts where a parser
+// refuses them with anything other than a Penstock error.
 #pragma once
 
 #include <cstddef>
