@@ -9,7 +9,7 @@
 
 #include "penstock/ops/resample.h"
 #include "penstock/ops/transform.h"
-#include "penstock/stream/transform.h"
+#include "penstock/outofcore/transform.h"
 #include "support/temporary_directory.h"
 
 namespace ps::test {
