@@ -2,6 +2,8 @@
 // what? The ring is the kit's own; its barriers are made for threads of the CPU.
 #include "gpu/exercises/2_deadlock.h"
 
+#include <cstddef>
+
 namespace ps::lesson {
 namespace {
 
