@@ -30,9 +30,11 @@ inline std::size_t checked_add(std::size_t a, std::size_t b, std::string_view ar
   return sum;
 }
 
+// a / b, rounded up.
 constexpr std::size_t ceil_div(std::size_t a, std::size_t b) { return a / b + (a % b != 0); }
 
-// Rounds up to a power of two multiple; throws when the result does not fit.
+// `value` rounded up to a multiple of `alignment`, a power of two. Throws InvalidArgument naming
+// `argument` when the result does not fit.
 inline std::size_t align_up(std::size_t value, std::size_t alignment, std::string_view argument) {
   return checked_add(value, alignment - 1, argument) & ~(alignment - 1);
 }

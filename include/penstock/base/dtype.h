@@ -1,4 +1,4 @@
-// Element types that cross the API.
+// Element types.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace ps {
 
-// Values are stable: they are written to files. fp8 types follow at 16 and above.
+// The values are stable, because files contain them. 16 and above are reserved for fp8 types.
 enum class DType : std::uint8_t {
   f64 = 0,
   f32 = 1,

@@ -1,5 +1,5 @@
-// Penstock errors. Each names what was asked, what was expected and what was given, and derives
-// from the standard type that callers (and Python) already know how to handle.
+// Penstock errors. Messages name the argument, what was expected and what was given. Every class
+// derives from the standard exception that fits.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace ps {
 
-// An argument broke its contract. Thrown before anything was enqueued or allocated.
+// An argument is not as documented. Thrown before anything is enqueued or allocated.
 class InvalidArgument : public std::invalid_argument {
  public:
   InvalidArgument(std::string_view argument, std::string_view expected, std::string_view given);
@@ -25,38 +25,39 @@ class InvalidArgument : public std::invalid_argument {
   std::string argument_, expected_, given_;
 };
 
-// Memory of some kind ran out. The failed request left nothing allocated.
+// Memory ran out. The failed call leaves nothing allocated.
 class OutOfMemory : public std::bad_alloc {
  public:
-  // `place` says which memory ("device memory of cuda:0", "page-locked memory"); `why` what to do.
+  // `place`: which memory ("device memory of cuda:0"). `requested`: bytes. `why`: the cause, or
+  // what to do.
   OutOfMemory(std::string_view place, std::size_t requested, std::string_view why = {});
 
   const char* what() const noexcept override { return message_.c_str(); }
-  std::size_t requested() const noexcept { return requested_; }
+  std::size_t requested() const noexcept { return requested_; }  // bytes
 
  private:
   std::string message_;
   std::size_t requested_;
 };
 
-// A fixed number of slots was in use and the caller had chosen not to wait.
+// All slots are in use, and the caller chose not to wait.
 class Exhausted : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// This machine, driver or build cannot do what was asked; the text says what to use instead.
+// This machine, driver or build does not support the call; the message says what to use instead.
 class Unsupported : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// A device refused a call or a piece of enqueued work failed.
+// A device call failed, or work enqueued earlier did.
 class DeviceError : public std::runtime_error {
  public:
   DeviceError(std::string_view device, std::string_view call, int code, std::string_view meaning);
 
-  int code() const noexcept { return code_; }
+  int code() const noexcept { return code_; }  // the cudaError_t
 
  protected:
   DeviceError(const std::string& message, int code) : std::runtime_error(message), code_(code) {}
@@ -65,20 +66,21 @@ class DeviceError : public std::runtime_error {
   int code_;
 };
 
-// The device cannot be used again in this process. Every later call reports the first cause.
+// The device cannot be used again in this process. Every later call throws this, with the first
+// cause.
 class DeviceLost : public DeviceError {
  public:
   DeviceLost(std::string_view device, std::string_view first_cause, int code);
 };
 
-// A file or another system resource refused; carries errno.
+// A system call failed, for a file or another resource; code() holds errno.
 class SystemError : public std::system_error {
  public:
   SystemError(int error_number, std::string_view action, std::string_view subject);
 };
 
 namespace detail {
-// Out of line so that a check at a call site costs one compare and one cold call.
+// Out of line, so that a check costs its caller little code.
 [[noreturn]] void throw_invalid(std::string_view argument, std::string_view expected,
                                 std::string_view given);
 }  // namespace detail

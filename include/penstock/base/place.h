@@ -1,4 +1,4 @@
-// Where bytes live.
+// The kind of memory that bytes are in, and its device.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@ namespace ps {
 enum class Memory : std::uint8_t {
   host,    // ordinary pageable memory
   pinned,  // page-locked memory, which copy engines read directly
-  device,  // memory of the device; on the CPU device this is ordinary memory
+  device,  // the device's own memory; on the CPU device, ordinary memory
 };
 
-// Index of the CPU in Place and Device; GPUs count from 0.
+// The CPU's index in Place and Device; GPU indices start at 0.
 inline constexpr int cpu_index = -1;
 
 struct Place {
   Memory memory = Memory::host;
-  int device = cpu_index;  // meaningful for Memory::device
+  int device = cpu_index;  // for Memory::device only
 
   friend bool operator==(const Place&, const Place&) = default;
 };

@@ -1,5 +1,5 @@
-// What a run did and when, handed to whoever wants to know. The host runtime records into this
-// interface; penstock/trace implements it. A null recorder costs nothing.
+// Receives the busy intervals of a run. The host runtime calls it; trace/timeline.h and
+// trace/device_trace.h implement it.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace ps {
 
-// The piece of the machine that was busy.
+// The part of the machine that was busy.
 enum class Engine : std::uint8_t {
   disk,
   host,         // a host thread
@@ -40,7 +40,7 @@ constexpr std::string_view name(Engine engine) {
 inline constexpr std::array all_engines = {Engine::disk,     Engine::host,        Engine::upload,
                                            Engine::download, Engine::device_copy, Engine::compute};
 
-// The engine of that name, if there is one.
+// The inverse of name(); nothing for an unknown name.
 constexpr std::optional<Engine> engine_named(std::string_view text) {
   for (const Engine engine : all_engines) {
     if (name(engine) == text) return engine;
@@ -51,7 +51,7 @@ constexpr std::optional<Engine> engine_named(std::string_view text) {
 // One busy interval, in nanoseconds since the start of the run.
 struct Interval {
   Engine engine = Engine::host;
-  std::string_view stage;  // valid only during the call
+  std::string_view stage;  // valid during the call to record() only
   std::uint64_t item = 0;
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
@@ -64,14 +64,15 @@ class Recorder {
   Recorder& operator=(const Recorder&) = delete;
   virtual ~Recorder() = default;
 
-  // Called from several threads at once; must not throw and must not call back into the run.
+  // Called from several threads concurrently. Must not call back into the run.
   virtual void record(const Interval& interval) noexcept = 0;
 
-  // A run begins: its intervals count from this time of std::chrono::steady_clock.
+  // A run begins. Its intervals count from this time of std::chrono::steady_clock.
   virtual void begin_run(std::int64_t /*steady_ns*/) noexcept {}
 
-  // True for one that learns elsewhere what the device does. The run then times no device work, and
-  // says on the thread that enqueues it whose it is, by the two calls below.
+  // True if the recorder observes the device itself, as DeviceTrace does. The run then records no
+  // device intervals. Instead it calls begin_enqueue() and end_enqueue() around each stage
+  // function, on the thread that enqueues.
   virtual bool watches_device() const noexcept { return false; }
   virtual void begin_enqueue(std::string_view /*stage*/, std::uint64_t /*item*/) noexcept {}
   virtual void end_enqueue() noexcept {}

@@ -1,4 +1,4 @@
-// Small files of text: read whole, and replaced whole or not at all.
+// Reads and atomically replaces small text files.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,13 @@
 
 namespace ps {
 
-// Throws SystemError naming the path: what cannot be opened or read, a directory, a file of more
-// than `largest` bytes.
+// The file's contents. Throws SystemError naming the path if the file cannot be read, is a
+// directory, or has more than `largest` bytes.
 std::string read_text(const std::filesystem::path& path, std::size_t largest);
 
-// Writes beside `path` and renames: whoever reads it finds the old text or the new one. Throws
-// SystemError naming the path; then the old file is as it was and nothing is left beside it.
+// Writes a temporary file and renames it to `path`, so that readers see the old text or the new
+// one. Throws SystemError naming the path; the old file is then unchanged and no temporary file is
+// left.
 void write_text(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace ps

@@ -1,4 +1,4 @@
-// Bytes, times and rates: as text for people, and read back from options.
+// Formats bytes, times and rates, and parses sizes.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@ std::string format_bytes(std::size_t bytes);
 // "38.75 ms", "12.1 us"
 std::string format_seconds(double seconds);
 
-// Decimal units, as datasheets use: "55.2 GB/s", "4.22 TB/s"
+// Decimal units, as in datasheets: "55.2 GB/s", "4.22 TB/s"
 std::string format_rate(double bytes_per_second);
 
-// Reads "4096", "64k", "64 KiB", "16M", "1.5GiB" (binary prefixes). Throws InvalidArgument naming
-// `argument` on anything else, on zero when `allow_zero` is false, and on overflow.
+// Bytes from "4096", "64k", "64 KiB", "16M" or "1.5GiB" (binary prefixes). Throws InvalidArgument
+// naming `argument` for any other text, for zero unless `allow_zero`, and on overflow.
 std::size_t parse_bytes(std::string_view text, std::string_view argument, bool allow_zero = false);
 
 }  // namespace ps

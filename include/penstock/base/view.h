@@ -1,5 +1,5 @@
-// Views of memory the caller owns. A view never frees; the caller keeps the bytes alive until the
-// work enqueued on them has completed.
+// Non-owning views of memory. The caller keeps the memory alive until the work enqueued on it has
+// completed.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace ps {
 
-// A run of bytes at a place.
+// Contiguous bytes.
 struct MemoryView {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
@@ -25,23 +25,23 @@ struct MemoryView {
     return reinterpret_cast<T*>(data);
   }
 
-  // Bytes [offset, offset + count); throws InvalidArgument when they are not inside the view.
+  // Bytes [offset, offset + count). Throws InvalidArgument if they are not inside the view.
   MemoryView sub(std::size_t offset, std::size_t count) const;
 };
 
 inline constexpr std::size_t max_rank = 8;
 
-// A strided array: pointer, element type, shape, strides (in elements), place. Sizes are checked on
-// construction: negative extents, products past 2^63 and too many dimensions throw InvalidArgument.
+// A strided array. Constructors throw InvalidArgument for negative extents, 2^63 bytes or more, and
+// more than max_rank dimensions.
 class TensorView {
  public:
   TensorView() = default;
 
-  // Contiguous, last dimension fastest.
+  // Contiguous, in row-major order.
   TensorView(void* data, DType dtype, std::span<const std::int64_t> shape, Place place = {});
   TensorView(void* data, DType dtype, std::initializer_list<std::int64_t> shape, Place place = {});
 
-  // With strides in elements; a stride may be zero (broadcast) or negative.
+  // Strides count elements and may be zero (broadcast) or negative.
   TensorView(void* data, DType dtype, std::span<const std::int64_t> shape,
              std::span<const std::int64_t> strides, Place place = {});
 
@@ -55,10 +55,10 @@ class TensorView {
   std::int64_t elements() const { return elements_; }
   bool is_contiguous() const;
 
-  // Bytes of the elements themselves, elements() * size_of(dtype()).
+  // elements() * size_of(dtype())
   std::size_t bytes() const { return static_cast<std::size_t>(elements_) * size_of(dtype_); }
 
-  // The same elements as a run of bytes; throws InvalidArgument when not contiguous.
+  // The elements as bytes. Throws InvalidArgument if the view is not contiguous.
   MemoryView memory() const;
 
   // "f32[4, 128] on cuda:0", for messages.

@@ -1,4 +1,4 @@
-// Memory that is owned: page-locked host memory and device memory outside any pool.
+// Owning buffers of page-locked host memory and of device memory.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace ps {
 
-// Owns a run of page-locked memory that copies of `device` (and of every other GPU) reach directly.
-// On the CPU device it is ordinary page-aligned memory. Allocation is slow (milliseconds, about
-// 1.7 GB/s) and may stop the device: allocate once, recycle in a SlotRing. The bytes must outlive
-// the work enqueued on them; the destructor does not wait.
+// Page-locked host memory, which all GPUs copy to and from directly. On the CPU device it is
+// ordinary page-aligned memory. Allocating is slow and may synchronise the device, so allocate once
+// and reuse the memory, for instance in a SlotRing. The destructor does not wait for work enqueued
+// on the bytes.
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
-  // Throws InvalidArgument on zero bytes, OutOfMemory when the system refuses to lock so much.
+  // Throws InvalidArgument for zero bytes, OutOfMemory if the system refuses to lock that much.
   PinnedBuffer(const Device& device, std::size_t bytes);
   ~PinnedBuffer();
   PinnedBuffer(PinnedBuffer&& other) noexcept;
@@ -31,11 +31,12 @@ class PinnedBuffer {
   MemoryView view_{};
 };
 
-// Owns device memory taken outside any pool: for buffers that live as long as the program does.
-// Allocating and freeing may stop the device (cudaMalloc, cudaFree); nothing in a loop should.
+// Device memory from cudaMalloc, for buffers that live long. Allocating and freeing may synchronise
+// the device; use a Pool inside loops. The destructor does not wait for work enqueued on the bytes.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
+  // Throws InvalidArgument for zero bytes, OutOfMemory.
   DeviceBuffer(const Device& device, std::size_t bytes);
   ~DeviceBuffer();
   DeviceBuffer(DeviceBuffer&& other) noexcept;

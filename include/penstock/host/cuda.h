@@ -1,5 +1,4 @@
-// Where Penstock meets the CUDA runtime: a caller's cudaStream_t in, a Stream's cudaStream_t out.
-// The only public header that needs CUDA's own.
+// Converts between cudaStream_t and Stream. The only public .h that needs CUDA's headers.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,9 +7,9 @@
 
 namespace ps {
 
-// The caller's stream, used exactly as it is; the caller keeps it alive. Stream 0 means what it
-// means where this header is compiled: the per-thread default stream under
-// CUDA_API_PER_THREAD_DEFAULT_STREAM, else the legacy one.
+// A Stream for the caller's stream. The caller keeps the stream alive. Stream 0 is the per-thread
+// default stream where CUDA_API_PER_THREAD_DEFAULT_STREAM is defined, else the legacy default
+// stream.
 inline Stream borrow(const Device& device, cudaStream_t stream) {
 #ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
   return borrow_native(device, stream == nullptr ? cudaStreamPerThread : stream);
@@ -19,6 +18,7 @@ inline Stream borrow(const Device& device, cudaStream_t stream) {
 #endif
 }
 
+// The cudaStream_t of a stream on a GPU; null for a stream on the CPU.
 inline cudaStream_t cuda_stream(const Stream& stream) {
   return static_cast<cudaStream_t>(stream.native());
 }

@@ -1,4 +1,4 @@
-// The machines work runs on: the CPU, and each GPU.
+// The devices that work runs on: the CPU and each GPU.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class Backend;
 
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 
-// How the device is attached to the host; a field is empty where the system does not tell.
+// How the device is attached to the host. Fields that the system does not report are empty.
 struct Link {
   std::optional<int> pcie_generation;
   std::optional<int> pcie_width;
@@ -35,7 +35,7 @@ struct Capabilities {
   int compute_minor = 0;
   int multiprocessors = 0;  // cores on the CPU
   int copy_engines = 0;
-  int concurrent_grids = 0;  // kernels that may run at once; 0 where unknown
+  int concurrent_grids = 0;  // kernels that may run concurrently; 0 if unknown
   std::size_t memory_bytes = 0;
   std::size_t free_bytes = 0;  // at the time of the call
   std::size_t l2_bytes = 0;
@@ -46,30 +46,30 @@ struct Capabilities {
   Link link;
 };
 
-// A handle; copies name the same device. Thread-safe.
+// A handle; copies refer to the same device. Thread-safe.
 class Device {
  public:
-  // The CPU first, then every usable GPU. Never fails for lack of a GPU.
+  // The CPU, then every usable GPU.
   static std::vector<Device> all();
   static Device cpu();
-  // Throws InvalidArgument when there is no such GPU; the message says how many there are and, if
+  // Throws InvalidArgument if there is no such GPU. The message says how many there are and, if
   // none, why (no driver, driver too old, built without CUDA).
   static Device cuda(int index);
   // The first usable GPU, else the CPU.
   static Device best();
-  // "cpu", "cuda", "cuda:1", "best"
+  // "cpu", "cuda", "cuda:1" or "best". Throws InvalidArgument.
   static Device parse(std::string_view text);
-  // Why no GPU is usable here; empty when one is.
+  // The reason why no GPU is usable; empty if one is.
   static std::string why_no_gpu();
 
   DeviceKind kind() const;
   int index() const;         // cpu_index for the CPU
   std::string name() const;  // "cpu", "cuda:0"
   Capabilities capabilities() const;
-  Place place() const;  // of memory on this device
+  Place place() const;  // of the device's memory
 
-  // Allocations of memory, streams and events that this process made through the library on the
-  // device so far; pieces taken from a pool are not counted.
+  // The number of memory allocations, streams and events that this process has created on the
+  // device through the library. Allocations from a pool are not counted.
   std::uint64_t allocations() const;
 
   // Blocks until everything enqueued on the device has completed.

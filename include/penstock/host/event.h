@@ -1,4 +1,4 @@
-// A point in a stream that others may wait for.
+// A point in a stream that other streams and host threads can wait for.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ class EventImpl;
 
 // How a host thread waits for an event.
 enum class Waiting : std::uint8_t {
-  // Looks again and again and sleeps in between: 20 us at first, later a fiftieth of the wait.
+  // Polls and sleeps in between, 20 us at first, later 2 % of the time waited so far.
   poll,
-  // Looks all the time: microseconds late, one core busy.
+  // Polls without sleeping: returns within microseconds, keeps one core busy.
   spin,
-  // Sleeps until the device interrupts: no CPU time. The interrupt costs the stream several
-  // microseconds at every record, whether or not somebody waits, and a stream takes only some fifty
-  // such records before recording itself waits.
+  // Sleeps until the device interrupts, which takes no CPU time. Every record then costs the stream
+  // several microseconds, even if nobody waits, and recording blocks after about fifty such records
+  // in flight.
   block,
 };
 
@@ -29,22 +29,22 @@ struct EventOptions {
   Waiting waiting = Waiting::poll;
 };
 
-// A handle; copies name the same event. An event that was never recorded counts as complete.
-// Recording again moves it; waits already enqueued keep the earlier point.
+// A handle; copies refer to the same event. An event that was never recorded counts as complete.
+// Recording it again does not affect waits that are already enqueued.
 class Event {
  public:
   // Throws DeviceError or OutOfMemory.
   explicit Event(const Device& device, EventOptions options = {});
 
-  // Whether the recorded point was reached. Never blocks. Throws DeviceError when work before it
-  // failed.
+  // Whether the work before the recorded point has completed. Never blocks. Throws DeviceError if
+  // that work failed.
   bool done() const;
 
-  // Blocks the calling thread until the recorded point is reached.
+  // Blocks the calling thread until the work before the recorded point has completed.
   void synchronize() const;
 
-  // Seconds from `start` to `stop`, both recorded with timing on one device and complete.
-  // Throws InvalidArgument otherwise.
+  // Seconds from `start` to `stop`. Throws InvalidArgument unless both are complete and were
+  // recorded with timing on the same device.
   static double seconds_between(const Event& start, const Event& stop);
 
   Device device() const;

@@ -1,5 +1,5 @@
-// A device buffer that grows without moving: a range of addresses is reserved once, pages are
-// mapped behind it as it grows. Made for caches that lengthen with every step.
+// A device buffer that grows in place: addresses are reserved once, and physical pages are mapped
+// as it grows. For example for a key-value cache.
 #pragma once
 
 #include <cstddef>
@@ -11,29 +11,30 @@
 namespace ps {
 
 struct GrowableOptions {
-  std::size_t capacity = 0;  // most bytes it may ever hold: addresses, not memory
-  std::size_t initial = 0;   // bytes usable at once
+  std::size_t capacity = 0;  // bytes of addresses to reserve; they take no memory
+  std::size_t initial = 0;   // bytes mapped by the constructor
 };
 
 // Move-only. Not thread-safe.
 class GrowableBuffer {
  public:
-  // Throws InvalidArgument, OutOfMemory, or Unsupported where the device cannot map memory.
+  // Throws InvalidArgument, OutOfMemory, or Unsupported if the device has no virtual memory
+  // management.
   GrowableBuffer(const Device& device, GrowableOptions options);
-  // Waits for the streams it grew on, then unmaps.
+  // Waits for the streams that were passed to grow(), then unmaps.
   ~GrowableBuffer();
   GrowableBuffer(GrowableBuffer&&) noexcept;
   GrowableBuffer& operator=(GrowableBuffer&&) noexcept;
 
-  // At least `bytes` are usable by work enqueued on `stream` from now on; the address and the bytes
-  // already there stay. Never waits for the device. Throws InvalidArgument past the capacity,
-  // OutOfMemory when pages run out: the buffer then stays as it was.
+  // Makes at least `bytes` usable by work enqueued on `stream` from now on. The address and the
+  // contents stay. Never waits for the device. Throws InvalidArgument beyond the capacity, and
+  // OutOfMemory if no pages are left; the buffer is then unchanged.
   void grow(std::size_t bytes, const Stream& stream);
 
-  MemoryView view() const;     // the bytes asked for so far
+  MemoryView view() const;     // the bytes requested so far
   std::size_t mapped() const;  // the same, rounded up to pages
   std::size_t capacity() const;
-  std::size_t page() const;
+  std::size_t page() const;  // bytes of one page
 
  private:
   struct State;

@@ -1,4 +1,4 @@
-// The machine that measured figures belong to: they are worth nothing on another.
+// Identifies the machine that figures were measured on; they do not hold for another.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace ps {
 
 struct MachineKey {
-  std::string device;   // "NVIDIA H200"; the CPU's name where that is the device
+  std::string device;   // "NVIDIA H200"; the CPU's name on the CPU device
   std::string driver;   // "580.65.06"; empty on the CPU
   std::string cpu;      // "AMD EPYC 9334 32-Core Processor"
   std::string version;  // of Penstock
@@ -16,7 +16,6 @@ struct MachineKey {
   friend bool operator==(const MachineKey&, const MachineKey&) = default;
 };
 
-// Who the figures of `device` belong to.
 MachineKey machine_key(const Device& device);
 
 }  // namespace ps

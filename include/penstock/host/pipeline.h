@@ -1,24 +1,26 @@
-// A graph of named stages through which numbered items flow, each stage working on another item.
+// Runs numbered items through a graph of stages that overlap: while one stage works on item i, the
+// stage before it works on item i + 1.
 //
 //   ps::Pipeline pipeline({.device = ps::Device::best(), .depth = 4});
-//   auto in   = pipeline.ring("in", {.memory = ps::Memory::pinned, .bytes = chunk});
+//   auto in = pipeline.ring("in", {.memory = ps::Memory::pinned, .bytes = chunk});
 //   auto work = pipeline.ring("work", {.memory = ps::Memory::device, .bytes = chunk});
 //   auto read = pipeline.host_stage("read", {.uses = {in}}, [&](ps::Item& item) { ... });
-//   auto up   = pipeline.stage("upload", {.after = {read}, .uses = {in, work}}, [&](ps::Item& item)
-//   {
-//     ps::copy(item.slot(work), item.slot(in), item.stream());
-//   });
+//   auto upload = pipeline.stage(
+//       "upload", {.after = {read}, .uses = {in, work}}, [&](ps::Item& item) {
+//         ps::copy(item.slot(work), item.slot(in), item.stream());
+//       });
 //   pipeline.run({.items = n});
 //
-// Order. Every stage sees items 0, 1, 2, ... in order. Stage S starts item i when every stage in
-// its `after` has done item i, and when the slots it acquires are free again.
-// Rings. A ring has `depth` slots; item i uses slot i % depth. The first stage that uses a ring
-// acquires the slot, every other user must come after that stage, and the slot is free again when
-// all users are done with it. Slots are allocated once, at the first run.
-// Device stages enqueue work on their stream and return; waiting between them happens on the
-// device. Host stages run on a thread of their own, one per stage, and may block. Async stages only
-// begin an item there, and are told later that it is done, so that several are on their way at
-// once.
+// Order: every stage takes the items in order. A stage starts item i when all stages in its `after`
+// have finished item i and the slots it acquires are free.
+//
+// Rings: a ring has `depth` slots, and item i uses slot i % depth. The first stage that uses a ring
+// acquires the slot; all other users must come after that stage. The slot is free again when all
+// users have finished the item. Slots are allocated once, by the first run.
+//
+// Kinds of stages: a device stage enqueues work on its stream and returns; device stages wait for
+// each other on the device. A host stage has its own thread and may block. An async stage starts an
+// item and calls a Completion when the item is done, so that several items are in flight at once.
 #pragma once
 
 #include <cstddef>
@@ -54,24 +56,25 @@ struct RingId {
   std::size_t value = static_cast<std::size_t>(-1);
 };
 
-// What a stage function is given. Valid during the call only.
+// The argument of a stage function. Valid during the call only.
 class Item {
  public:
   std::uint64_t index() const { return index_; }
 
-  // This item's slot of `ring`. Throws InvalidArgument when the stage did not declare it in `uses`.
+  // This item's slot of `ring`. Throws InvalidArgument if `ring` is not in the stage's `uses`.
   MemoryView slot(RingId ring) const;
 
   // The stage's stream. Throws InvalidArgument in a host stage.
   const Stream& stream() const;
 
-  // Scratch from the pipeline's pool, allocated in the stage's stream. The first form is freed in
-  // stream order right after this stage; the second after stage `until` did this item, which must
-  // come after this stage. Device stages only. Throws OutOfMemory.
+  // Temporary memory from the pipeline's pool, for device stages. It is allocated in the stage's
+  // stream and freed in stream order: after this stage, or after stage `until` has finished this
+  // item. `until` must come after this stage. Throws OutOfMemory.
   MemoryView scratch(std::size_t bytes);
   MemoryView scratch(std::size_t bytes, StageId until);
 
-  // Whether the run was cancelled or failed elsewhere; a long host stage should look now and then.
+  // Whether the run was cancelled or has failed. Long host stages should poll this and return
+  // early.
   bool stopping() const;
 
  private:
@@ -85,12 +88,13 @@ class Item {
 
 using StageFunction = std::function<void(Item&)>;
 
-// Ends one item of an async stage. Call it once, from any thread, when the item's work is over and
-// its slots are not touched any more; run() waits for that. Copies are one and the same. When the
-// last copy goes without having been called, the item counts as failed.
+// Ends one item of an async stage. Call it once, from any thread, when the item's slots are no
+// longer in use; run() waits for it. Copies refer to the same item. If the last copy is destroyed
+// without a call, the item has failed.
 class Completion {
  public:
-  // With why the item failed, if it did: the first failure stops the run and becomes its error.
+  // `failure`: the reason if the item failed. The first failure stops the run and becomes its
+  // error.
   void operator()(std::exception_ptr failure = nullptr) const;
 
  private:
@@ -99,75 +103,75 @@ class Completion {
   std::shared_ptr<detail::Ending> ending_;
 };
 
-// Begins an item; the Item is valid during the call, its slots until the completion.
+// Starts an item. The Item is valid during the call, its slots until the Completion is called.
 using AsyncFunction = std::function<void(Item&, const Completion&)>;
 
 struct RingOptions {
   Memory memory = Memory::pinned;
   std::size_t bytes = 0;  // of one slot
-  std::size_t depth = 0;  // slots; 0: the pipeline's depth
+  std::size_t depth = 0;  // number of slots; 0: the pipeline's depth
 };
 
 struct StageOptions {
-  std::vector<StageId> after{};
-  std::vector<RingId> uses{};
-  Engine engine = Engine::compute;
+  std::vector<StageId> after{};     // stages that must finish an item first
+  std::vector<RingId> uses{};       // rings whose slots the stage touches
+  Engine engine = Engine::compute;  // that the work occupies, for timelines
   Priority priority = Priority::normal;
-  std::optional<Stream> stream{};  // the caller's; else the stage gets its own
+  std::optional<Stream> stream{};  // the caller's stream; by default the stage has its own
 };
 
 struct HostStageOptions {
-  std::vector<StageId> after{};
-  std::vector<RingId> uses{};
-  Engine engine = Engine::host;
+  std::vector<StageId> after{};  // stages that must finish an item first
+  std::vector<RingId> uses{};    // rings whose slots the stage touches
+  Engine engine = Engine::host;  // that the work occupies, for timelines
 };
 
 struct PipelineOptions {
   Device device = Device::best();
-  std::size_t depth = 4;       // slots of a ring that does not say otherwise
-  std::optional<Pool> pool{};  // for scratch; else the pipeline makes its own when first needed
-  Waiting waiting = Waiting::poll;  // of the library's threads, for completions
+  std::size_t depth = 4;            // slots per ring, unless the ring sets its own
+  std::optional<Pool> pool{};       // for scratch memory; by default the pipeline makes its own
+  Waiting waiting = Waiting::poll;  // how the library's threads wait for the device
 };
 
 struct Progress {
-  std::uint64_t done = 0;
-  std::uint64_t items = 0;
+  std::uint64_t done = 0;   // items finished by every stage
+  std::uint64_t items = 0;  // of the run
 };
 
 struct RunOptions {
   std::uint64_t items = 0;
-  // Cancels the run; items in flight on the device complete.
+  // Cancels the run. Work already enqueued on the device completes.
   std::stop_token stop{};
-  // Called at most ten times a second, and at the end, by the thread that called run().
+  // Called by the thread that called run(), at most ten times per second and at the end.
   std::function<void(const Progress&)> progress{};
-  // Receives every stage's busy intervals.
+  // Receives the busy intervals of all stages.
   Recorder* recorder = nullptr;
-  // The run starts behind the work enqueued on this stream.
+  // The run waits for the work that is enqueued on this stream.
   std::optional<Stream> after{};
 };
 
 struct StageReport {
   std::string name;
-  std::uint64_t done = 0;
+  std::uint64_t done = 0;  // items
 };
 
 struct RingReport {
   std::string name;
   std::size_t slots = 0;
-  std::uint64_t exhausted = 0;  // times a slot was still in use when its next item came
+  std::uint64_t exhausted = 0;  // times that an item had to wait for its slot
 };
 
 struct RunReport {
-  std::uint64_t items = 0;  // done by every stage
+  std::uint64_t items = 0;  // finished by every stage
   bool cancelled = false;
   double seconds = 0;             // from the first submission to the last completion
   double submit_cpu_seconds = 0;  // CPU time of the thread that enqueued the device stages
-  std::uint64_t allocations = 0;  // of memory, streams or events made during this run
+  std::uint64_t allocations = 0;  // of memory, streams and events during this run
   std::vector<StageReport> stages;
   std::vector<RingReport> rings;
 };
 
-// The first error of a run: which stage, which item, and the exception itself.
+// The first error of a run, with its stage, item and original exception.
 class PipelineError : public std::runtime_error {
  public:
   PipelineError(std::string_view stage, std::uint64_t item, std::exception_ptr cause);
@@ -181,7 +185,7 @@ class PipelineError : public std::runtime_error {
   std::exception_ptr cause_;
 };
 
-// Move-only. One run at a time; build the graph first, then run as often as wanted.
+// Build the graph, then call run() any number of times, one run at a time. Move-only.
 class Pipeline {
  public:
   explicit Pipeline(PipelineOptions options = {});
@@ -189,16 +193,16 @@ class Pipeline {
   Pipeline(Pipeline&&) noexcept;
   Pipeline& operator=(Pipeline&&) noexcept;
 
-  // Each throws InvalidArgument naming the field that is wrong.
+  // Add a ring or a stage. They throw InvalidArgument naming the field.
   RingId ring(std::string_view name, RingOptions options);
   StageId stage(std::string_view name, StageOptions options, StageFunction function);
   StageId host_stage(std::string_view name, HostStageOptions options, StageFunction function);
   StageId async_stage(std::string_view name, HostStageOptions options, AsyncFunction function);
 
-  // Flows items 0 .. items-1 through the graph and blocks until all are done, the run is cancelled,
-  // or a stage fails. Throws PipelineError for the first failure of a stage, OutOfMemory or
-  // DeviceError when the slots cannot be had. However it ends: every slot is back, nothing is
-  // leaked, and the pipeline can run again (unless the device is lost).
+  // Runs items 0 to items - 1 and blocks until all are done, the run is cancelled, or a stage
+  // fails. Throws PipelineError for the first failure of a stage, OutOfMemory or DeviceError if
+  // slots cannot be allocated. However it ends, all slots are free afterwards, nothing is leaked,
+  // and the pipeline can run again unless the device is lost.
   RunReport run(RunOptions options);
 
  private:

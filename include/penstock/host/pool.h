@@ -1,4 +1,4 @@
-// Stream-ordered device memory: allocate and free are points in a stream, so neither stops the
+// Stream-ordered device memory, as with cudaMallocAsync: allocating and freeing block neither the
 // device nor the caller.
 #pragma once
 
@@ -15,39 +15,40 @@ namespace detail {
 class PoolImpl;
 }
 
+// A release_threshold that keeps all memory in the pool.
 inline constexpr std::size_t keep_all = std::numeric_limits<std::size_t>::max();
 
 struct PoolOptions {
-  // Free memory the pool holds on to when a stream or the device is synchronised; 0 gives all back.
+  // Bytes of free memory that the pool keeps when a stream or the device is synchronised.
   std::size_t release_threshold = keep_all;
-  // Most the pool may reserve; 0: no limit but the device's.
+  // The most bytes that the pool may reserve; 0: no limit but the device's memory.
   std::size_t limit = 0;
 };
 
+// Sizes in bytes; `_high` is the maximum so far.
 struct PoolStatistics {
   std::size_t in_use = 0;
   std::size_t in_use_high = 0;
   std::size_t reserved = 0;
   std::size_t reserved_high = 0;
-  std::size_t allocations = 0;  // since the pool was made
-  std::size_t failures = 0;     // requests that found no memory
+  std::size_t allocations = 0;  // since the pool was created
+  std::size_t failures = 0;     // allocations that threw OutOfMemory
 };
 
-// A handle; copies name the same pool. Thread-safe.
+// A handle; copies refer to the same pool. Thread-safe.
 class Pool {
  public:
   explicit Pool(const Device& device, PoolOptions options = {});
 
-  // Memory usable by work enqueued on `stream` from now on. 256-byte aligned. Zero bytes give a
-  // null view. Throws OutOfMemory (the pool stays usable) or DeviceError.
+  // Memory that work enqueued on `stream` from now on may use, aligned to 256 bytes. Zero bytes
+  // give a null view. Throws OutOfMemory, after which the pool is still usable, or DeviceError.
   MemoryView allocate(std::size_t bytes, const Stream& stream) const;
 
-  // The memory may be reused once everything enqueued on `stream` so far has completed. Never
-  // throws; a null view is ignored.
+  // Frees the memory after the work enqueued on `stream` so far. A null view is ignored.
   void free(MemoryView memory, const Stream& stream) const noexcept;
 
-  // Gives free memory back to the device until at most `keep` bytes stay reserved. Memory freed in
-  // stream order counts as free once the stream got there.
+  // Returns free memory to the device until at most `keep` bytes stay reserved. Memory passed to
+  // free() counts as free when its stream has completed the work before.
   void trim(std::size_t keep = 0) const;
 
   PoolStatistics statistics() const;

@@ -1,5 +1,5 @@
-// A ring of page-locked slots: a few slots serve any number of batches, because each goes back into
-// the ring as soon as the device is done with it.
+// A ring of page-locked slots that are reused for any number of batches: a slot returns to the ring
+// as soon as the device has finished with it.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ class SlotRingState;
 }
 
 enum class WhenExhausted : std::uint8_t {
-  wait,  // acquire() blocks until a slot comes back
+  wait,  // acquire() blocks until a slot is free
   fail,  // acquire() throws Exhausted at once
 };
 
@@ -27,22 +27,22 @@ struct SlotRingOptions {
   std::size_t slots = 4;
   std::size_t slot_bytes = 0;
   WhenExhausted when_exhausted = WhenExhausted::wait;
-  Waiting waiting = Waiting::poll;  // of the thread that brings slots back
-  bool measure = false;  // keep the time from device completion to reusable, of every release
+  Waiting waiting = Waiting::poll;  // how the ring's thread waits for the device
+  bool measure = false;             // fill in recycle_p50_us and recycle_p99_us
 };
 
 struct SlotRingStatistics {
   std::uint64_t acquired = 0;
-  std::uint64_t exhausted = 0;  // acquisitions that found no free slot
+  std::uint64_t exhausted = 0;  // calls that found no free slot
   std::size_t free_slots = 0;
-  // From device completion to reusable, in microseconds; present when measured.
+  // Microseconds from completion on the device until the slot can be acquired, with `measure`.
   std::optional<double> recycle_p50_us = {};
   std::optional<double> recycle_p99_us = {};
 };
 
 class SlotRing {
  public:
-  // One slot in use. Move-only; a slot dropped without release_after() comes back at once.
+  // An acquired slot. Move-only. The destructor calls release().
   class Slot {
    public:
     Slot(Slot&& other) noexcept;
@@ -52,10 +52,10 @@ class SlotRing {
     MemoryView view() const;
     std::size_t index() const { return index_; }
 
-    // The slot comes back when everything enqueued on `stream` so far has completed. Does not
-    // block. The slot must not be used after this.
+    // Frees the slot when the work enqueued on `stream` so far has completed. Does not block. The
+    // slot must not be used after this call.
     void release_after(const Stream& stream);
-    // The slot comes back now.
+    // Frees the slot now.
     void release() noexcept;
 
    private:
@@ -65,17 +65,17 @@ class SlotRing {
     std::size_t index_ = 0;
   };
 
-  // Allocates every slot now. Throws InvalidArgument or OutOfMemory; then nothing stays allocated.
+  // Allocates all slots. Throws InvalidArgument or OutOfMemory.
   SlotRing(const Device& device, SlotRingOptions options);
-  // Waits for the slots that are still on their way back; slots held by the caller keep the memory.
+  // Waits for slots that were passed to release_after(). Slots held by the caller stay valid.
   ~SlotRing();
   SlotRing(const SlotRing&) = delete;
   SlotRing& operator=(const SlotRing&) = delete;
 
-  // A free slot, in the order they came back. Blocks or throws Exhausted, as chosen; throws
-  // DeviceError when the work that held a slot failed.
+  // The slot that has been free longest. If none is free, blocks or throws Exhausted, as
+  // `when_exhausted` says. Throws DeviceError if work that used a slot failed.
   Slot acquire();
-  // As acquire(), but gives up after `timeout` (zero: at once) and returns nothing.
+  // As acquire(), but returns nothing if no slot is free after `timeout`.
   std::optional<Slot> try_acquire(std::chrono::nanoseconds timeout = {});
 
   std::size_t slots() const;

@@ -1,5 +1,4 @@
-// Files read into memory and written from it at the disk's speed: past the page cache, with many
-// transfers on their way at once.
+// Asynchronous file I/O that bypasses the page cache (O_DIRECT) and keeps many transfers in flight.
 //
 //   const ps::File file("weights.bin");
 //   pipeline.async_stage("read", {.uses = {in}, .engine = ps::Engine::disk},
@@ -27,14 +26,14 @@ class FileImpl;
 
 enum class FileMode : std::uint8_t {
   read,
-  write,  // made if it is not there, emptied if it is
+  write,  // creates the file, or truncates it
 };
 
-// Who moves the bytes.
+// How bytes are transferred.
 enum class FileEngine : std::uint8_t {
-  best,     // io_uring where the build and the system have it, else threads
-  uring,    // the kernel's queues: least CPU time
-  threads,  // a thread for each transfer on its way
+  best,     // io_uring if the build and the system support it, else threads
+  uring,    // io_uring, which takes the least CPU time
+  threads,  // one blocking thread per transfer in flight
 };
 
 std::string_view name(FileEngine engine);
@@ -42,40 +41,40 @@ std::string_view name(FileEngine engine);
 struct FileOptions {
   FileMode mode = FileMode::read;
   FileEngine engine = FileEngine::best;
-  std::size_t in_flight = 16;  // transfers on their way at once, 1 to 1024
-  std::size_t piece = MiB;     // a longer transfer goes in pieces of this; a multiple of 4 KiB
-  bool direct = true;          // past the page cache, where the file system allows it
+  std::size_t in_flight = 16;  // most pieces in flight, 1 to 1024
+  std::size_t piece = MiB;     // bytes; longer transfers are split. A multiple of 4 KiB
+  bool direct = true;          // bypass the page cache if the file system allows it
 };
 
-// Told once, on a thread of the library, when the bytes have arrived or with why they have not. It
-// must not throw and should be short: it keeps other transfers from being seen to.
+// Called once per transfer, on a thread of the library: with null on success, else with the error.
+// It must not throw and should be short, because it delays other completions.
 using TransferDone = std::function<void(std::exception_ptr failure)>;
 
-// A handle; copies name the same open file. Thread-safe. Offsets and sizes may be anything: what is
-// not aligned to the disk's blocks goes through the page cache, the rest past it. Direct transfers
-// need memory aligned to 4 KiB, which page-locked buffers and slots are; other memory works,
-// slower. Memory must be the host's (pageable or page-locked), or a GPU's view is refused.
+// A handle; copies refer to the same open file. Thread-safe. Any offset and size works: whole
+// blocks bypass the page cache, and unaligned ends go through it. Memory is host memory;
+// page-locked buffers and slots are aligned as direct transfers need it (4 KiB), other memory is
+// slower. Views of device memory throw InvalidArgument.
 class File {
  public:
-  // Throws SystemError naming the path; InvalidArgument naming the option; Unsupported when
-  // io_uring is asked for by name and cannot be had.
+  // Throws SystemError naming the path, InvalidArgument naming the option, and Unsupported if
+  // FileEngine::uring is requested but not available.
   explicit File(const std::filesystem::path& path, FileOptions options = {});
 
-  std::uint64_t size() const;  // as it is now
-  bool direct() const;         // whether transfers go past the page cache
+  std::uint64_t size() const;  // current size in bytes
+  bool direct() const;         // whether transfers bypass the page cache
   FileEngine engine() const;   // never `best`
 
-  // Return at once; the memory must stay as it is until `done` is told. A file that ends before the
-  // last byte asked for is a SystemError that says where. What was begun ends even when the last
-  // handle is gone.
+  // Start a transfer and return. Keep the memory alive and unchanged until `done` is called. A read
+  // beyond the end of the file fails with a SystemError that says where. Transfers complete even if
+  // the last handle is destroyed.
   void read(std::uint64_t offset, MemoryView to, TransferDone done) const;
   void write(std::uint64_t offset, MemoryView from, TransferDone done) const;
 
-  // The same, blocking until it is over; throw what went wrong.
+  // The same, but block until the transfer is complete, and throw its error.
   void read(std::uint64_t offset, MemoryView to) const;
   void write(std::uint64_t offset, MemoryView from) const;
 
-  // Blocks until what was written is on the disk itself.
+  // Blocks until all completed writes are on the disk (fdatasync).
   void flush() const;
 
  private:

@@ -22,42 +22,41 @@ struct StreamOptions {
   Priority priority = Priority::normal;
 };
 
-// A handle; copies name the same stream. Owned streams are non-blocking: they never wait for the
-// legacy default stream. When the last handle of an owned stream goes away, work already enqueued
-// still completes. Member calls are thread-safe; the order between threads is the caller's matter.
+// A handle; copies refer to the same stream. Streams made here are non-blocking: they do not
+// synchronise with the legacy default stream. When the last handle is destroyed, work already
+// enqueued still completes. Thread-safe; the order of calls from different threads is unspecified.
 class Stream {
  public:
   // A new stream. Throws DeviceError or OutOfMemory.
   explicit Stream(const Device& device, StreamOptions options = {});
 
-  // Runs `function` when the work enqueued before it has completed; work enqueued after it waits
-  // for it. It runs on a thread of the library, never inside a driver callback, so it may call
-  // anything that does not wait for this very stream. An exception it throws is kept and thrown by
-  // the next synchronize() of this stream.
+  // Enqueues a host function: it runs after the work enqueued before it, and work enqueued after it
+  // waits for it. It runs on a thread of the library, not in a driver callback, so it may call CUDA
+  // and anything else that does not wait for this stream. If it throws, the next synchronize() of
+  // this stream rethrows the exception. Cannot be captured.
   void call(std::function<void()> function) const;
 
-  // As call(), but work enqueued later does not wait: the stream flows on. Functions of one stream
-  // run in order.
+  // As call(), but work enqueued later does not wait for the function. Functions of one stream run
+  // in order.
   void notify(std::function<void()> function) const;
 
-  // Everything enqueued from now on waits for the point `event` was last recorded at. Does not
-  // block the calling thread. The event may belong to another stream or device.
+  // Makes work enqueued from now on wait for the point where `event` was last recorded, on this or
+  // another stream or device. Does not block the calling thread.
   void wait(const Event& event) const;
 
-  // Moves `event` to this point of the stream.
+  // Records `event` after the work enqueued so far.
   void record(const Event& event) const;
 
-  // Blocks until everything enqueued so far has completed, then throws what failed, if anything
-  // did.
+  // Blocks until the work enqueued so far has completed. Throws its first error.
   void synchronize() const;
 
-  // Whether everything enqueued so far has completed. Never blocks.
+  // Whether the work enqueued so far has completed. Never blocks.
   bool done() const;
 
   Device device() const;
-  bool owned() const;
+  bool owned() const;  // false for a borrowed stream
 
-  // The cudaStream_t on a GPU, null on the CPU. host/cuda.h gives it its type.
+  // The cudaStream_t, or null on the CPU; cuda_stream() in host/cuda.h returns it typed.
   void* native() const;
 
   detail::StreamImpl& impl() const { return *impl_; }
@@ -69,20 +68,20 @@ class Stream {
   std::shared_ptr<detail::StreamImpl> impl_;
 };
 
-// A stream that belongs to somebody else, by its native handle; host/cuda.h has the typed form.
+// Wraps a stream that the caller owns and keeps alive, by its native handle. Use borrow() of
+// host/cuda.h for a cudaStream_t.
 Stream borrow_native(const Device& device, void* native);
 
 struct CopyOptions {
-  // A copy to or from pageable memory is staged by the driver and blocks the caller; it is refused
-  // unless this says that the caller wants it.
+  // Allows pageable memory. The driver then copies through its own buffers and blocks the caller.
   bool allow_pageable = false;
 };
 
-// Enqueues a copy of src to dst; both have the same size. Captureable into a CUDA graph.
-// Throws InvalidArgument on unequal sizes, null data, foreign devices, or pageable memory on a GPU.
+// Enqueues a copy of `src` to `dst`. May be captured. Throws InvalidArgument for unequal sizes,
+// null data, memory of another device, and pageable memory on a GPU unless `allow_pageable`.
 void copy(MemoryView dst, MemoryView src, const Stream& stream, CopyOptions options = {});
 
-// Enqueues setting every byte of dst. Captureable.
+// Enqueues setting every byte of `dst` to `value`. May be captured.
 void fill(MemoryView dst, std::uint8_t value, const Stream& stream);
 
 }  // namespace ps

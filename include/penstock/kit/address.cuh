@@ -1,17 +1,16 @@
-// Addresses in shared memory, as the copy engine and the barriers name them.
+// Shared-memory addresses, as PTX instructions take them.
 #pragma once
 
 #include <cstdint>
 
 namespace ps::kit {
 
-// The 32-bit address of an object in this block's shared memory. In a cluster its top byte holds
-// the block's rank.
+// The 32-bit address of an object in this block's shared memory.
 __device__ inline std::uint32_t shared_address(const void* object) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(object));
 }
 
-// The address of the same place in the shared memory of block `rank` of the cluster.
+// The address of the same object in block `rank` of the cluster.
 __device__ inline std::uint32_t shared_address_in(std::uint32_t address, unsigned rank) {
   std::uint32_t mapped;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank));

@@ -1,5 +1,5 @@
-// An mbarrier: threads arrive, asynchronous copies bring their bytes, and the phase completes when
-// both are all there. The barrier that a Ring of the GPU is made of.
+// An mbarrier in shared memory. A phase completes when all threads have arrived and all announced
+// bytes have been copied; then the next phase begins. Ring is built on it.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ namespace ps::kit {
 struct alignas(8) Barrier {
   std::uint64_t word;
 
-  // By one thread, followed by fence_barrier_init() and a barrier of everyone who will use it.
+  // Call from one thread, then fence_barrier_init(), then synchronise all threads that use it.
   __device__ void init(unsigned arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals)
                  : "memory");
   }
 
-  // After the last use, before the memory becomes something else.
+  // Call after the last use, before the memory is reused for something else.
   __device__ void invalidate() {
     asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(address()) : "memory");
   }
@@ -26,30 +26,30 @@ struct alignas(8) Barrier {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
   }
 
-  // Arrives, and makes the phase wait for `bytes` that copies onto this barrier will bring.
+  // Arrives, and adds `bytes` to the bytes that the phase waits for.
   __device__ void arrive_expect(unsigned bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()),
                  "r"(bytes)
                  : "memory");
   }
 
-  // More bytes for the current phase, without an arrival.
+  // Adds bytes to the current phase without arriving.
   __device__ void expect(unsigned bytes) {
     asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(address()),
                  "r"(bytes)
                  : "memory");
   }
 
-  // Arrives at the same barrier in block `rank` of the cluster. Says nothing of what this thread
-  // wrote, so that it costs no fence of the whole GPU: for giving back what was only read. Where
-  // data is handed over, ClusterBarrier has the ordered form.
+  // Arrives at the same barrier in block `rank` of the cluster. Relaxed: it does not order this
+  // thread's writes, which saves a GPU-wide fence. Use it to release slots that were only read;
+  // ClusterBarrier::arrive_in() orders writes.
   __device__ void arrive_in(unsigned rank) {
     asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(
                      shared_address_in(address(), rank))
                  : "memory");
   }
 
-  // Whether the phase of this parity has completed. The hardware may hold the thread for a while.
+  // Whether the phase of this parity has completed. May suspend the thread for a short time.
   __device__ bool try_wait(unsigned parity) {
     unsigned done;
     asm volatile(
@@ -64,6 +64,7 @@ struct alignas(8) Barrier {
     return done != 0;
   }
 
+  // Returns when the phase of this parity has completed. The first phase has parity 0.
   __device__ void wait(unsigned parity) {
     while (!try_wait(parity)) {
     }

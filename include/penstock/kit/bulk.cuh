@@ -1,5 +1,5 @@
-// One-dimensional bulk copies: one thread moves kilobytes. Addresses and sizes are multiples of 16
-// bytes. Compute capability 9.0.
+// One-dimensional bulk copies, each issued by one thread. Addresses and sizes are multiples of 16
+// bytes. Needs compute capability 9.0.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace ps::kit {
 
-// Global to shared memory. The bytes complete on `full`, which must expect them.
+// Copies global to shared memory. The bytes complete on `full`; announce them with arrive_expect().
 __device__ inline void bulk_load(void* shared, const void* global, unsigned bytes, Barrier& full,
                                  CacheHint hint = evict_normal()) {
   asm volatile(
@@ -20,8 +20,8 @@ __device__ inline void bulk_load(void* shared, const void* global, unsigned byte
       : "memory");
 }
 
-// The same bytes to the same place in every block of the cluster whose bit is set in `blocks`; they
-// complete on `full` in each of them.
+// Copies to the same offset of shared memory in every block of the cluster whose bit is set in
+// `blocks`. The bytes complete on `full` in each of these blocks.
 __device__ inline void bulk_load_multicast(void* shared, const void* global, unsigned bytes,
                                            Barrier& full, std::uint16_t blocks,
                                            CacheHint hint = evict_normal()) {
@@ -32,8 +32,8 @@ __device__ inline void bulk_load_multicast(void* shared, const void* global, uns
       : "memory");
 }
 
-// Shared memory of this block to that of block `rank`; the bytes complete on the barrier that lies
-// there where `full` lies here.
+// Copies shared memory of this block to block `rank` of the cluster. The bytes complete on that
+// block's `full`.
 __device__ inline void bulk_send(void* shared_there, const void* shared_here, unsigned bytes,
                                  Barrier& full, unsigned rank) {
   asm volatile(
@@ -43,7 +43,8 @@ __device__ inline void bulk_send(void* shared_there, const void* shared_here, un
       : "memory");
 }
 
-// Shared to global memory. What ordinary stores put there needs fence_shared_to_async() first.
+// Copies shared to global memory. Call fence_shared_to_async() first if ordinary stores wrote the
+// data, and bulk_commit() and bulk_wait() or bulk_wait_read() afterwards.
 __device__ inline void bulk_store(void* global, const void* shared, unsigned bytes,
                                   CacheHint hint = evict_normal()) {
   asm volatile(
@@ -53,7 +54,7 @@ __device__ inline void bulk_store(void* global, const void* shared, unsigned byt
       : "memory");
 }
 
-// Adds floats of shared memory to global memory.
+// Adds floats in shared memory to global memory. Commit and wait as for bulk_store().
 __device__ inline void bulk_add(float* global, const float* shared, unsigned bytes) {
   asm volatile(
       "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(global),
@@ -61,22 +62,22 @@ __device__ inline void bulk_add(float* global, const float* shared, unsigned byt
       : "memory");
 }
 
-// Brings global memory into the L2 cache.
+// Prefetches global memory into the L2 cache.
 __device__ inline void bulk_prefetch(const void* global, unsigned bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(global), "r"(bytes) : "memory");
 }
 
-// Closes the group of this thread's stores since the last commit.
+// Puts this thread's stores since the last commit into a group.
 __device__ inline void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
-// Waits until at most the youngest `pending` groups still read shared memory: what the others read
-// may be overwritten.
+// Waits until at most the `pending` youngest groups still read shared memory. The memory that older
+// groups read may be overwritten.
 template <unsigned pending>
 __device__ inline void bulk_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
 }
 
-// Waits until at most the youngest `pending` groups are not yet written to global memory.
+// Waits until at most the `pending` youngest groups are not yet written to global memory.
 template <unsigned pending>
 __device__ inline void bulk_wait() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory");

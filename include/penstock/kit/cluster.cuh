@@ -1,4 +1,5 @@
-// Blocks that run side by side and reach each other's shared memory. Compute capability 9.0.
+// Thread block clusters: blocks that run concurrently and access each other's shared memory. Needs
+// compute capability 9.0.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +21,12 @@ __device__ inline unsigned cluster_size() {
   return size;
 }
 
-// A barrier of all threads of the cluster in two halves. What a thread wrote before arriving is
-// visible to the others after waiting.
+// A barrier of all threads in the cluster, split into arrive and wait. Writes before arriving are
+// visible to all threads after waiting.
 __device__ inline void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
-// Orders nothing but the arrival itself: enough behind fence_barrier_init(), and without the fence
-// of the whole GPU that the release above costs.
+// Does not order writes, which saves a GPU-wide fence. Enough after fence_barrier_init().
 __device__ inline void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
@@ -38,8 +38,8 @@ __device__ inline void cluster_sync() {
   cluster_wait();
 }
 
-// A pointer to the same object in block `rank`. That block must have started, and must not end
-// before the last access: a cluster_sync() at both ends.
+// A pointer to the same shared object in block `rank`. That block must have started and must not
+// exit before the last access, so call cluster_sync() before the first and after the last.
 template <class T>
 __device__ inline T* in_block(T* object, unsigned rank) {
   T* there;
@@ -47,8 +47,8 @@ __device__ inline T* in_block(T* object, unsigned rank) {
   return there;
 }
 
-// Writes a word into block `rank`; its four bytes complete on the barrier that lies there where
-// `full` lies here. An illegal instruction in launches without clusters.
+// Writes a word to the shared memory of block `rank`. The 4 bytes complete on that block's `full`.
+// Only in launches with clusters; otherwise an illegal instruction.
 __device__ inline void store_in(std::uint32_t* shared, std::uint32_t value, Barrier& full,
                                 unsigned rank) {
   asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(
@@ -57,9 +57,9 @@ __device__ inline void store_in(std::uint32_t* shared, std::uint32_t value, Barr
                : "memory");
 }
 
-// A barrier at which threads of other blocks arrive after ordinary stores to this block's memory:
-// what they wrote is visible behind wait(). The order costs a fence on one side and the L1 cache on
-// the other.
+// A Barrier that orders ordinary stores across the cluster: what threads of other blocks wrote to
+// this block's shared memory before arrive_in() is visible after wait(). Slower than Barrier:
+// arriving takes a fence, and waiting invalidates the L1 cache.
 struct ClusterBarrier : Barrier {
   __device__ bool try_wait(unsigned parity) {
     unsigned done;

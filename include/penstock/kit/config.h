@@ -1,6 +1,6 @@
+// Marks functions that kernels and host code may call.
 #pragma once
 
-// Functions that both a kernel and a plain C++ program may call.
 #if defined(__CUDACC__)
 #define PENSTOCK_HD __host__ __device__
 #else

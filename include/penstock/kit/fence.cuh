@@ -1,16 +1,16 @@
-// Orderings that a barrier alone does not give.
+// Fences between ordinary accesses and the async proxy, and barriers of parts of a block.
 #pragma once
 
 namespace ps::kit {
 
-// Makes initialised mbarriers visible to the copy engine and to the cluster. By the thread that
-// initialised them.
+// Makes initialised Barriers visible to asynchronous copies and to the cluster. Call from the
+// thread that initialised them.
 __device__ inline void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// What this thread wrote to shared memory with ordinary stores becomes visible to bulk copies,
-// tensor copies and wgmma. By every writing thread, before the barrier that hands the data over.
+// Makes this thread's ordinary stores to shared memory visible to bulk copies, tensor copies and
+// wgmma. Call from every thread that wrote, before the barrier after which the copy is issued.
 __device__ inline void fence_shared_to_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -20,13 +20,13 @@ __device__ inline void fence_global_to_async() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
-// A barrier of `threads` threads of the block (a multiple of 32), by a number from 1 to 15; 0 is
-// __syncthreads'.
+// Waits at barrier `number`, 1 to 15, until `threads` threads of the block, a multiple of 32, have
+// arrived. Number 0 belongs to __syncthreads().
 __device__ inline void named_barrier_wait(unsigned number, unsigned threads) {
   asm volatile("barrier.cta.sync.aligned %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
-// Counts towards the same barrier without waiting at it.
+// Arrives at the same barrier without waiting.
 __device__ inline void named_barrier_arrive(unsigned number, unsigned threads) {
   asm volatile("barrier.cta.arrive.aligned %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }

@@ -1,24 +1,23 @@
-// A barrier of all blocks of a grid. All of them must run at once: launch with
-// `all_blocks_at_once`, which the driver refuses when they do not fit.
+// A barrier of all blocks in a grid. All blocks must run concurrently: launch with
+// `all_blocks_at_once`, which fails if they do not fit.
 #pragma once
 
 #include <cstdint>
 
 namespace ps::kit {
 
-// A word in global memory, zero before the first use. It may be used again and again, by later
-// launches too, one at a time.
+// `word` is in global memory and zero before the first use. It can be reused, also by later
+// launches, but not by two grids at the same time.
 class GridBarrier {
  public:
   __device__ explicit GridBarrier(std::uint32_t* word) : word_(word) {}
 
-  // What any thread of the grid wrote before is visible to all after it.
+  // All threads of the grid call this. Writes before it are visible to all threads after it.
   __device__ void wait() const {
     __syncthreads();
     if ((threadIdx.x | threadIdx.y | threadIdx.z) == 0) {
       __threadfence();
-      // Together the blocks add 2^31: the top bit turns over with the last of them, and the rest of
-      // the word is as before.
+      // The blocks add 2^31 in total: the last one flips the top bit, and the other bits stay.
       const bool first = blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0;
       const std::uint32_t others = gridDim.x * gridDim.y * gridDim.z - 1;
       const std::uint32_t before = atomicAdd(word_, first ? turn - others : 1);

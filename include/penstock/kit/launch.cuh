@@ -1,5 +1,5 @@
-// Launching: clusters, much shared memory, all blocks at once, and a kernel that starts while the
-// one before it in the stream still ends (programmatic dependent launch).
+// Launches kernels with clusters, large shared memory, cooperative grids, and programmatic
+// dependent launch (a kernel that starts while the previous one in the stream ends).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,21 +16,21 @@ namespace ps::kit {
 struct LaunchOptions {
   dim3 grid = 1;
   dim3 block = 1;
-  std::size_t shared_bytes = 0;     // dynamic; the kernel is asked to allow it
-  unsigned cluster = 1;             // blocks along x that form a cluster
-  bool overlaps_previous = false;   // starts early, and calls wait_for_previous()
-  bool all_blocks_at_once = false;  // for GridBarrier; refused when they do not fit
+  std::size_t shared_bytes = 0;    // of dynamic shared memory; launch() sets the kernel's attribute
+  unsigned cluster = 1;            // blocks per cluster, along x
+  bool overlaps_previous = false;  // starts early; the kernel calls wait_for_previous()
+  bool all_blocks_at_once = false;  // cooperative, for GridBarrier; fails if they do not fit
 };
 
-// In the kernel: before this, nothing that an earlier kernel of the stream writes may be touched.
-// Costs nothing in a plain launch.
+// In the kernel: waits for the previous kernel in the stream. Before this call, do not access
+// memory that earlier kernels use. Free in an ordinary launch.
 __device__ inline void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// In the kernel: when every block has said so or ended, the next kernel may start, if it was
+// In the kernel: once all blocks have called this or exited, the next kernel starts if it was
 // launched with `overlaps_previous`.
 __device__ inline void let_next_start() {
 #if __CUDA_ARCH__ >= 900
@@ -42,13 +42,13 @@ namespace detail {
 
 inline void check(cudaError_t code, const char* call) {
   if (code == cudaSuccess) return;
-  cudaGetLastError();  // so that it is not reported twice
+  cudaGetLastError();  // clears the error, so that it is not reported twice
   int device = 0;
   cudaGetDevice(&device);
   throw DeviceError("cuda:" + std::to_string(device), call, code, cudaGetErrorString(code));
 }
 
-// The options as the runtime wants them. Lives as long as the call that takes it.
+// The options in the runtime's form. Must outlive the call that uses it.
 struct LaunchConfig {
   cudaLaunchAttribute attributes[3];
   cudaLaunchConfig_t config = {};
@@ -79,15 +79,15 @@ struct LaunchConfig {
   }
 };
 
-// What the kernel must be allowed before a launch with these options.
+// Sets the kernel's attributes that a launch with these options needs.
 inline void allow(const void* kernel, const LaunchOptions& options) {
-  // 48 KiB are allowed to everyone, of which the kernel may have declared some.
+  // 48 KiB need no attribute; static shared memory counts too.
   if (options.shared_bytes > 32 * 1024) {
     cudaFuncAttributes has{};
     check(cudaFuncGetAttributes(&has, kernel), "cudaFuncGetAttributes");
     if (static_cast<std::size_t>(has.maxDynamicSharedSizeBytes) < options.shared_bytes) {
-      // All there is: threads that launch the same kernel differently then never take from each
-      // other.
+      // The maximum, so that threads which launch the same kernel with different sizes do not lower
+      // each other's limit.
       int device = 0, most = 0;
       check(cudaGetDevice(&device), "cudaGetDevice");
       check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
@@ -103,7 +103,7 @@ inline void allow(const void* kernel, const LaunchOptions& options) {
   }
 }
 
-// The launch, for a message that it was refused.
+// The launch, for error messages.
 inline std::string describe(const LaunchOptions& options) {
   const auto product = [](const dim3& d) { return std::to_string(std::uint64_t{d.x} * d.y * d.z); };
   return "launching " + product(options.grid) + " blocks of " + product(options.block) +
@@ -113,8 +113,8 @@ inline std::string describe(const LaunchOptions& options) {
 
 }  // namespace detail
 
-// Enqueues the kernel on `stream` and returns. Throws DeviceError when the launch is refused; what
-// goes wrong while it runs shows at a later synchronisation.
+// Enqueues the kernel on `stream`. Throws DeviceError if the launch fails. Errors while the kernel
+// runs are reported by a later synchronisation.
 template <class... Parameter, class... Argument>
 void launch(void (*kernel)(Parameter...), const LaunchOptions& options, cudaStream_t stream,
             Argument&&... arguments) {
@@ -125,8 +125,8 @@ void launch(void (*kernel)(Parameter...), const LaunchOptions& options, cudaStre
   if (refused != cudaSuccess) detail::check(refused, detail::describe(options).c_str());
 }
 
-// Clusters of a launch with these options (blocks, where cluster is 1) that the current device runs
-// at once. Clusters lie within a part of the GPU: fewer fit than the multiprocessors would hold.
+// The number of clusters (blocks if `cluster` is 1) of this launch that the current device can run
+// concurrently. A cluster stays within one GPC, so fewer fit than the number of SMs suggests.
 template <class... Parameter>
 unsigned resident_clusters(void (*kernel)(Parameter...), LaunchOptions options) {
   detail::allow(reinterpret_cast<const void*>(kernel), options);

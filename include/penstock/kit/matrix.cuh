@@ -1,6 +1,6 @@
-// ldmatrix and stmatrix: a warp moves 8x8 tiles of 16-bit elements between shared memory and the
-// registers in which mma.sync and wgmma hold them. Lane 8t+i gives the address of row i of tile t
-// (16 bytes, aligned); lane l holds elements 2(l%4) and 2(l%4)+1 of row l/4 of every tile.
+// ldmatrix and stmatrix: a warp moves 8x8 tiles of 16-bit elements between shared memory and
+// registers, in the layout of mma.sync and wgmma. Lane 8t+i passes the address of row i of tile t,
+// aligned to 16 bytes. Lane l holds elements 2(l%4) and 2(l%4)+1 of row l/4 of every tile.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ps::kit {
 
-// `transposed` hands out columns instead of rows.
+// Loads four tiles, or two in the second form. `transposed` transposes each tile.
 template <bool transposed = false>
 __device__ inline void load_matrices(std::uint32_t (&to)[4], const void* row) {
   if constexpr (transposed) {
@@ -40,7 +40,7 @@ __device__ inline void load_matrices(std::uint32_t (&to)[2], const void* row) {
   }
 }
 
-// Compute capability 9.0.
+// Stores four tiles, or two in the second form. Needs compute capability 9.0.
 template <bool transposed = false>
 __device__ inline void store_matrices(void* row, const std::uint32_t (&from)[4]) {
   if constexpr (transposed) {

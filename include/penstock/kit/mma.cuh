@@ -1,6 +1,7 @@
-// mma.sync: a warp multiplies a 16x16 tile by a 16x8 tile into a 16x8 tile of floats. Compute
-// capability 8.0. Lane l holds, of the product, columns 2(l%4) and 2(l%4)+1 of row l/4 in d[0] and
-// d[1], and of row l/4+8 in d[2] and d[3]; load_matrices() gives `a` and `b` their layout.
+// mma.sync: a warp multiplies a 16x16 tile by a 16x8 tile and adds the product to a 16x8 tile of
+// floats. Needs compute capability 8.0. Lane l holds columns 2(l%4) and 2(l%4)+1 of the result: row
+// l/4 in d[0] and d[1], row l/4+8 in d[2] and d[3]. load_matrices() loads `a` and `b` in their
+// layout.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -11,6 +12,7 @@
 
 namespace ps::kit {
 
+// d += a * b. Element: __half or __nv_bfloat16.
 template <class Element>
 __device__ inline void mma(float (&d)[4], const std::uint32_t (&a)[4],
                            const std::uint32_t (&b)[2]) {

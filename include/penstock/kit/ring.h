@@ -1,5 +1,5 @@
-// A ring of slots between threads that fill them and threads that use them. The slots' memory is
-// the caller's; the ring says who may touch which slot, and when.
+// A ring of slots between producer and consumer threads of a kernel. The caller owns the slots'
+// memory; the ring synchronises access to it.
 //
 //   Producer producer(ring);                  Consumer consumer(ring);
 //   for (...) {                               for (...) {
@@ -8,36 +8,35 @@
 //     producer.commit();                        consumer.release();
 //   }                                         }
 //
-// Every producer takes part in every slot, every consumer too, in the same order. Each may hold
-// several slots at once: where a producer acquires p before it commits the first of them and a
-// consumer waits for c before it releases the first, depth must be at least p + c - 1.
+// Every producer and every consumer takes part in every slot, in order. They may hold several slots
+// at once: if a producer acquires p slots before it commits the first, and a consumer waits for c
+// slots before it releases the first, depth must be at least p + c - 1.
 //
-// The ring is a template over its barrier, so that tests run this very file on the host:
+// The barrier is a template parameter, so that tests can run the ring on the host. It has:
 //
 //   init(count)           a phase completes after `count` arrivals and all announced bytes
 //   arrive()
-//   arrive_expect(bytes)  announces bytes that asynchronous copies bring, and arrives
-//   try_wait(parity)      one look: has the phase of this parity completed?
-//   wait(parity)          returns when it has
+//   arrive_expect(bytes)  announces bytes of asynchronous copies, and arrives
+//   try_wait(parity)      whether the phase of this parity has completed
+//   wait(parity)          returns when the phase of this parity has completed
 //
-// A new barrier is in its phase of parity 0; the phase before, of parity 1, counts as completed.
+// The first phase has parity 0. The phase before it, of parity 1, counts as completed.
 #pragma once
 
 #include "penstock/kit/config.h"
 
 namespace ps::kit {
 
-// Lives in shared memory.
+// The barriers of the ring. Lives in shared memory.
 template <class Barrier, unsigned depth>
 struct Ring {
   static_assert(depth > 0, "a ring has at least one slot");
 
-  Barrier full[depth];   // a phase completes when the slot has been filled,
-  Barrier empty[depth];  // when it has been given back
+  Barrier full[depth];   // a phase completes when all producers have committed the slot
+  Barrier empty[depth];  // a phase completes when all consumers have released the slot
 
-  // By one thread; a fence and a barrier of the block stand between this and all other use. A slot
-  // gets `commits` arrivals, one of every producer, and `releases`, one of every consumer that does
-  // not skip.
+  // Call from one thread, then fence_barrier_init(), then synchronise the block. `commits` is the
+  // number of producer threads, `releases` the number of consumer threads that call release().
   PENSTOCK_HD void init(unsigned commits, unsigned releases) {
     for (unsigned slot = 0; slot < depth; ++slot) {
       full[slot].init(commits);
@@ -46,13 +45,13 @@ struct Ring {
   }
 };
 
-// Where in the ring, and on an even or an odd round.
+// A position in the ring: the slot, and the parity of its phase.
 template <unsigned depth>
 struct Cursor {
   unsigned slot;
   unsigned parity;
 
-  // Moves on; returns the slot that it was at.
+  // Moves to the next slot and returns the current one.
   PENSTOCK_HD unsigned advance() {
     const unsigned was = slot;
     if (++slot == depth) {
@@ -63,23 +62,24 @@ struct Cursor {
   }
 };
 
-// A thread's place as it fills slots. Small: lives in registers.
+// The state of one producer thread. Kept in registers.
 template <class Barrier, unsigned depth>
 class Producer {
  public:
   PENSTOCK_HD explicit Producer(Ring<Barrier, depth>& ring) : ring_(&ring) {}
 
-  // One look: may the next slot be filled? Does not move.
+  // Whether acquire() would return at once. Does not acquire.
   PENSTOCK_HD bool try_acquire() const { return empty().try_wait(next_.parity); }
 
-  // Waits until the next slot may be filled, and returns it.
+  // Waits until the next slot is empty and returns its index.
   PENSTOCK_HD unsigned acquire() {
     empty().wait(next_.parity);
     return next_.advance();
   }
 
-  // The same, and announces that asynchronous copies bring `bytes` onto full(slot): they commit
-  // the slot, this thread does not. What it acquired without bytes must have been committed.
+  // As acquire(), for slots that asynchronous copies fill. Announces `bytes` on full(slot); the
+  // slot is committed when they have been copied, so do not call commit(). Slots acquired without
+  // bytes must have been committed before.
   PENSTOCK_HD unsigned acquire(unsigned bytes) {
     const unsigned slot = acquire();
     full(slot).arrive_expect(bytes);
@@ -87,55 +87,55 @@ class Producer {
     return slot;
   }
 
-  // The oldest acquired slot is filled.
+  // Commits the oldest acquired slot: its data is visible to consumers that wait for it.
   PENSTOCK_HD void commit() { full(oldest_.advance()).arrive(); }
 
-  // Waits until every slot has been released; acquires nothing more after that. For what may only
-  // happen behind the last release, such as the end of a block that others arrive at from outside.
+  // Waits until all slots have been released. The last call on a producer, for instance before a
+  // block exits at whose barriers other blocks of the cluster arrive.
   PENSTOCK_HD void drain() {
     for (unsigned slot = 0; slot < depth; ++slot) acquire();
   }
 
-  // What completes when `slot` is filled: copies take it as their barrier.
+  // The barrier to pass to asynchronous copies that fill `slot`.
   PENSTOCK_HD Barrier& full(unsigned slot) const { return ring_->full[slot]; }
 
  private:
   PENSTOCK_HD Barrier& empty() const { return ring_->empty[next_.slot]; }
 
   Ring<Barrier, depth>* ring_;
-  Cursor<depth> next_{0, 1};    // to acquire; on the first round the slots are empty already
+  Cursor<depth> next_{0, 1};    // to acquire; all slots are empty at first
   Cursor<depth> oldest_{0, 0};  // to commit
 };
 
-// A thread's place as it uses slots. Small: lives in registers.
+// The state of one consumer thread. Kept in registers.
 template <class Barrier, unsigned depth>
 class Consumer {
  public:
   PENSTOCK_HD explicit Consumer(Ring<Barrier, depth>& ring) : ring_(&ring) {}
 
-  // One look: is the next slot filled? Does not move.
+  // Whether wait() would return at once. Does not wait.
   PENSTOCK_HD bool try_wait() const { return full().try_wait(next_.parity); }
 
-  // Waits until the next slot is filled, and returns it. `ready`: what try_wait() said of it
-  // before; true spares another look.
+  // Waits until the next slot is committed and returns its index. Pass the result of try_wait() as
+  // `ready` to skip a second check.
   PENSTOCK_HD unsigned wait(bool ready = false) {
     if (!ready) full().wait(next_.parity);
     return next_.advance();
   }
 
-  // The oldest slot that was waited for may be filled again. What this thread read of it must be
-  // in registers by then, used or copied: a load that was only issued can still be waiting behind
-  // stores when the next copy lands, and then reads that.
+  // Releases the oldest slot that was waited for. All values read from the slot must have arrived
+  // in registers: use or copy them first. A load that was only issued may still be pending when the
+  // slot is overwritten.
   PENSTOCK_HD void release() { empty(oldest_.advance()).arrive(); }
 
-  // Moves on like release() without arriving: another thread of the group does, or this one did
-  // elsewhere, at the barriers of other blocks.
+  // Advances like release() but does not arrive, because another thread arrives for the group or
+  // this thread has arrived at the barriers of other blocks.
   PENSTOCK_HD void skip_release() { oldest_.advance(); }
 
-  // The slot that release() would give back.
+  // The slot that release() would release.
   PENSTOCK_HD unsigned oldest() const { return oldest_.slot; }
 
-  // What completes when `slot` may be filled again.
+  // The barrier at which consumers of `slot` arrive.
   PENSTOCK_HD Barrier& empty(unsigned slot) const { return ring_->empty[slot]; }
 
  private:

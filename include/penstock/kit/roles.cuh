@@ -1,4 +1,4 @@
-// Warps of one block with different work: some load, some compute, some store.
+// Warp specialisation: some warps of a block load, some compute, some store.
 #pragma once
 
 #include "penstock/kit/fence.cuh"
@@ -8,8 +8,8 @@ namespace ps::kit {
 
 enum class Role : unsigned char { loader, compute, storer };
 
-// How a block's warps are shared out: loaders first, then compute, then storers. Every count may be
-// 0. A kernel asks role() once and branches; between two roles stands a Ring.
+// Assigns the warps of a block: loaders first, then compute, then storers. Any count may be 0. A
+// kernel calls role() once and branches; roles pass data through a Ring.
 template <unsigned loader_warps, unsigned compute_warps, unsigned storer_warps = 0>
 struct Roles {
   static constexpr unsigned loader_threads = loader_warps * warp_threads;
@@ -24,14 +24,14 @@ struct Roles {
     return warp < loader_warps + compute_warps ? Role::compute : Role::storer;
   }
 
-  // This thread's place among those of its role.
+  // This thread's index among the threads of its role.
   __device__ static unsigned index(Role role) {
     if (role == Role::loader) return threadIdx.x;
     if (role == Role::compute) return threadIdx.x - loader_threads;
     return threadIdx.x - loader_threads - compute_threads;
   }
 
-  // A barrier of the threads of one role alone.
+  // A barrier of the threads of one role. Uses the named barriers 1 to 3.
   __device__ static void sync(Role role) {
     const unsigned count = role == Role::loader    ? loader_threads
                            : role == Role::compute ? compute_threads
@@ -40,8 +40,9 @@ struct Roles {
   }
 };
 
-// Moves registers between warpgroups: a loader needs few, accumulators many. Every warp of the
-// warpgroup calls it, once, at the top of its role. The kernel needs __launch_bounds__(threads, 1).
+// Moves registers between warpgroups: loaders need few, warpgroups with accumulators many. After
+// the call each thread of the warpgroup has `registers` registers. All warps of the warpgroup call
+// it once, when their role begins. The kernel needs __launch_bounds__(threads, 1).
 template <unsigned registers>
 __device__ inline void give_registers() {
   static_assert(registers % 8 == 0 && registers >= 24 && registers <= 256,

@@ -1,19 +1,19 @@
-// Which block computes which tile of the output, and in what order.
+// Assigns the tiles of an output to blocks.
 //
-//   GroupedOrder order(rows, columns);                    // on the host, for the kernel's argument
+//   GroupedOrder order(rows, columns);                    // on the host; an argument of the kernel
 //
 //   PersistentTiles tiles(order, blockIdx.x, gridDim.x);  // in the kernel, in every role
 //   for (Tile tile; tiles.take(tile);) { ... }
 //
-// An order numbers the tiles; a scheduler deals the numbers out. All schedulers are used alike:
+// An order numbers the tiles. A scheduler gives the numbers to blocks:
 //
-//   StaticTiles       one tile a block, of order.blocks() blocks
-//   PersistentTiles   any number of blocks, in step: together they are at neighbouring tiles
-//   DynamicTiles      any number of blocks, each takes the next tile when it is free
+//   StaticTiles       one tile per block; launch order.blocks() blocks
+//   PersistentTiles   any number of blocks; block b takes tiles b, b + blocks, ...
+//   DynamicTiles      any number of blocks; each takes the next tile when it is free
 //
-// Clusters of c blocks take c tiles at a time, one below the other: they share a column, whose
-// operand one copy can bring to all of them. Where c does not divide the rows, the last blocks get
-// tiles below the last row: they go on with their cluster and have nothing to store.
+// A cluster of c blocks takes c tiles of one column at a time, so that multicast copies can load
+// the column's operand for all of them. If c does not divide the rows, some blocks get tiles below
+// the last row: they must run along with their cluster and store nothing.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@
 
 namespace ps::kit {
 
-// Divides numbers below 2^31 by one that was known before: a multiplication and a shift.
+// Fast division of numbers below 2^31 by a fixed divisor: one multiplication and one shift.
 class Divisor {
  public:
   PENSTOCK_HD explicit Divisor(unsigned divisor = 1) : divisor_(divisor) {
@@ -50,13 +50,13 @@ struct Tile {
   unsigned column = 0;
 };
 
-// Panels of `group` tile rows, column by column inside a panel: tiles with near numbers lie in few
-// rows and few columns, so that both operands stay in the L2 cache. The last panel may be lower. A
-// group of 1 goes row by row, one of all rows column by column.
+// Numbers the tiles in panels of `group` rows, column by column inside a panel, so that tiles with
+// near numbers share rows and columns and their operands stay in the L2 cache. The last panel may
+// have fewer rows.
 class GroupedOrder {
  public:
-  // Sizes in tiles. Throws InvalidArgument for 2^31 tiles or more (numbers are of 32 bits), a
-  // cluster that no GPU has, and a group that clusters do not fill.
+  // `rows` and `columns` count tiles. Throws InvalidArgument for 2^31 tiles or more, a cluster that
+  // is not 1 to 16 blocks, and a group that is not a multiple of the cluster.
   GroupedOrder(std::uint64_t rows, std::uint64_t columns, unsigned group = 8,
                unsigned cluster = 1) {
     constexpr std::uint64_t limit = std::uint64_t{1} << 31;
@@ -84,10 +84,10 @@ class GroupedOrder {
   PENSTOCK_HD unsigned rows() const { return rows_; }
   PENSTOCK_HD unsigned columns() const { return columns_; }
   PENSTOCK_HD unsigned blocks() const { return count_ * cluster_.value(); }
-  PENSTOCK_HD unsigned count() const { return count_; }  // of numbers: each is for one cluster
+  PENSTOCK_HD unsigned count() const { return count_; }  // tile numbers, one per cluster of tiles
   PENSTOCK_HD const Divisor& cluster() const { return cluster_; }
 
-  // The tile with a number below count(), for the block of this rank in its cluster.
+  // The tile of a number below count(), for the block of this rank in its cluster.
   PENSTOCK_HD Tile tile(unsigned number, unsigned rank = 0) const {
     const unsigned panel = panel_.divide(number);
     const unsigned inside = number - panel * panel_.value();
@@ -109,14 +109,14 @@ class GroupedOrder {
 template <class Order>
 class PersistentTiles {
  public:
-  // `blocks` is a multiple of the cluster, as every grid of clusters is.
+  // `block` is blockIdx.x; `blocks` is gridDim.x, a multiple of the cluster.
   PENSTOCK_HD PersistentTiles(const Order& order, unsigned block, unsigned blocks)
       : order_(order),
         next_(order.cluster().divide(block)),
         stride_(order.cluster().divide(blocks)),
         rank_(block - next_ * order.cluster().value()) {}
 
-  // The next tile of this block; false when there is none.
+  // The next tile of this block; false if there is none.
   template <class Tile>
   PENSTOCK_HD bool take(Tile& tile) {
     if (next_ >= order_.count()) return false;
@@ -151,9 +151,9 @@ class StaticTiles {
   unsigned next_, rank_;
 };
 
-// Counter: take() returns 0, 1, 2, ... over all that take from the same. On a GPU an atomic in
-// global memory, behind a Leader and its Followers where several roles need the same tiles. All
-// blocks of a cluster must get the same numbers.
+// Counter::take() returns 0, 1, 2, ... across all blocks, for instance by an atomic in global
+// memory. If several roles of a block need the same tiles, use a Leader in one of them and
+// Followers in the others. All blocks of a cluster must get the same numbers.
 template <class Order, class Counter>
 class DynamicTiles {
  public:
@@ -162,7 +162,7 @@ class DynamicTiles {
         counter_(counter),
         rank_(block - order.cluster().divide(block) * order.cluster().value()) {}
 
-  // Takes from the counter until it is past the end, and never after.
+  // Do not call again after it has returned false.
   template <class Tile>
   PENSTOCK_HD bool take(Tile& tile) {
     const unsigned number = counter_.take();
@@ -177,15 +177,15 @@ class DynamicTiles {
   unsigned rank_;
 };
 
-// Numbers on their way from one role to the others. Lives in shared memory; its ring is init()ed
-// with one commit, and a release for every thread that has a Follower.
+// Passes tile numbers from one role to the others. Lives in shared memory. Initialise its ring with
+// one commit, and with one release per thread that has a Follower.
 template <class Barrier, unsigned depth>
 struct Handover {
   Ring<Barrier, depth> ring;
   unsigned numbers[depth];
 };
 
-// The counter of the thread that counts for its block: hands on every number that it takes.
+// A counter for one thread of the block, which passes every number it takes to the Followers.
 template <class Counter, class Barrier, unsigned depth>
 class Leader {
  public:
@@ -205,7 +205,7 @@ class Leader {
   Producer<Barrier, depth> producer_;
 };
 
-// The counter of every other thread: the leader's numbers.
+// A counter for the other threads, which returns the Leader's numbers.
 template <class Barrier, unsigned depth>
 class Follower {
  public:

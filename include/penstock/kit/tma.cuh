@@ -1,10 +1,14 @@
-// Tensor copies: one thread moves a box of a tensor of 1 to 5 dimensions, which a TensorMap
-// describes. Coordinates count elements, outermost dimension first, as in the view that the map was
-// made from. The innermost one lies at a multiple of 16 bytes; those of loads may be negative,
-// those of stores and reductions may not; all may lie beyond the tensor. Anything else the GPU
-// reports as an illegal instruction. Parts of the box beyond the tensor are filled on loads and
-// left out on stores, though a store writes whole 16 bytes of a row. Loads always complete the
-// bytes of the whole box. Compute capability 9.0.
+// Tensor copies: one thread copies a box of the tensor that a TensorMap describes. Needs compute
+// capability 9.0.
+//
+// Coordinates are the first element of the box, outermost dimension first, as in the view that the
+// map was encoded from. The innermost coordinate is at a multiple of 16 bytes. Coordinates may lie
+// outside the tensor; only those of loads may be negative. Breaking these rules is an illegal
+// instruction.
+//
+// Loads fill the parts of the box outside the tensor, as TensorMapOptions::fill says, and complete
+// the bytes of the whole box. Stores leave those parts out, but write whole 16-byte chunks of a
+// row.
 #pragma once
 
 #include <cstdint>
@@ -60,12 +64,13 @@ struct Corner {
                "r"((corner).at[4]), "h"(blocks)                                                    \
                : "memory")
 
-// Fetches the map itself ahead of its first use.
+// Prefetches the map itself.
 __device__ inline void prefetch(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// Global to shared memory. The box's bytes complete on `full`, which must expect them.
+// Loads a box into shared memory, aligned to 128 bytes and to the swizzle's atom_alignment(). The
+// bytes complete on `full`; announce them with arrive_expect().
 template <class... Coordinate>
 __device__ inline void tensor_load(void* shared, const TensorMap& map, Barrier& full,
                                    CacheHint hint, Coordinate... coordinates) {
@@ -77,8 +82,8 @@ __device__ inline void tensor_load(void* shared, const TensorMap& map, Barrier& 
                        std::uint16_t{0});
 }
 
-// To the same place in every block of the cluster whose bit is set in `blocks`; the bytes complete
-// on `full` in each of them.
+// Loads to the same offset of shared memory in every block of the cluster whose bit is set in
+// `blocks`. The bytes complete on `full` in each of these blocks.
 template <class... Coordinate>
 __device__ inline void tensor_load_multicast(void* shared, const TensorMap& map, Barrier& full,
                                              std::uint16_t blocks, CacheHint hint,
@@ -91,8 +96,8 @@ __device__ inline void tensor_load_multicast(void* shared, const TensorMap& map,
                        corner, blocks);
 }
 
-// Shared to global memory; bulk_commit() and bulk_wait*() follow. What ordinary stores put there
-// needs fence_shared_to_async() first.
+// Stores a box from shared memory. Call fence_shared_to_async() first if ordinary stores wrote the
+// data, and bulk_commit() and bulk_wait() or bulk_wait_read() afterwards.
 template <class... Coordinate>
 __device__ inline void tensor_store(const TensorMap& map, const void* shared, CacheHint hint,
                                     Coordinate... coordinates) {
@@ -104,7 +109,7 @@ __device__ inline void tensor_store(const TensorMap& map, const void* shared, Ca
 
 enum class Reduction { add, min, max };
 
-// Like tensor_store, but combines with what is there.
+// As tensor_store(), but combines the box with the values in global memory.
 template <Reduction reduction, class... Coordinate>
 __device__ inline void tensor_reduce(const TensorMap& map, const void* shared, CacheHint hint,
                                      Coordinate... coordinates) {
@@ -125,7 +130,7 @@ __device__ inline void tensor_reduce(const TensorMap& map, const void* shared, C
   }
 }
 
-// Brings a box into the L2 cache.
+// Prefetches a box into the L2 cache.
 template <class... Coordinate>
 __device__ inline void tensor_prefetch(const TensorMap& map, CacheHint hint,
                                        Coordinate... coordinates) {

@@ -1,4 +1,4 @@
-// The in-kernel trace on a GPU: the clocks that trace.h's writing side records.
+// The in-kernel trace (kit/trace.h) with the GPU's clocks.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace ps::kit {
 
-// The memory clobbers keep loads, stores and other reads of clocks on their side of a clock.
+// The memory clobbers keep the compiler from moving loads and stores across a clock read.
 struct SmSource {
   __device__ static std::uint64_t now() {
     std::uint64_t clock;
@@ -19,7 +19,7 @@ struct SmSource {
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns)::"memory");
     return ns;
   }
-  // Volatile: a block that was preempted may come back elsewhere.
+  // Volatile, because a preempted block may resume on another SM.
   __device__ static unsigned sm() {
     unsigned number;
     asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
@@ -31,7 +31,7 @@ struct SmSource {
   __device__ static std::uint64_t blocks() {
     return std::uint64_t{gridDim.x} * gridDim.y * gridDim.z;
   }
-  // At once, and not kept where the kernel's own data could be.
+  // A streaming store, which does not displace the kernel's data in the caches.
   __device__ static void store(KernelTraceRecord* to, const KernelTraceRecord& record) {
     const std::uint64_t rest = std::uint64_t{record.tile} << 32 | record.length;
     __stcs(reinterpret_cast<ulonglong2*>(to), make_ulonglong2(record.start, rest));

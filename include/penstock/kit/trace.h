@@ -1,5 +1,5 @@
-// What every role of a block did and when, written by the kernel itself. This is the writing side,
-// for any source of clocks; trace.cuh has the GPU's. trace/kernel_trace.h reads what was written.
+// Records what each role of a block does and when, from inside a kernel. This header is independent
+// of the clock source; trace.cuh has the GPU's. trace/kernel_trace.h reads the records on the host.
 //
 //   template <bool traced>
 //   __global__ void kernel(..., ps::kit::TraceBuffer<traced> buffer) {
@@ -16,12 +16,11 @@
 //     trace.end(threadIdx.x == 0);
 //   }
 //
-// Trace<false> and what it gives are empty: the kernel compiles to the same instructions as without
-// them. Switched on, a record costs two reads of the clock and a store of 16 bytes. No two threads
-// write to the same place, so there are no atomics and no barriers.
+// Trace<false> is empty: the kernel compiles to the same instructions as without tracing. With
+// Trace<true> a record costs two clock reads and one 16-byte store, without atomics or barriers.
 //
-// A clock is read when the instructions before it were issued, which is not when their results are
-// there: a role that is to show a copy or a product waits for it first, as it has to anyway.
+// The clock is read when the preceding instructions have been issued, not when their results have
+// arrived. To record the end of a copy or a product, wait for it first.
 #pragma once
 
 #include <cstddef>
@@ -35,19 +34,18 @@
 
 namespace ps::kit {
 
-// How a buffer is cut: the first `blocks` of the grid are traced, and every role of each may record
-// `capacity` spans; further ones are counted and not written.
+// The size of a trace buffer. The first `blocks` blocks of the grid are traced. Each role of a
+// block records up to `capacity` spans; further spans are counted but not stored.
 struct TraceShape {
   unsigned blocks = 0;
   unsigned roles = 0;
   unsigned capacity = 0;
-  // Whether blocks look for ticks of the shared timer as they begin and end, which takes several of
-  // them. Without, they are not held up, and every pair of clocks is off by up to a tick: for
-  // blocks that live for microseconds only.
+  // Whether begin() and end() wait for a few ticks of the global timer, about a microsecond each.
+  // Without it, times are off by up to one tick; use that for blocks that run for microseconds.
   bool waits_for_ticks = true;
 };
 
-// Bytes that such a buffer needs. Throws InvalidArgument on a shape without blocks, roles or room.
+// The size of the buffer in bytes. Throws InvalidArgument if a count is 0 or the size overflows.
 inline std::size_t trace_bytes(const TraceShape& shape) {
   const auto check = [](const char* field, unsigned value) {
     if (value == 0) ps::detail::throw_invalid(field, "at least 1", "0");
@@ -62,8 +60,8 @@ inline std::size_t trace_bytes(const TraceShape& shape) {
   return checked_add(checked_mul(block, shape.blocks, "shape"), sizeof(KernelTraceHead), "shape");
 }
 
-// The kernel's argument: global memory of trace_bytes(shape), zero before the launch. A kernel
-// reads it like any other argument; made from nothing it has the kernel record nothing.
+// The kernel's argument: `data` is global memory of trace_bytes(shape) bytes, aligned to 16 bytes
+// and zero before the launch. With a default-constructed buffer the kernel records nothing.
 template <bool on>
 class TraceBuffer {
  public:
@@ -84,7 +82,7 @@ class TraceBuffer {
     return reinterpret_cast<KernelTraceBlock*>(head_ + 1) + index;
   }
   PENSTOCK_HD KernelTraceRole* slice(unsigned index, unsigned role) const {
-    // A role's head takes the room of one record.
+    // KernelTraceRole has the size of one record.
     auto* const first = reinterpret_cast<KernelTraceRole*>(block(shape_.blocks));
     return first + (std::size_t{index} * shape_.roles + role) * (std::size_t{shape_.capacity} + 1);
   }
@@ -101,8 +99,8 @@ class TraceBuffer<false> {
   TraceBuffer(void*, const TraceShape&) {}
 };
 
-// The records of one role, in the one thread that writes them; elsewhere it does nothing. What it
-// counted is written when it goes.
+// The records of one role. Only one thread writes; in all others the calls do nothing. The
+// destructor writes the number of records.
 template <bool on, class Source>
 class RoleTrace {
  public:
@@ -120,7 +118,7 @@ class RoleTrace {
 
   PENSTOCK_HD Moment now() const { return source_.now(); }
 
-  // From `start` until now, or until `end`.
+  // Records a span of `tile` from `start` until now, or until `end`.
   PENSTOCK_HD void record(unsigned tile, Moment start) { record(tile, start, source_.now()); }
   PENSTOCK_HD void record(unsigned tile, Moment start, Moment end) {
     if (slice_ == nullptr) return;
@@ -129,7 +127,7 @@ class RoleTrace {
       const auto kept = length < longest ? static_cast<std::uint32_t>(length) : longest;
       source_.store(reinterpret_cast<KernelTraceRecord*>(slice_ + 1) + seen_, {start, kept, tile});
     }
-    if (seen_ != longest) ++seen_;  // wrapped, it would write over the first
+    if (seen_ != longest) ++seen_;  // must not wrap: it would overwrite the first record
   }
 
  private:
@@ -151,18 +149,17 @@ class RoleTrace<false, Source> {
   PENSTOCK_HD void record(unsigned, Moment, Moment) {}
 };
 
-// The trace of one block, in every thread of it. A Source tells the multiprocessor's clock, now(),
-// and number, sm(), the timer that all of them share, nanoseconds(), and which block() of how many
-// blocks() this is; it store()s a record.
+// The trace of one block; every thread has one. A Source provides now(), the SM's clock; sm(), the
+// SM's number; nanoseconds(), the global timer; block() and blocks(), the block's index and the
+// number of blocks; and store(), which writes a record.
 template <bool on, class Source>
 class BlockTrace {
  public:
   PENSTOCK_HD explicit BlockTrace(const TraceBuffer<on>& buffer, const Source& source = Source())
       : buffer_(buffer), source_(source) {}
 
-  // By one thread of the block (`signs` is true in it) before its work and after it. It takes a few
-  // microseconds, in which it looks for the timer's ticks: best a thread that has nothing to do
-  // yet.
+  // All threads call these; `signs` is true in one thread of the block, before and after the work.
+  // It takes that thread a few microseconds, so choose one that is idle then.
   PENSTOCK_HD void begin(bool signs) {
     if (!signs || !traced()) return;
     KernelTraceBlock& mine = *buffer_.block(index());
@@ -186,8 +183,8 @@ class BlockTrace {
     mine.state = KernelTraceState::ended;
   }
 
-  // `writes` is true in one thread of the role. A role that the shape has no room for is not
-  // traced.
+  // `writes` is true in one thread of the role. Roles with numbers of TraceShape::roles or more are
+  // not traced.
   PENSTOCK_HD RoleTrace<on, Source> role(unsigned number, bool writes) const {
     const bool recorded = writes && traced() && number < buffer_.shape().roles;
     return RoleTrace<on, Source>(recorded ? buffer_.slice(index(), number) : nullptr,
@@ -195,7 +192,7 @@ class BlockTrace {
   }
 
  private:
-  // Several times the coarsest tick that is known, about a microsecond.
+  // In cycles: several times the coarsest known tick, about a microsecond.
   static constexpr std::uint64_t longest_wait = 8192;
 
   PENSTOCK_HD unsigned index() const { return static_cast<unsigned>(source_.block()); }
@@ -203,9 +200,9 @@ class BlockTrace {
     return buffer_.head() != nullptr && source_.block() < buffer_.shape().blocks;
   }
 
-  // The timer ticks far more coarsely than the clock, so only the moment of a tick tells anything:
-  // the clock is read between the last look that saw the old time and the first that saw the new.
-  // A timer that stands still is given up.
+  // The timer is much coarser than the clock, so the clock is read at the moment of a tick: between
+  // the last read of the old time and the first read of the new one. Gives up if the timer does not
+  // advance.
   PENSTOCK_HD void sample(ClockPair (&pairs)[kernel_trace_pairs]) const {
     if (!buffer_.shape().waits_for_ticks) {
       for (unsigned i = 0; i < 2; ++i) pairs[i] = ClockPair{source_.now(), source_.nanoseconds()};
@@ -221,7 +218,7 @@ class BlockTrace {
       } while (ns == last && clock - since < longest_wait);
       if (ns == last) return;
       pair = ClockPair{clock, ns};
-      last = source_.nanoseconds();  // the store took its time
+      last = source_.nanoseconds();  // the store may have taken longer than a tick
     }
   }
 

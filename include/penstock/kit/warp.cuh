@@ -1,5 +1,4 @@
-// Where a thread stands, in a form that the compiler knows to be the same for its whole warp.
-// Blocks have one dimension.
+// Indices of a thread's warp and warpgroup, for one-dimensional blocks.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,7 @@ constexpr unsigned warpgroup_threads = 128;
 
 __device__ inline unsigned lane_index() { return threadIdx.x % warp_threads; }
 
-// The shuffle tells the compiler that branches on it do not split a warp.
+// The shuffle lets the compiler see that the index is uniform in the warp.
 __device__ inline unsigned warp_index() {
   return __shfl_sync(0xffffffffu, threadIdx.x / warp_threads, 0);
 }
@@ -19,7 +18,7 @@ __device__ inline unsigned warpgroup_index() {
   return __shfl_sync(0xffffffffu, threadIdx.x / warpgroup_threads, 0);
 }
 
-// True in one thread of the warp, the same one each time. All 32 threads must call it together.
+// True in one thread of the warp, always the same one. All 32 threads must call it.
 __device__ inline bool elect() {
   unsigned elected;
   asm volatile(

@@ -1,10 +1,12 @@
-// wgmma: a warpgroup multiplies 64 rows of A by N columns of B, both in shared memory (A may be in
-// registers), into floats in its registers, while it does something else. sm_90a.
+// wgmma: a warpgroup multiplies 64 rows of A by N columns of B asynchronously and accumulates
+// floats in registers. B is in shared memory, A in shared memory or registers. Needs sm_90a.
 //
-//   wgmma_fence();                                   // registers and shared memory are as written
-//   for (k...) multiply(d, a.slice(k), b.slice(k), k > 0);
-//   wgmma_commit();                                  // a group of them
-//   wgmma_wait<0>(d);                                // the groups are done: d may be read
+//   wgmma_fence();
+//   for (unsigned k = 0; k < Tile::slices; ++k) multiply(d, a.slice(k), b.slice(k), k > 0);
+//   wgmma_commit();
+//   wgmma_wait<0>(d);  // d may be read
+//
+// All threads of the warpgroup call these functions.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -19,20 +21,21 @@
 
 namespace ps::kit {
 
-// Before the first wgmma, and again after any other instruction touched its registers.
+// Call before the first wgmma, and again after other instructions have accessed its registers.
 __device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
+// Puts the products since the last commit into a group.
 __device__ inline void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until at most the youngest `pending` groups are unfinished.
+// Waits until at most the `pending` youngest groups are in flight.
 template <unsigned pending>
 __device__ inline void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
-// The same, for accumulators that are read next: keeps the compiler from reading them earlier.
+// The same; also keeps the compiler from reading the accumulators before the wait.
 template <unsigned pending, unsigned count>
 __device__ inline void wgmma_wait(float (&d)[count]) {
   wgmma_wait<pending>();
@@ -40,7 +43,7 @@ __device__ inline void wgmma_wait(float (&d)[count]) {
   for (unsigned i = 0; i < count; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-// Which element of the 64 x N product d[i] of this thread is.
+// The row and column in the 64 x N product of this thread's accumulator d[i].
 __device__ inline unsigned accumulator_row(unsigned i) {
   return threadIdx.x / warp_threads % 4 * 16 + i % 4 / 2 * 8 + lane_index() / 4;
 }
@@ -62,7 +65,7 @@ constexpr bool multiplies =
 template <unsigned n>
 struct Wgmma;
 
-// Both from shared memory: a, b, add, and whether each is MN-major.
+// Both operands in shared memory.
 #define PENSTOCK_WGMMA_SHARED(n, kind, major, a_, b_, add_)                                   \
   asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " add_                                   \
                ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n kind " " PENSTOCK_WGMMA_NAMES_##n \
@@ -70,7 +73,7 @@ struct Wgmma;
                : PENSTOCK_WGMMA_REGISTERS_##n                                                 \
                : "l"(a), "l"(b), "r"(add), "n"(a_mn), "n"(b_mn))
 
-// A from registers.
+// A in registers.
 #define PENSTOCK_WGMMA_REGISTER(n, kind, major, a0, a1, a2, a3, b_, add_)                     \
   asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " add_                                   \
                ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n kind " " PENSTOCK_WGMMA_NAMES_##n \
@@ -123,8 +126,8 @@ PENSTOCK_HD constexpr void check_product() {
 
 }  // namespace detail
 
-// d (64 x N, N = twice the accumulators of a thread) = a * b, or d += a * b with `add`. Starts it:
-// nothing may touch d or the tiles until a wait says that it is done.
+// Starts d = a * b, or d += a * b with `add`. d is 64 x N, where N is 2 * count. Do not access d or
+// write to the tiles before wgmma_wait().
 template <class A, class B, unsigned count>
 __device__ inline void multiply(float (&d)[count], Operand<A> a, Operand<B> b, bool add) {
   constexpr unsigned n = 2 * count;
@@ -136,8 +139,8 @@ __device__ inline void multiply(float (&d)[count], Operand<A> a, Operand<B> b, b
                                     B::major == Major::mn>(d, a.bits, b.bits, add);
 }
 
-// The same with A's 64 rows in registers: per thread, of its 32 bytes of K, the layout in which
-// accumulators hold a 64 x 16 product when their pairs are packed to 16 bits.
+// The same with A in registers: 64 rows by 32 bytes of K, in the layout of the accumulators of a
+// 64 x 16 product whose pairs are packed to 16 bits.
 template <class ElementA, class B, unsigned count>
 __device__ inline void multiply(float (&d)[count], const std::uint32_t (&a)[4], Operand<B> b,
                                 bool add) {

@@ -1,11 +1,11 @@
-// A measurement that was asked to stop.
+// The exception of a cancelled measurement.
 #pragma once
 
 #include <stdexcept>
 
 namespace ps {
 
-// Thrown by an experiment whose stop token was triggered; nothing it made is left behind.
+// Thrown when a measurement's stop token is triggered. No files are left behind.
 class Cancelled : public std::runtime_error {
  public:
   Cancelled() : std::runtime_error("cancelled") {}

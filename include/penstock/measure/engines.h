@@ -1,4 +1,4 @@
-// What each engine needs alone, and the limits that follow for work that uses several at once.
+// Measures each engine (copies, compute) alone, and derives floors for work that overlaps them.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@
 
 namespace ps {
 
-// Time of all the bytes through one engine (or both link directions at once) with nothing beside
-// it, at the chunk size that suits it best.
+// The time for all bytes through one engine (or both link directions at once) with nothing else
+// running, at the engine's best chunk size.
 struct Alone {
   double seconds = 0;
   std::size_t chunk = 0;
-  EngineCost cost{};  // of one chunk, fitted over the sizes tried
+  EngineCost cost{};  // of one chunk, fitted to all sizes measured
 
-  // The same passes took `again` seconds later on: the engine is as much faster or slower now.
+  // Replaces the time by a later measurement of the same passes, and scales the cost with it.
   void retime(double again) {
     cost.bytes_per_second *= seconds / again;
     seconds = again;
@@ -27,34 +27,34 @@ struct Alone {
 
 struct Engines {
   Alone upload, download, both_ways, compute, device_copy;
-  int rounds = 1;  // of iterate
-  int cores = 0;   // that all engines share; 0 where each engine has hardware of its own
+  int rounds = 1;  // of iterate(), for compute
+  int cores = 0;   // that all engines share; 0 if each engine has its own hardware
 
   const Alone& alone(Engine engine) const;
   Alone& alone(Engine engine);
 
-  // The largest of the engines' times alone, of both directions together where both are used, and
-  // of all work over the cores where the engines share those.
+  // The floor in seconds for work that overlaps these engines: the largest of their times alone, of
+  // both directions at once if both are used, and of the total work divided by shared cores.
   double floor_seconds(std::span<const Engine> engines) const;
 
-  // One cost per engine for choosing a chunk: the slowest as it is beside the others, the rest as
-  // they are alone, which is how they fill and drain.
+  // One cost per engine, for choose_chunk(): of the slowest engine while the others run, and of the
+  // others alone, because that is how they fill and drain.
   std::vector<EngineCost> costs(std::span<const Engine> engines) const;
 };
 
-// Whether these engines send bytes over the link in both directions.
+// Whether these engines use the link in both directions.
 bool uses_both_ways(std::span<const Engine> engines);
 
 struct EnginesOptions {
-  double compute_ratio = 1;  // rounds are chosen so that compute takes this times upload
-  int rounds = 0;            // or given
-  std::size_t largest = 0;   // chunk to try; 0: half the bytes
+  double compute_ratio = 1;  // wanted compute time / upload time; determines the rounds
+  int rounds = 0;            // if above 0, used instead of compute_ratio
+  std::size_t largest = 0;   // largest chunk to measure, in bytes; 0: half of all bytes
   int repeats = 5;
   double warm_up_seconds = 1;
 };
 
-// Overwrite the yardstick's output and result. The second and third are the halves of the first:
-// the link stays as it is when only the arithmetic changes.
+// Measure all engines, only the link, or only compute. They overwrite the yardstick's output and
+// result, and block until done.
 Engines measure_engines(const Yardstick& yardstick, const EnginesOptions& options = {});
 void measure_link(const Yardstick& yardstick, const EnginesOptions& options, Engines& engines);
 void measure_compute(const Yardstick& yardstick, const EnginesOptions& options, Engines& engines);

@@ -1,5 +1,4 @@
-// Reading a file and computing on it, one after the other and overlapped: the overlap that a
-// machine without a GPU has.
+// Measures the overlap of reading a file and computing on it, on machines without a GPU too.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +16,11 @@
 namespace ps {
 
 struct FileOverlapOptions {
-  std::filesystem::path directory = ".";  // where the file is written, and removed again
-  std::size_t bytes = 256 * MiB;
-  std::size_t chunk = 4 * MiB;  // a multiple of 4 KiB that divides `bytes`
-  std::size_t depth = 16;  // a disk answers in bursts: few slots would let it, or compute, run dry
-  double compute_ratio = 1;  // compute time over read time
+  std::filesystem::path directory = ".";  // of the temporary file
+  std::size_t bytes = 256 * MiB;          // of the file
+  std::size_t chunk = 4 * MiB;            // a multiple of 4 KiB that divides `bytes`
+  std::size_t depth = 16;    // slots; a disk works in bursts, so few slots would leave it idle
+  double compute_ratio = 1;  // compute time / read time
   int repeats = 5;
   std::stop_token stop{};
   std::function<void(std::string_view what, double share)> progress{};
@@ -35,17 +34,17 @@ struct FileOverlapRun {
 struct FileOverlapResult {
   std::size_t bytes = 0, chunk = 0, chunks = 0, depth = 0;
   int rounds = 0;
-  bool direct = false;  // past the page cache
-  double read_alone = 0, compute_alone = 0;
+  bool direct = false;                       // bypassed the page cache
+  double read_alone = 0, compute_alone = 0;  // seconds
   FileOverlapRun sequential, pipelined;
   OverlapTimes times;
   OverlapFigures figures;
   Timeline sequential_timeline, pipelined_timeline;
 };
 
-// Every run's result is checked. The file has no name by the time it is written, so nothing is left
-// behind however this ends. Throws InvalidArgument naming the option, SystemError naming the
-// directory, OutOfMemory, Cancelled.
+// Runs the measurement and checks the result of every run. The file is unlinked before it is
+// written, so it is never left behind. Throws InvalidArgument naming the option, SystemError naming
+// the directory, OutOfMemory, Cancelled.
 std::unique_ptr<FileOverlapResult> measure_file_overlap(const FileOverlapOptions& options);
 
 }  // namespace ps

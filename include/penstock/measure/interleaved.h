@@ -18,8 +18,8 @@ using EnqueuePiece = std::function<void(std::size_t number)>;
 struct InterleavedOptions {
   int turns = 9;    // timed
   int warm_up = 1;  // turns before them that are not timed
-  std::function<void()>
-      hold{};  // enqueues work that keeps the stream busy while a turn is enqueued
+  // Enqueues work that keeps the stream busy while a turn is enqueued.
+  std::function<void()> hold{};
   std::stop_token stop{};
 };
 

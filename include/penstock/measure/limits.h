@@ -1,4 +1,4 @@
-// The ceilings of this machine, measured: what its link, memories and disk move per second.
+// Measures the ceilings of this machine: the transfer rates of its link, memories and disk.
 #pragma once
 
 #include <array>
@@ -22,12 +22,12 @@ namespace ps {
 enum class Ceiling : std::uint8_t {
   h2d,           // host to device, page-locked memory
   d2h,           // device to host, page-locked memory
-  both_ways,     // both at once, the bytes of both directions together
+  both_ways,     // both at once; bytes of both directions added
   h2d_pageable,  // host to device, ordinary memory
   device_copy,   // within the device; bytes read plus bytes written
   host_copy,     // memcpy on all cores; bytes read plus bytes written
   disk_read,     // O_DIRECT, several blocks in flight
-  disk_write,    // the same; each repetition ends with fdatasync
+  disk_write,    // O_DIRECT, several blocks in flight; each repetition ends with fdatasync
 };
 
 inline constexpr std::array all_ceilings = {
@@ -39,54 +39,54 @@ std::string_view description(Ceiling ceiling);  // "host to device, page-locked"
 
 struct Rate {
   double bytes_per_second = 0;  // median over the repetitions
-  std::size_t bytes = 0;        // of one repetition, counted as the ceiling's comment says
+  std::size_t bytes = 0;        // of one repetition, counted as described at Ceiling
   int repetitions = 0;
-  std::string note;  // what to know about this figure; often empty
+  std::string note;  // a remark on this figure; often empty
 };
 
 struct Limits {
   MachineKey key;
   std::string date;       // when measured, UTC: "2026-11-15T08:30:00Z"
-  std::string directory;  // that the disk figures are of; empty without them
+  std::string directory;  // of the disk test; empty if it was not run
   std::map<Ceiling, Rate> rates;
 
-  const Rate* find(Ceiling ceiling) const;  // null when not measured
+  const Rate* find(Ceiling ceiling) const;  // null if not measured
 };
 
 struct LimitsProgress {
-  Ceiling ceiling = Ceiling::h2d;  // being measured now
+  Ceiling ceiling = Ceiling::h2d;  // that is being measured
   double fraction = 0;             // of the whole, 0 to 1
 };
 
 struct LimitsOptions {
-  bool device = true;    // the link and the device's memory; nothing to measure on the CPU
-  bool pageable = true;  // also uploads from ordinary memory, which the driver stages
+  bool device = true;    // measure the link and device memory; ignored on the CPU
+  bool pageable = true;  // also uploads from pageable memory
   bool host = true;
   bool disk = true;
   std::filesystem::path directory = ".";  // of the disk test
 
-  // Buffers shrink by themselves where memory is short; the file where the disk is nearly full.
+  // Buffers are smaller if memory is short, and the file if the disk is nearly full.
   std::size_t link_bytes = 256 * MiB;
   std::size_t device_bytes = 1 * GiB;
   std::size_t host_bytes = 256 * MiB;
   std::size_t disk_bytes = 1 * GiB;
-  double seconds =
-      0.8;              // for each ceiling, twice that for the disk's; bounds the repetitions' size
-  int repetitions = 9;  // at least 7
+  double seconds = 0.8;  // per ceiling; twice that for the disk. Determines the repetitions' size
+  int repetitions = 9;   // at least 7
 
   std::stop_token stop;
   std::function<void(const LimitsProgress&)> progress;
 };
 
-// A quarter of the time and smaller buffers: good to about a tenth.
+// A quarter of the time and smaller buffers. Accurate to about 10 %.
 LimitsOptions quick_limits();
 
-// Measures. On the CPU only host memory and disk. Throws InvalidArgument on options out of range,
-// SystemError naming the path when the disk test cannot write, Cancelled, OutOfMemory, DeviceError.
-// The disk test's file has no name by the time it is written, so nothing is ever left behind.
+// Measures the ceilings; on the CPU device only host memory and disk. Blocks until done. The file
+// of the disk test is unlinked before it is written, so it is never left behind. Throws
+// InvalidArgument naming the option, SystemError naming the path if the disk test cannot write,
+// Cancelled, OutOfMemory, DeviceError.
 Limits measure_limits(const Device& device, const LimitsOptions& options);
 
-// What the figures say about the machine they were measured on.
+// Problems and advice that follow from the figures.
 std::vector<Finding> findings(const Limits& limits, const Machine& machine);
 
 // One object: {"device", "driver", ..., "rates": {"h2d": {"bytes_per_second", ...}, ...}}.

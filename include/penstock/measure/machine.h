@@ -1,4 +1,4 @@
-// What this machine has, what it lacks, and what to type about it.
+// Inspects this machine: hardware, driver and libraries, problems, and how to fix them.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,14 @@ struct HostSystem {
   std::string os;      // "Debian GNU/Linux 12 (bookworm)"
   std::string kernel;  // "6.1.0-18-amd64"
   std::string cpu;     // "AMD EPYC 9334 32-Core Processor"
-  int cores = 0;       // logical ones that this process may use
+  int cores = 0;       // logical cores that this process may use
   int numa_nodes = 1;
   std::size_t memory_bytes = 0;
   std::size_t available_bytes = 0;
-  std::optional<std::size_t> memory_limit_bytes;  // of the control group, where below memory_bytes
+  std::optional<std::size_t> memory_limit_bytes;  // of the control group, if below memory_bytes
 
   std::optional<std::size_t> memlock_bytes;  // RLIMIT_MEMLOCK; empty: unlimited
-  bool memlock_exempt = false;               // CAP_IPC_LOCK: the limit does not bind
+  bool memlock_exempt = false;               // has CAP_IPC_LOCK, so that the limit does not apply
 
   std::size_t huge_page_bytes = 0;
   std::size_t huge_pages = 0;
@@ -39,11 +39,11 @@ struct HostSystem {
 
 struct CudaInstallation {
   bool built_in = false;
-  int toolkit_version = 0;      // that Penstock was built with; 13000 for 13.0, 0 without CUDA
-  int driver_cuda_version = 0;  // newest CUDA the driver supports; 0 without a driver
-  std::string driver;           // "580.65.06"; empty when unknown
-  std::string why_no_gpu;       // empty when one is usable
-  std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES, where set
+  int toolkit_version = 0;      // of the build: 13000 for 13.0; 0 without CUDA
+  int driver_cuda_version = 0;  // newest CUDA version that the driver supports; 0 without a driver
+  std::string driver;           // "580.65.06"; empty if unknown
+  std::string why_no_gpu;       // empty if a GPU is usable
+  std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES, if set
 };
 
 struct GpuInfo {
@@ -51,23 +51,23 @@ struct GpuInfo {
   Capabilities capabilities;
 };
 
-// A library or program that Penstock can use when it is there.
+// An optional library or program.
 struct Tool {
   std::string name;   // "CUPTI"
-  std::string use;    // what it is good for here
-  std::string where;  // file; empty when not found
+  std::string use;    // what Penstock uses it for
+  std::string where;  // its path; empty if not found
 };
 
 enum class Severity : std::uint8_t {
-  problem,  // something does not work, or is much slower than it could be
-  advice,   // works, and could be better
+  problem,  // something does not work or is much slower than necessary
+  advice,   // something works but could be better
 };
 
 struct Finding {
   Severity severity = Severity::advice;
   std::string what;
-  std::string why;  // it matters
-  std::string fix;  // the command to type, or what to do where there is none
+  std::string why;  // why it matters
+  std::string fix;  // the command to run, or other advice
 };
 
 struct Machine {
@@ -78,10 +78,10 @@ struct Machine {
   std::vector<Tool> tools;
 };
 
-// Looks at this machine. Never fails for something that is not there.
+// Inspects this machine. Does not throw for missing parts.
 Machine inspect_machine();
 
-// What is missing or in the way, problems first. A pure function of its argument.
+// Problems and advice, problems first. Depends on `machine` only.
 std::vector<Finding> findings(const Machine& machine);
 
 // One object: {"version", "os", ..., "gpus": [...], "tools": [...]}.
@@ -90,7 +90,7 @@ std::string as_json(const Machine& machine);
 // "problem", "advice"
 std::string_view name(Severity severity);
 
-// 13020 as "13.2"
+// "13.2" for 13020
 std::string cuda_version_text(int version);
 
 }  // namespace ps

@@ -1,4 +1,4 @@
-// Documents that measurements wrote, as a page for people.
+// Shows measurements as an HTML page.
 #pragma once
 
 #include <string_view>
@@ -8,15 +8,15 @@
 
 namespace ps {
 
-// A page without sections, stamped with this build.
+// An empty page with the version of this build.
 Page make_page(std::string_view title);
 
-// Adds what a document says: a report of `penstock overlap` or `demo`, a benchmark's results, a
-// ladder's table. `source` names it in errors and titles. Throws InvalidArgument naming the place
-// in the document that is not as expected; the page is then as it was.
+// Adds a document to the page: a report of `penstock overlap` or `demo`, the results of a
+// benchmark, or the table of a ladder. `source` names it in errors and titles. Throws
+// InvalidArgument naming the field that is wrong; the page is then unchanged.
 void add_document(Page& page, std::string_view json, std::string_view source);
 
-// The timelines that a document holds; none where it has none. Throws as above.
+// The timelines in a document. Throws as add_document() does.
 std::vector<PageRun> timelines_in(std::string_view json, std::string_view source);
 
 }  // namespace ps

@@ -1,4 +1,4 @@
-// What an overlap measurement found, as a document: the figures, the machine, and both timelines.
+// Overlap measurements as JSON: the figures, the machine and the timelines.
 #pragma once
 
 #include <span>
@@ -12,13 +12,13 @@
 namespace ps {
 
 // One object: {"schema", "kind", "version", "commit", "date", "device", ..., "sequential",
-// "pipelined", "hidden", "efficiency", "timelines": {...}}. Times in microseconds.
+// "pipelined", "hidden", "efficiency", "timelines": {...}}. Times are in microseconds.
 std::string as_json(const OverlapResult& result, const Device& device, bool timelines);
 std::string as_json(const FileOverlapResult& result, bool timelines);
 
-// Timelines alone, with what is known of the inside of their kernels: {"schema", "kind": "trace",
-// ..., "name", "timelines": {...}, "kernels": [...]}. Throws InvalidArgument on
-// runs of the same name, and on one called "columns".
+// Only timelines, with the in-kernel traces of their kernels: {"schema", "kind": "trace", ...,
+// "name", "timelines": {...}, "kernels": [...]}. Throws InvalidArgument if two runs have the same
+// name or one is called "columns".
 std::string trace_json(std::string_view title, std::span<const PageRun> runs, const Device& device);
 
 }  // namespace ps

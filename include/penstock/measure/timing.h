@@ -1,4 +1,4 @@
-// Wall time of work that has completed when it returns.
+// Wall time of synchronous work.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 
 namespace ps {
 
+// The seconds that one call takes.
 template <class Run>
 double seconds_of(const Run& run) {
   const auto begin = std::chrono::steady_clock::now();
@@ -16,7 +17,7 @@ double seconds_of(const Run& run) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// The middle of at least one value, or the mean of the two in the middle.
+// The median of one or more values; for an even number, the mean of the middle two.
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -24,7 +25,7 @@ inline double median(std::vector<double> values) {
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
-// One run to warm up, then the median of `repeats`.
+// The median over `repeats` calls, after one call to warm up.
 template <class Run>
 double median_seconds(int repeats, const Run& run) {
   run();

@@ -1,5 +1,5 @@
-// Measures the kernels that operators may choose from, on this machine, and says which one each
-// problem is to run.
+// Measures the prebuilt kernels of operators on this machine and selects the fastest for each
+// problem.
 //
 //   const ps::Tuning tuning = ps::tune(device, {});
 //   ps::save_choices(ps::choices_path(), ps::choices_of(tuning));
@@ -20,60 +20,61 @@
 namespace ps {
 
 struct TuneOptions {
-  std::string op{};               // one operator; empty: all
-  std::size_t bytes = 256 * MiB;  // about what a call reads and writes
-  int turns = 61;                 // of all kernels of a problem, each in another order
+  std::string op{};               // operator to tune; empty: all
+  std::size_t bytes = 256 * MiB;  // that a call reads and writes, approximately
+  int turns = 61;                 // interleaved runs of all kernels of a problem
   std::stop_token stop{};
-  // Before every problem; the share of the work that is done.
+  // Called before every problem; `share` is the fraction done, 0 to 1.
   std::function<void(std::string_view problem, double share)> progress{};
 };
 
-// A fifth of the turns.
+// Options with a fifth of the turns.
 TuneOptions quick_tune();
 
 struct KernelTime {
   std::string kernel;
-  double seconds = 0;     // of a call, median over the turns
-  double copy_share = 0;  // of the rate at which the device copies as many bytes, by turns with it
+  double seconds = 0;     // per call, median over the turns
+  double copy_share = 0;  // rate / rate of a device copy of the same size, in interleaved runs
 };
 
-// Whether a challenger takes the place of the built-in choice.
+// Whether another kernel replaces the built-in choice.
 struct Verdict {
-  std::size_t winner = 0;  // its place in what was compared; 0 is the built-in choice
-  // Of the fastest challenger, whether it won or not: how much faster it was in the same turn,
-  // median over the turns, and three standard errors of that median. It wins above these.
+  std::size_t winner = 0;  // index of the kernel; 0 is the built-in choice
+  // For the fastest other kernel: its relative gain over the built-in choice in the same turn,
+  // median over the turns, and three standard errors of that median. It wins if gain > noise.
   double gain = 0, noise = 0;
 };
 
-// From seconds of each kernel and turn, the built-in choice's first. One turn or more.
+// `seconds[kernel][turn]`, the built-in choice first, with at least one turn.
 Verdict compare_turns(const std::vector<std::vector<double>>& seconds);
 
 struct TunedProblem {
   std::string op{}, problem{};      // "transform", "axpby bf16"
-  std::vector<KernelTime> times{};  // the built-in choice's first
+  std::vector<KernelTime> times{};  // the built-in choice first
   std::string chosen{};
   double gain = 0, noise = 0;        // as in Verdict
-  std::vector<std::string> unfit{};  // kernels whose results were other bits: never chosen
+  std::vector<std::string> unfit{};  // kernels whose results differ; never chosen
 };
 
 struct Tuning {
   MachineKey key;
   std::string date;
-  std::vector<TunedProblem> problems;  // those with a choice on this device
+  std::vector<TunedProblem> problems;  // those with several kernels on this device
 };
 
-// Throws InvalidArgument for an operator that is not there and options out of range, Cancelled,
-// OutOfMemory, DeviceError. Keeps nothing.
+// Measures and selects, but does not save. Blocks until done. Throws InvalidArgument for an unknown
+// operator or options out of range, Cancelled, OutOfMemory, DeviceError.
 Tuning tune(const Device& device, const TuneOptions& options);
 
+// The selected kernels, for save_choices().
 Choices choices_of(const Tuning& tuning);
 
-// What runs now, and why.
+// The kernel in use for a problem.
 struct ProblemState {
   std::string op{}, problem{};
-  std::vector<std::string> kernels{};  // that this device may choose from, the built-in one first
-  std::string used{};                  // empty where there are none
-  std::string measured{};              // when; empty: built in
+  std::vector<std::string> kernels{};  // that run on this device, the built-in choice first
+  std::string used{};                  // empty if there are none
+  std::string measured{};              // date of the measurement; empty: built-in choice
 };
 
 struct TuneState {
@@ -81,7 +82,7 @@ struct TuneState {
   std::vector<std::string> warnings;  // about the file of choices
 };
 
-// Of one operator or, without a name, of all. Throws InvalidArgument for one that is not there.
+// The kernels in use, of one operator or of all. Throws InvalidArgument for an unknown operator.
 TuneState tune_state(const Device& device, std::string_view op = {});
 
 // "iterate", "transform", ...

@@ -1,5 +1,5 @@
-// The bytes that overlap is measured on: random input in page-locked memory, room for the output
-// there and on the device, and the check that the right values arrived.
+// The data that overlap is measured on: random input and an output buffer in page-locked memory, a
+// result buffer on the device, and the check of the results.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace ps {
 
-// `memory` as a row of f32.
+// `memory` as a one-dimensional f32 view.
 TensorView floats(MemoryView memory);
 
-// Throws std::runtime_error unless `out` is iterated(in, rounds), compared bit by bit at both ends
-// and anywhere between, `samples` elements in all. Both are host memory of equal size.
+// Throws std::runtime_error unless `out` equals iterated(in, rounds), compared bit by bit for
+// `samples` elements, the first and last included. Both are host memory of equal size.
 void check_iterated(MemoryView out, MemoryView in, int rounds, std::size_t samples = 2048);
 
 class Yardstick {
@@ -27,10 +27,10 @@ class Yardstick {
   MemoryView output() const { return output_.view(); }  // page-locked
   MemoryView result() const { return result_.view(); }  // on the device
 
-  // Fills output and result with NaN, so that a piece that is never written cannot pass.
+  // Fills output and result with NaN, so that elements that are never written fail the check.
   void poison() const;
 
-  // check_iterated() of output, or of result once it is downloaded into output.
+  // check_iterated() of output, or of result, which check_result() first copies to output.
   void check_output(int rounds) const;
   void check_result(int rounds) const;
 

@@ -1,10 +1,9 @@
-// Which of its prebuilt kernels an operator runs, as `penstock tune` measured it on this machine,
-// kept between runs in one small file. Nothing is compiled at run time, and a choice never changes
-// a result: it is between kernels that give the same bits.
+// The file in which `penstock tune` stores the fastest prebuilt kernel of each operator on this
+// machine. A choice never changes results: all kernels it chooses from give the same bits.
 //
-// A kernel that a call names itself comes first, then what was measured here, then what is built
-// in. Operators read the file once for each GPU, at their first call; one that is damaged, or of
-// another machine, is as good as none.
+// A call runs the kernel that its options name, else the kernel in the file, else the built-in
+// choice. Operators read the file at their first call on each GPU, and ignore a file that is
+// damaged or from another machine.
 #pragma once
 
 #include <cstddef>
@@ -27,39 +26,40 @@ struct Choice {
   friend bool operator==(const Choice&, const Choice&) = default;
 };
 
-// Of one operator, by problem: "axpby bf16".
+// The choices of one operator, by problem: "axpby bf16".
 using OperatorChoices = std::map<std::string, Choice, std::less<>>;
 
 struct Choices {
   MachineKey key;
   std::map<std::string, OperatorChoices, std::less<>> operators;  // by name: "transform"
 
-  const Choice* find(std::string_view op, std::string_view problem) const;  // null: not measured
+  const Choice* find(std::string_view op, std::string_view problem) const;  // null if not measured
 };
 
-// choices.json beside limits.json: see limits_cache_path(). Empty when there is no such folder.
+// choices.json in the folder of limits_cache_path(). Empty if that is.
 std::filesystem::path choices_path();
 
-// Strict: throws InvalidArgument naming the field, what was expected and what was found.
+// Parsing is strict: throws InvalidArgument naming the field, the expectation and the value.
 std::vector<Choices> parse_choices(std::string_view text);
 std::string format_choices(const std::vector<Choices>& entries);
 
-// Nothing where there is no file. Throws as parse_choices(), SystemError when it cannot be read.
+// The file's entries; empty if there is no file. Throws as parse_choices(), and SystemError if the
+// file cannot be read.
 std::vector<Choices> load_choices(const std::filesystem::path& file);
 
-// What the file says of this device; nothing where it does not. Throws as load_choices().
+// The choices for this device, if the file has any. Throws as load_choices() does.
 std::optional<Choices> measured_choices(const Device& device);
 
-// Puts `choices` in place of those for the same machine and problems, keeps all others, and
-// replaces the file in one step. A file that cannot be parsed is replaced. Throws SystemError.
+// Replaces the choices for the same machine and problems, keeps all others, and replaces the file
+// atomically. A file that cannot be parsed is overwritten. Throws SystemError.
 void save_choices(const std::filesystem::path& file, const Choices& choices);
 
-// Takes the choices of a machine out of the file, of one operator or, without a name, of all, and
-// returns how many there were. A file that cannot be parsed is removed. Throws SystemError.
+// Removes the choices of a machine from the file, for one operator or for all, and returns their
+// number. A file that cannot be parsed is deleted. Throws SystemError.
 std::size_t forget_choices(const std::filesystem::path& file, const MachineKey& key,
                            std::string_view op = {});
 
-// The file was changed: operators read it again at their next call. Thread-safe.
+// Makes operators read the file again at their next call. Thread-safe.
 void reload_choices();
 
 }  // namespace ps

@@ -1,37 +1,41 @@
-// Signals at irregular times, brought to wanted times at the speed of memory.
+// Resamples irregularly sampled signals at target times.
 //
-//   ps::resample({.sensors = {{.values = joints, .times = times}}, .at = clock, .out = out},
-//   stream);
+//   ps::resample(
+//       {.sensors = {{.values = joints, .times = times}}, .at = clock, .out = out}, stream);
 //
-// Values (B, S, D) were taken at times (B, S); wanted at (B, T), or at one clock (T) for all, they
-// become out (B, T, D). Several sensors, each with its own S and times, fill one row side by side.
+// `values` (B, S, D) are B episodes of S samples with D columns, taken at `times` (B, S). The
+// target times `at` are (B, T), or (T) for all episodes. `out` is (B, T, D). Several sensors, each
+// with its own S and times, are written side by side into the columns of `out`.
 //
-// **Times** of a sensor's episode do not decrease; of several samples with one time, the last is
-// the one at that time. f32, f64 or i64 (nanoseconds, say: differences are exact, however far from
-// zero); `at` has the type of all times. Wanted times need no order.
+// Times: f32, f64 or i64 (for instance nanoseconds; differences are exact). All times of a call
+// have one type. Sample times of an episode must not decrease; if timestamps repeat, the last
+// sample wins. Target times need not be sorted.
 //
-// **Between** two neighbouring samples of times a < t < b, with w = (t - a) / (b - a) in f64:
-//   linear    x + w (y - x): f32 and f64 in f64, 16-bit types in f32, rounded once; x itself where
-//             w is nought there
-//   nearest   the nearer one; the earlier where both are as near
-//   previous  the earlier one
-//   next      the later one
-//   slerp     the rotation on the shorter arc, of unit quaternions, each four neighbouring columns;
-//             computed like linear, with the result's length 1
-// At the very time of a sample it is that sample, bit by bit, whatever its neighbours hold. A time
-// of plus or minus infinity is farther than any other; between two of them the earlier counts.
+// Between neighbouring samples x at time a and y at time b, with a < t < b and w = (t - a) / (b -
+// a) in f64:
 //
-// **Outside** an episode's first and last time: see Outside. A wanted NaN and an episode without
-// samples give NaN in floating types and `fill`, or 0 where that is NaN, in integers; `valid` tells
-// them apart. One sample is an episode that begins and ends there.
+//   linear    x + w (y - x), computed in f64 for f32 and f64, in f32 for 16-bit types, rounded once
+//   nearest   the nearer sample; the earlier one if both are equally near
+//   previous  x
+//   next      y
+//   slerp     spherical interpolation of unit quaternions along the shorter arc, for each group of
+//             four columns; computed in the types of linear, and normalised
 //
-// **Times that decrease or are NaN** are found by `check`, at the price of waiting for the stream.
-// Without it a result is then made of some samples of its episode; nothing else is read.
+// At the time of a sample the result is that sample, bit by bit, even if its neighbours are NaN.
+// Times may be infinite; between two infinite times the earlier sample counts as the nearer.
 //
-// All calls but those with `check` or Outside::error enqueue and return, and may be captured; those
-// throw Unsupported while the stream is. A call's views must stay alive until its work is done.
-// Results are the same bits on every device but for slerp and NaN's, and in every run. Throws
-// InvalidArgument, which names the argument, and Unsupported on GPUs older than 8.0.
+// Outside the first and last sample of an episode: see Outside. A NaN target time and an episode
+// without samples give NaN, or `fill` in integer types (0 if `fill` is NaN); `valid` is false
+// there.
+//
+// Sample times that decrease or are NaN: `check` reports them, and waits for the stream. Without it
+// the result is some combination of samples of the episode.
+//
+// Calls enqueue and return, and may be captured. With `check` or Outside::error they wait for the
+// stream instead, and throw Unsupported during a capture. The views must stay alive until the work
+// is done. Results are the same bits in every run and on every device, except for slerp and the
+// bits of NaN. Throws InvalidArgument naming the argument, and Unsupported on GPUs below compute
+// capability 8.0.
 #pragma once
 
 #include <cstdint>
@@ -45,69 +49,71 @@ namespace ps {
 
 enum class Interpolation : std::uint8_t { linear, nearest, previous, next, slerp };
 
-// Where a quaternion has its real part.
+// The order of a quaternion's components; w is the real part.
 enum class Quaternion : std::uint8_t { xyzw, wxyz };
 
-// A range of a sensor's columns with a mode of its own.
+// Columns [begin, end) of a sensor with their own mode.
 struct Columns {
   std::int64_t begin = 0, end = 0;
   Interpolation mode = Interpolation::linear;
-  Quaternion order = Quaternion::xyzw;  // for slerp, whose ranges are multiples of four wide
+  Quaternion order = Quaternion::xyzw;  // for slerp; its ranges are multiples of four columns
 };
 
 struct Sensor {
-  // (B, S, D), or (N, D) with `offsets`, of any strides. f64, f32, f16 and bf16 have all modes;
-  // i64, i32, u8 and boolean have nearest, previous and next. All sensors of a call have one type.
+  // (B, S, D), or (N, D) with `offsets`; any strides. All modes for f64, f32, f16 and bf16;
+  // nearest, previous and next for i64, i32, u8 and boolean. All sensors of a call have the same
+  // type.
   TensorView values{};
   TensorView times{};  // (B, S), or (S) for all episodes, or (N) with `offsets`
-  // Where episodes differ in length, one of: the samples of each, (B), of which the first count; or
-  // where each begins in one row of samples, (B + 1). i32 or i64, on the stream's device. A length
-  // that is negative or more than there are makes its episode an empty one; `check` finds it.
+  // For episodes of different lengths, one of the two, i32 or i64, on the stream's device.
+  // `lengths` (B): the number of samples of each episode, of which only the first are used.
+  // `offsets` (B + 1): the first sample of each episode in N concatenated samples. An episode whose
+  // length is negative or too large counts as empty; `check` reports it.
   TensorView lengths{};
   TensorView offsets{};
-  Interpolation mode = Interpolation::linear;  // of columns in no range
+  Interpolation mode = Interpolation::linear;  // of all columns that are not in `columns`
   Quaternion order = Quaternion::xyzw;
-  std::vector<Columns> columns{};  // apart from each other
+  std::vector<Columns> columns{};  // must not overlap
 };
 
-// What a time before the first or after the last sample gives.
+// The result for a target time before the first or after the last sample.
 enum class Outside : std::uint8_t {
   clamp,        // the first or the last sample
-  fill,         // `fill`
-  extrapolate,  // linear and slerp: the line through the two first or last samples; else clamp
-  error,        // InvalidArgument, naming the first one; waits for the stream
+  fill,         // ResampleOptions::fill
+  extrapolate,  // linear and slerp: through the first or last two samples; other modes: clamp
+  error,        // throws InvalidArgument naming the first such time; waits for the stream
 };
 
-// Which kernel a GPU runs. The CPU has one way and ignores it.
-// Several sensors or modes, and columns apart from each other, have a kernel of their own, whatever
-// is asked for; otherwise rows move whole.
+// The kernel on a GPU; ignored on the CPU. Applies to one sensor with one mode and contiguous
+// columns; all other calls use a kernel of their own.
 enum class ResampleKernel : std::uint8_t {
-  best,   // as measured, for this GPU, the rows and their number
-  deep,   // a thread has more under way
-  wide,   // a block has more targets; also what moves rows that 16-byte boundaries do not suit, and
-          // what runs where another cannot
-  brief,  // a block fetches all of an episode at once; for few and short ones
+  best,   // the fastest measured, for this GPU and the size of the call
+  deep,   // more loads in flight per thread
+  wide,   // more target times per block; also the fallback, and for rows not aligned to 16 bytes
+  brief,  // one block loads a whole episode at once; for few and short episodes
 };
 
 struct ResampleOptions {
-  std::vector<Sensor> sensors{};  // one to eight, with at most 32 ranges of columns in all
+  std::vector<Sensor> sensors{};  // one to eight, with at most 32 ranges of columns in total
   TensorView at{};                // (B, T), or (T) for all episodes
-  TensorView out{};    // (B, T, D), D the sensors' columns one after the other; columns contiguous
-  TensorView valid{};  // none, or boolean (B, T) for one sensor, (B, T, sensors) for any number:
-                       // whether the time lies within the episode's
+  TensorView out{};  // (B, T, D), where D counts the columns of all sensors; columns are contiguous
+  // Optional: boolean (B, T) for one sensor, or (B, T, sensors). Whether the target time lies
+  // between the first and the last sample.
+  TensorView valid{};
   Outside outside = Outside::clamp;
-  double fill = std::numeric_limits<double>::quiet_NaN();
-  bool check = false;
+  double fill = std::numeric_limits<double>::quiet_NaN();  // for Outside::fill
+  bool check = false;  // check lengths and sample times first, which waits for the stream
   ResampleKernel kernel = ResampleKernel::best;
 };
 void resample(const ResampleOptions& options, const Stream& stream);
 
-// d(loss)/d(values) of a resample with one sensor in linear mode, from d(loss)/d(out): the sum over
-// the targets that a sample had a part in, in their order, so that every run gives the same bits.
+// The gradient of a linear resample of one sensor with respect to `values`, from the gradient with
+// respect to `out`. Sums run over the target times in order, so that every run gives the same bits.
+// Enqueues and returns; may be captured, except with Outside::error.
 struct ResampleGradientOptions {
-  TensorView gradient{};  // (B, T, D), of out
-  TensorView times{}, lengths{}, offsets{}, at{};
-  TensorView out{};  // (B, S, D) or (N, D): of values; written, zeros included
+  TensorView gradient{};                           // (B, T, D), with respect to `out`
+  TensorView times{}, lengths{}, offsets{}, at{};  // as in the resample
+  TensorView out{};  // (B, S, D) or (N, D), with respect to `values`; every element is written
   Outside outside = Outside::clamp;
 };
 void resample_gradient(const ResampleGradientOptions& options, const Stream& stream);

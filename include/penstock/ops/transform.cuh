@@ -1,4 +1,4 @@
-// Any function of one to four inputs, element by element, at the speed of memory. For nvcc, C++20.
+// Applies a user's function of one to four inputs to each element. Needs nvcc and C++20.
 //
 //   struct Saxpy {
 //     float a;
@@ -6,15 +6,16 @@
 //   };
 //   ps::transform<float(float, float)>({.in = {x, y}, .out = y}, Saxpy{2}, stream);
 //
-// The signature names the elements' types, of the output and of each input: float, __half,
-// __nv_bfloat16, double, std::int64_t, std::int32_t, std::uint8_t or bool, as the views have them.
-// The function is copied; it takes an element of each input by value and returns what converts to
-// the output's type. One that says `using computes_in = float;` is given and gives f32 instead,
-// converted several at a time. What ops/transform.h says of sizes, addresses, overlap and errors
-// holds here too.
+// The template argument gives the element types of the output and the inputs, which must match the
+// views: float, __half, __nv_bfloat16, double, std::int64_t, std::int32_t, std::uint8_t or bool.
 //
-// The function must be callable on the host as well, for streams of the CPU; only a lambda marked
-// __device__ alone is excused, and refused there.
+// The function object is copied to the device. It takes one element of each input by value and
+// returns a value that converts to the output's type. If it declares `using computes_in = float;`,
+// it takes and returns float for all element types, which converts 16-bit elements in pairs. It
+// must be callable on host and device; a __device__ lambda works too, but throws Unsupported on CPU
+// streams.
+//
+// The rules of ops/transform.h for sizes, addresses, overlap and errors apply.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -64,7 +65,7 @@ PENSTOCK_ELEMENT(std::uint8_t, DType::u8)
 PENSTOCK_ELEMENT(bool, DType::boolean)
 #undef PENSTOCK_ELEMENT
 
-// The stream's device is this thread's for a scope.
+// Sets the current device for a scope.
 class OnDevice {
  public:
   explicit OnDevice(int index) {
@@ -181,8 +182,8 @@ struct Call<Out(In...)> {
 
 }  // namespace elementwise
 
-// Enqueues out[i] = function(in[0][i], ...) for all i and returns; may be captured. Throws
-// InvalidArgument, Unsupported, DeviceError.
+// Enqueues out[i] = function(in[0][i], ...) for all i and returns. May be captured. The views must
+// stay alive until the work is done. Throws InvalidArgument, Unsupported, DeviceError.
 template <class Signature, class Function>
 void transform(const TransformOptions& options, const Function& function, const Stream& stream) {
   elementwise::Call<Signature>::run(options, function, stream);

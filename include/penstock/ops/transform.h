@@ -1,19 +1,19 @@
-// Elementwise functions over one to four inputs, at the speed of memory.
+// Elementwise functions of one to four inputs, at the speed of memory.
 //
 //   ps::swiglu({.gate = gate, .up = up, .out = out}, stream);
 //
-// Every operand is a contiguous view on the stream's device, of f32, f16 or bf16; all of a call
-// have one shape and, but for cast, one type. Numbers are computed in f32 and rounded once, to the
-// nearest, ties to even; NaN stays NaN, and what is too large becomes infinity. Results of cast,
-// scale, axpby, add and mul are the same bits on every device, NaN's aside.
+// Operands are contiguous f32, f16 or bf16 views on the stream's device. All operands of a call
+// have the same shape and, except for cast, the same type. Elements are computed in f32 and rounded
+// once, to nearest even; values that are too large become infinity. Results of cast, scale, axpby,
+// add and mul are the same bits on every device, except for the bits of NaN.
 //
-// Any size, zero included, and any address that is a multiple of the element's size. Where a number
-// of elements below 16 leads all operands to a 16-byte boundary, as it does when all begin at one,
-// memory is the limit; otherwise elements go one by one, slower. `out` may be one of the inputs,
-// when its elements are as large; any other overlap is refused.
+// Any size works, including zero, and any address that is a multiple of the element size. Calls are
+// fastest if all operands have the same offset from a 16-byte boundary, in elements. `out` may be
+// one of the inputs if its elements have the same size; any other overlap throws.
 //
-// All calls enqueue and return, and may be captured. They throw InvalidArgument, which names the
-// argument, and Unsupported on GPUs older than 8.0. For other functions see ops/transform.cuh.
+// All calls enqueue and return, and may be captured. The views must stay alive until the work is
+// done. Calls throw InvalidArgument naming the argument, and Unsupported on GPUs below compute
+// capability 8.0. For other functions see ops/transform.cuh.
 #pragma once
 
 #include <cstddef>
@@ -27,17 +27,17 @@
 
 namespace ps {
 
-// Which kernel a GPU runs. The CPU has one way and ignores it.
+// The kernel on a GPU; ignored on the CPU.
 enum class TransformKernel : std::uint8_t {
-  best,      // as measured, for this GPU, function and type: by `penstock tune`, else by us
-  portable,  // plain vector loads; compute capability 8.0
-  sm90,      // tiles by bulk copies into shared memory; compute capability 9.0 alone, and
-             // operands that 16-byte boundaries suit, or it is `portable` after all
+  best,      // the one `penstock tune` chose on this machine, else a built-in choice
+  portable,  // vector loads
+  sm90,      // bulk copies into shared memory; needs compute capability 9.0. Falls back to
+             // `portable` if the operands' addresses do not suit bulk copies
 };
 
 struct CastOptions {
   TensorView in{};
-  TensorView out{};  // of another type, or the same: then a copy, bit by bit
+  TensorView out{};  // if it has the type of `in`, the bits are copied
   TransformKernel kernel = TransformKernel::best;
 };
 void cast(const CastOptions& options, const Stream& stream);
@@ -50,7 +50,7 @@ struct ScaleOptions {
 };
 void scale(const ScaleOptions& options, const Stream& stream);
 
-// out = a * x + b * y; b * y is rounded to f32, the rest once
+// out = a * x + b * y, where b * y is rounded to f32 first
 struct AxpbyOptions {
   TensorView x{}, y{}, out{};
   float a = 1, b = 1;
@@ -58,7 +58,7 @@ struct AxpbyOptions {
 };
 void axpby(const AxpbyOptions& options, const Stream& stream);
 
-// out = in[0] + in[1] + ..., from left to right
+// out = in[0] + in[1] + ..., added from left to right
 struct AddOptions {
   std::vector<TensorView> in{};  // two to four
   TensorView out{};
@@ -99,7 +99,7 @@ struct NamedView {
   TensorView view;
 };
 
-// The door of every elementwise function: layout, shape, place, alignment and overlap; not types.
+// Checks layout, shape, place, alignment and overlap of the operands, but not their types.
 void check_elementwise(std::span<const NamedView> in, const TensorView& out, const Device& device);
 
 }  // namespace detail

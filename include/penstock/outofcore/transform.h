@@ -1,5 +1,5 @@
-// Elementwise work on more data than the device has memory for: it lies in host memory or in files,
-// and flows through the device in pieces, up and down at the same time.
+// Elementwise functions on data in host memory or files that may be larger than device memory. The
+// data passes through the device in pieces; uploads, computation and downloads overlap.
 //
 //   ps::StreamedTransform halve({
 //       .in = {{.dtype = ps::DType::f32, .file = "in.f32"}},
@@ -10,10 +10,9 @@
 //       }});
 //   halve.run({});
 //
-// Page-locked memory is copied from and to directly. Ordinary memory and files go through
-// page-locked slots, which the cores copy into and out of, a piece each, or the disk fills and
-// empties with many transfers on their way. On the CPU device nothing is copied that need not be:
-// the function works on host memory itself, and on the slots of files.
+// Page-locked memory is copied directly. Pageable memory and files go through page-locked slots:
+// CPU threads copy pageable memory, and files are read and written with many transfers in flight.
+// On the CPU device the function works on host memory in place, and on the slots of files.
 #pragma once
 
 #include <cstddef>
@@ -34,62 +33,61 @@
 
 namespace ps {
 
-// A row of elements in host memory or in a file: one of the two.
+// Contiguous elements in host memory or in a file. Set either `memory` or `file`.
 struct StreamedOperand {
   DType dtype = DType::f32;
-  MemoryView memory{};  // pageable or page-locked, as large as the elements are
+  MemoryView memory{};  // pageable or page-locked, exactly the size of the elements
   std::filesystem::path file{};
-  std::uint64_t offset = 0;  // bytes before the first element; an output's file is written anew
+  std::uint64_t offset = 0;  // of the first element in the file, in bytes
 };
 
-// Neighbouring elements of every operand, where the function works.
+// Consecutive elements of every operand, on the device.
 struct Piece {
   std::span<const TensorView> in;
   TensorView out;
-  std::uint64_t first = 0;  // which elements they are
+  std::uint64_t first = 0;  // index of the first element
 };
 
 struct StreamedTransformOptions {
   std::vector<StreamedOperand> in{};  // one to four
-  StreamedOperand out{};
-  std::uint64_t elements = 0;  // of every operand
-  // Enqueues the work on a piece and returns; any function of ops/transform.h, or one's own. Called
-  // by the thread that runs, a piece after the other.
+  StreamedOperand out{};              // a file is created or truncated
+  std::uint64_t elements = 0;         // of every operand
+  // Enqueues the work on one piece and returns, for instance a function of ops/transform.h. Called
+  // by the thread that calls run(), in the order of the pieces.
   std::function<void(const Piece& piece, const Stream& stream)> function{};
   Device device = Device::best();
-  std::size_t device_bytes = 2 * GiB;    // of the device's memory, at most
-  std::size_t pinned_bytes = 512 * MiB;  // of page-locked slots, at most
-  std::size_t piece = 0;                 // elements of one; 0: chosen
-  std::size_t depth = 4;                 // pieces in each direction that are under way
-  // The same in slots on the host: the disk works in bursts, and a core copies a piece.
-  std::size_t host_depth = 16;
+  std::size_t device_bytes = 2 * GiB;    // most device memory to use
+  std::size_t pinned_bytes = 512 * MiB;  // most page-locked memory to use
+  std::size_t piece = 0;                 // elements per piece; 0: chosen
+  std::size_t depth = 4;                 // pieces in flight on the device, in each direction
+  std::size_t host_depth = 16;           // pieces in page-locked slots, in each direction
 };
 
 struct StreamedRun {
   std::stop_token stop{};
   std::function<void(const Progress&)> progress{};  // in pieces; see RunOptions
   Recorder* recorder = nullptr;
-  std::optional<Stream> after{};  // starts behind the work enqueued there
-  bool flush = false;             // ends when the output's file is on the disk itself
+  std::optional<Stream> after{};  // the run waits for the work enqueued on this stream
+  bool flush = false;             // run() returns when the output file is on the disk (fdatasync)
 };
 
-// Built once, run as often as wanted: memory is taken by the first run and kept. Move-only.
+// Can run any number of times; the first run allocates the memory. Move-only.
 class StreamedTransform {
  public:
-  // Opens the files, and empties the output's. Throws InvalidArgument naming the option
-  // ("in[1].file"), SystemError naming the path.
+  // Opens the input files, and creates or truncates the output file. Throws InvalidArgument naming
+  // the option ("in[1].file"), and SystemError naming the path.
   explicit StreamedTransform(StreamedTransformOptions options);
   ~StreamedTransform();
   StreamedTransform(StreamedTransform&&) noexcept;
   StreamedTransform& operator=(StreamedTransform&&) noexcept;
 
-  // Blocks until all is done, cancelled or failed; throws as Pipeline::run does. The report's items
-  // are pieces. Without success the output is unspecified.
+  // Blocks until the run has completed, is cancelled or fails. Throws as Pipeline::run() does.
+  // Items in the report are pieces. If the run does not complete, the output is unspecified.
   RunReport run(const StreamedRun& run);
 
-  std::size_t piece() const;  // elements of one
+  std::size_t piece() const;  // elements per piece
   std::uint64_t pieces() const;
-  std::size_t device_bytes() const;  // that a run takes
+  std::size_t device_bytes() const;  // that a run uses
   std::size_t pinned_bytes() const;
 
  private:

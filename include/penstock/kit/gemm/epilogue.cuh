@@ -1,5 +1,5 @@
-// What happens to a tile of products: here, rounding to the element type and a store through a
-// tensor map, which leaves out what is beyond the matrix.
+// The epilogue of a matrix product: rounds to the element type and stores through a tensor map,
+// which leaves out elements outside the matrix.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -14,6 +14,7 @@
 
 namespace ps::kit {
 
+// Two floats rounded to the element type, in one register.
 __device__ inline std::uint32_t packed(float low, float high, __nv_bfloat16) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
   return reinterpret_cast<const std::uint32_t&>(pair);
@@ -23,12 +24,12 @@ __device__ inline std::uint32_t packed(float low, float high, __half) {
   return reinterpret_cast<const std::uint32_t&>(pair);
 }
 
-// A consumer's way out: 64 columns at a time, through two pieces of shared memory, so that one is
-// written while the other is stored. Every warp stores its own 16 rows and waits for no other.
+// Stores a consumer's tile, 64 columns at a time through two buffers in shared memory: one is
+// written while the other is stored. Every warp stores its own 16 rows and waits for no other warp.
 template <class Config>
 class GemmStore {
  public:
-  using Arguments = TensorMap;  // of C, for boxes of `box_rows`
+  using Arguments = TensorMap;  // of C, with boxes of `box_rows` x 64
   static constexpr unsigned box_rows = 16;
 
   __device__ static void prefetch_arguments(const Arguments& c) { prefetch(c); }
@@ -36,13 +37,13 @@ class GemmStore {
   __device__ GemmStore(GemmShared<Config>& shared, const Arguments& c, unsigned number)
       : pieces_(shared.c[number]), c_(c), first_row_(warp_index() % 4 * box_rows) {}
 
-  // The 64 rows from `row` on, columns from `column` on.
+  // Stores 64 rows from `row` on, and tile_n columns from `column` on.
   __device__ void store(const float (&d)[Config::tile_n / 2], unsigned row, unsigned column) {
     constexpr unsigned count = Config::tile_n / 64;
 #pragma unroll
     for (unsigned p = 0; p < count; ++p) {
-      // What was last stored from this piece must have been read: the store before last, or the
-      // last one where an odd number of pieces begins anew.
+      // The last store from this buffer must have read it: that is the store before last, or the
+      // last store if the number of pieces is odd and a new tile begins.
       if (elect()) {
         if (count % 2 == 1 && p == 0) {
           bulk_wait_read<0>();
@@ -62,7 +63,7 @@ class GemmStore {
     }
   }
 
-  // Before the block ends, and its shared memory with it.
+  // Call before the block exits: waits until the stores have read shared memory.
   __device__ void finish() {
     if (elect()) bulk_wait_read<0>();
   }
@@ -71,7 +72,7 @@ class GemmStore {
   using Piece = typename Config::PieceC;
   using Element = typename Config::Element;
 
-  // Lane l names row l % 16 of 16 columns' left (lanes below 16) or right half.
+  // Lane l addresses row l % 16, in the left half (lanes below 16) or right half of 16 columns.
   __device__ void write(const float (&d)[32], unsigned char* piece) const {
     const unsigned lane = lane_index();
 #pragma unroll
@@ -86,7 +87,7 @@ class GemmStore {
 
   unsigned char (&pieces_)[2][Piece::bytes];
   const TensorMap& c_;
-  unsigned first_row_;  // of this warp's, among the consumer's 64
+  unsigned first_row_;  // of this warp, in the consumer's 64 rows
 };
 
 }  // namespace ps::kit

@@ -1,5 +1,5 @@
-// The matrix product's kernel: persistent blocks, a loader and consumers, tiles in an order that
-// keeps their operands in the L2 cache.
+// The matrix-product kernel: persistent blocks with one loader and one or more consumers, and a
+// tile order that keeps operands in the L2 cache.
 #pragma once
 
 #include "penstock/kit/fence.cuh"
@@ -11,8 +11,8 @@
 
 namespace ps::kit {
 
-// Epilogue: constructed from (shared, arguments, number of the consumer), with
-// prefetch_arguments(), store() and finish() as GemmStore has them.
+// `steps` is the number of K tiles. Epilogue has the constructor and the members of GemmStore:
+// Arguments, prefetch_arguments(), store() and finish(). See launch_gemm() in gemm/launch.cuh.
 template <class Config, class Epilogue, class Order>
 __global__ void __launch_bounds__(Config::threads, 1)
     gemm_kernel(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(Config::threads, 1)
 
   // Setup
   const unsigned group = warpgroup_index();
-  if (threadIdx.x == warp_threads) {  // another warp than the one that makes the ring
+  if (threadIdx.x == warp_threads) {  // not the warp that initialises the ring
     prefetch(a);
     prefetch(b);
     Epilogue::prefetch_arguments(out);
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(Config::threads, 1)
   if constexpr (Config::cluster == 1) {
     __syncthreads();
   } else {
-    cluster_arrive_relaxed();  // the others' barriers are arrived at, too
+    cluster_arrive_relaxed();  // blocks also arrive at each other's barriers
     cluster_wait();
   }
 
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(Config::threads, 1)
       // A block must not end while others of its cluster arrive at its barriers.
       if constexpr (Config::cluster > 1) loader.drain();
     }
-    if constexpr (Config::traced) {  // sees the loads land, while the loader goes on
+    if constexpr (Config::traced) {  // records when loads complete, while the loader goes on
       if (warp_index() == 1 && elect()) {
         trace.begin(true);
         Consumer<Barrier, Config::depth> landed(shared.ring);

@@ -1,4 +1,4 @@
-// From views of matrices to a running kernel.
+// Launches a matrix product on views of its operands.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace ps::kit {
 
-// A map of a matrix for boxes of `rows` by one swizzle span, as the tiles of GemmConfig want them.
+// A tensor map of a matrix with boxes of `rows` x 64, as GemmConfig's tiles need it. Throws as
+// encode() does.
 inline TensorMap gemm_map(const TensorView& matrix, std::int64_t rows) {
   return encode({.tensor = matrix,
                  .box = {rows, 64},
@@ -19,7 +20,7 @@ inline TensorMap gemm_map(const TensorView& matrix, std::int64_t rows) {
                  .l2_promotion = L2Promotion::b256});
 }
 
-// The order of C's tiles, cluster by cluster, `group` tile rows at a time.
+// The order of the tiles of C (m x n elements), in panels of `group` tile rows.
 template <class Config>
 GroupedOrder gemm_order(std::int64_t m, std::int64_t n, unsigned group) {
   const auto tiles = [](std::int64_t extent, std::int64_t tile) {
@@ -28,6 +29,7 @@ GroupedOrder gemm_order(std::int64_t m, std::int64_t n, unsigned group) {
   return GroupedOrder(tiles(m, Config::tile_m), tiles(n, Config::tile_n), group, Config::cluster);
 }
 
+// The launch options for `blocks` blocks.
 template <class Config>
 LaunchOptions gemm_options(unsigned blocks) {
   return {.grid = blocks,
@@ -36,8 +38,9 @@ LaunchOptions gemm_options(unsigned blocks) {
           .cluster = Config::cluster};
 }
 
-// Blocks for a persistent launch: as few as take no more rounds than all that fit. Fewer blocks
-// share the L2 cache and the power of the GPU.
+// The number of blocks for a persistent launch on the current device: the fewest that need no more
+// rounds than all blocks that fit, because fewer blocks share the L2 cache and the power. Throws
+// Unsupported if the kernel does not fit.
 template <class Config, class Epilogue>
 unsigned gemm_blocks(const GroupedOrder& order) {
   const unsigned fit = resident_clusters(gemm_kernel<Config, Epilogue, GroupedOrder>,
@@ -47,9 +50,10 @@ unsigned gemm_blocks(const GroupedOrder& order) {
   return rounds == 0 ? 0 : (order.count() + rounds - 1) / rounds * Config::cluster;
 }
 
-// Enqueues the product of a (m x k) and the transpose of b (n x k) on `stream`; the epilogue gets
-// the tiles. m, n and k are at least 1; the views obey the rules of tensor maps. `blocks` is a
-// multiple of the cluster: order.blocks() for a tile each, or gemm_blocks().
+// Enqueues the product of a (m x k) and the transpose of b (n x k) on `stream`; the epilogue stores
+// the tiles. m, n and k are at least 1, and the views satisfy the rules of TensorMapOptions.
+// `blocks` is a multiple of the cluster: gemm_blocks(), or order.blocks() for one tile per block.
+// Throws as encode() and launch() do.
 template <class Config, class Epilogue>
 void launch_gemm(const TensorView& a, const TensorView& b, const typename Epilogue::Arguments& out,
                  const GroupedOrder& order, unsigned blocks, cudaStream_t stream,

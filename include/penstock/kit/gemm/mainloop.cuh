@@ -1,5 +1,5 @@
-// The two ends of a matrix product's ring: the loader, which brings slots of A and B, and the
-// consumers, which multiply them.
+// The loader and the consumers of a matrix product: the producer and the consumers of its ring of A
+// and B tiles.
 #pragma once
 
 #include "penstock/kit/cluster.cuh"
@@ -10,13 +10,14 @@
 
 namespace ps::kit {
 
-// One thread of the block. Loads what the tile at (row, column), in elements, needs.
+// Used by one thread of the block.
 template <class Config>
 class GemmLoader {
  public:
   __device__ GemmLoader(GemmShared<Config>& shared, const TensorMap& a, const TensorMap& b)
       : shared_(shared), a_(a), b_(b), producer_(shared.ring), rank_(rank()) {}
 
+  // Loads the operands of the tile whose first element is (row, column).
   __device__ void load(unsigned row, unsigned column, unsigned steps) {
     for (unsigned step = 0; step < steps; ++step) {
       const unsigned slot = producer_.acquire(Config::slot_bytes);
@@ -27,7 +28,7 @@ class GemmLoader {
       if constexpr (Config::cluster == 1) {
         tensor_load(shared_.b[slot], b_, full, evict_normal(), column, k);
       } else {
-        // Every block brings a part of B for all: each gets the whole for a part of the traffic.
+        // Each block loads its part of B and multicasts it to all, which divides the L2 traffic.
         const unsigned first = rank_ * Config::shared_rows;
         tensor_load_multicast(shared_.b[slot] + Config::TileB::row_offset(first), b_, full,
                               (1u << Config::cluster) - 1, evict_normal(), column + first, k);
@@ -35,7 +36,7 @@ class GemmLoader {
     }
   }
 
-  // Waits until everything loaded has been used, here and in the other blocks of the cluster.
+  // Waits until all slots have been released, by all blocks of the cluster.
   __device__ void drain() { producer_.drain(); }
 
  private:
@@ -51,7 +52,7 @@ class GemmLoader {
   unsigned rank_;
 };
 
-// A consumer warpgroup, by its number. Multiplies its 64 rows of a tile.
+// Consumer warpgroup `number`, which multiplies 64 rows of a tile.
 template <class Config>
 class GemmConsumer {
  public:
@@ -62,7 +63,7 @@ class GemmConsumer {
         a_(Operand<TileA>::at(shared_address(shared.a)).from_row(64 * number)),
         b_(Operand<TileB>::at(shared_address(shared.b))) {}
 
-  // d = the product over `steps` slots; 0 steps leave d as it was.
+  // d = the sum of the products of `steps` slots. With 0 steps d is unchanged.
   __device__ void multiply(Accumulators& d, unsigned steps) {
     GemmSteps<false> untraced;
     multiply(d, steps, untraced);
@@ -79,7 +80,7 @@ class GemmConsumer {
         kit::multiply(d, a.slice(k), b.slice(k), step > 0 || k > 0);
       }
       wgmma_commit();
-      // The tensor cores work on this slot while the one before goes back.
+      // Release the previous slot while the tensor cores work on this one.
       if (step > 0) {
         wgmma_wait<1>();
         trace.all_but(1);
@@ -97,7 +98,7 @@ class GemmConsumer {
   using TileA = typename Config::TileA;
   using TileB = typename Config::TileB;
 
-  // To every block that wrote into this one's slot: thread i arrives at block i.
+  // Arrives at every block that wrote into this block's slot: thread i at block i.
   __device__ void release() {
     const unsigned thread = threadIdx.x % warpgroup_threads;
     if constexpr (Config::cluster == 1) {

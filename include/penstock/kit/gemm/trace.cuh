@@ -1,6 +1,5 @@
-// A matrix product's kernel in a trace (kit/trace.h): when loads were on their way, what the
-// consumers multiplied, and how long the way out took. All of it is nothing for a Config that is
-// not traced.
+// The in-kernel trace (kit/trace.h) of a matrix product: loads, products and stores. Empty unless
+// Config::traced.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +10,17 @@
 
 namespace ps::kit {
 
-// The same kernel with its trace switched on.
+// A configuration with tracing enabled.
 template <class Config>
 struct TracedGemm : Config {
   static constexpr bool traced = true;
 };
 
-// The roles by number: the loader is 0, and of every consumer there are two.
+// Role numbers in the trace: the loader is 0, and each consumer has two roles.
 PENSTOCK_HD constexpr unsigned gemm_products_role(unsigned consumer) { return 1 + 2 * consumer; }
 PENSTOCK_HD constexpr unsigned gemm_stores_role(unsigned consumer) { return 2 + 2 * consumer; }
 
-// In shared memory: when the load of each slot began.
+// In shared memory: the time when the load of each slot was issued.
 template <bool traced, unsigned depth>
 struct GemmIssued {};
 template <unsigned depth>
@@ -29,8 +28,8 @@ struct GemmIssued<true, depth> {
   std::uint64_t issued[depth];
 };
 
-// A consumer's steps, in all threads of it. The tensor cores take them in order: a step begins when
-// the one before is through, or, where that is later, when its slot is there.
+// The steps of one consumer; all its threads have one. The tensor cores execute steps in order: a
+// step begins when the previous one has ended and its slot has been loaded.
 template <bool on>
 class GemmSteps {
  public:
@@ -38,8 +37,8 @@ class GemmSteps {
 
   __device__ explicit GemmSteps(Spans& spans) : spans_(spans) {}
 
-  // consumer.wait(). Where the slot is not there yet, it first looks for the end of what is under
-  // way: the tensor cores have nothing else.
+  // Calls consumer.wait(). If the slot is not loaded yet, first waits for the products in flight,
+  // to record when they end.
   template <class Consumer>
   __device__ unsigned wait(Consumer& consumer) {
     const bool ready = __all_sync(0xffffffff, consumer.try_wait());
@@ -52,7 +51,7 @@ class GemmSteps {
     return slot;
   }
 
-  // All but the `youngest` steps are through.
+  // Records that all but the `youngest` steps have ended.
   __device__ void all_but(unsigned youngest) {
     for (; pending_ > youngest; --pending_) {
       const auto end = spans_.now();
@@ -83,8 +82,8 @@ class GemmSteps<false> {
   __device__ unsigned last() const { return 0; }
 };
 
-// One thread of the block that has nothing else to do: sees the loads land. It is one of the ring's
-// consumers, so that no phase passes it by.
+// Records when loads complete. Called by one otherwise idle thread, which must be a consumer of the
+// ring.
 template <class Consumer, class Spans>
 __device__ void watch_loads(Consumer& landed, Spans& spans, const std::uint64_t* issued,
                             unsigned first, unsigned steps) {

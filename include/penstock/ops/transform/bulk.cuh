@@ -1,6 +1,6 @@
-// The elementwise kernel of Hopper: a block takes one tile. One thread asks for all of its inputs
-// by bulk copies; when they are there, all compute and store. The memory sees a tile's loads
-// together and its stores together. Compute capability 9.0; nothing in code for less.
+// The elementwise kernel for compute capability 9.0. A block takes one tile: one thread loads its
+// inputs with bulk copies, then all threads compute and store. Grouping a tile's loads and its
+// stores is faster on the memory side. Code for older GPUs is empty.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -27,9 +27,9 @@ struct BulkShape {
       std::clamp(Tuning::tile_bytes / (Tuning::threads * width * element_bytes), 1U, 8U);
   static constexpr unsigned tile = Tuning::threads * width * steps;  // elements
   static constexpr std::size_t shared_bytes = std::size_t{tile} * element_bytes;
-  static_assert(shared_bytes <= 32 * 1024, "as much as a launch may have without asking");
+  static_assert(shared_bytes <= 32 * 1024, "more needs a kernel attribute");
 
-  // Bytes in front of an input's tile in shared memory.
+  // The byte offset of an input's tile in shared memory.
   __host__ __device__ static constexpr unsigned offset(std::size_t input) {
     constexpr unsigned sizes[] = {static_cast<unsigned>(sizeof(In))...};
     unsigned bytes = 0;
@@ -37,7 +37,7 @@ struct BulkShape {
     return bytes;
   }
 
-  // Bulk copies move multiples of 16 bytes.
+  // The body is a multiple of this many elements, because bulk copies move multiples of 16 bytes.
   static constexpr unsigned granule() {
     unsigned smallest = 16;
     ((smallest = sizeof(In) < smallest ? sizeof(In) : smallest), ...);
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(Tuning::threads, Tuning::resident)
                       count * static_cast<unsigned>(sizeof(In)), full),
        ...);
     }
-    __syncthreads();  // there is a barrier to wait at
+    __syncthreads();  // the barrier is initialised
     if (count > 0) full.wait(0);
 #pragma unroll
     for (unsigned step = 0; step < Shape::steps; ++step) {
@@ -86,21 +86,21 @@ __global__ void __launch_bounds__(Tuning::threads, Tuning::resident)
 #endif
 }
 
-// Whether bulk_kernel is more than an empty shell in the code that this device would run.
+// Whether bulk_kernel was compiled for compute capability 9.0 in the code that this device runs.
 template <class Tuning, class Function, class Out, class... In>
 bool has_bulk() {
   static const bool has = [] {
     cudaFuncAttributes attributes = {};
     const bool found = cudaFuncGetAttributes(
                            &attributes, bulk_kernel<Tuning, Function, Out, In...>) == cudaSuccess;
-    if (!found) cudaGetLastError();  // so that nobody else finds it
+    if (!found) cudaGetLastError();  // clears the error
     return found && attributes.ptxVersion >= 90;
   }();
   return has;
 }
 
-// Enqueues out[i] = function(in[i]...) for all i, or does nothing and returns nothing where the
-// operands' addresses do not suit bulk copies.
+// Enqueues out[i] = function(in[i]...) for all i and returns the launch's status. Returns nullopt,
+// and enqueues nothing, if the operands' addresses do not suit bulk copies.
 template <class Tuning, class Function, class Out, class... In>
 std::optional<cudaError_t> launch_bulk(const Function& function, std::size_t elements,
                                        cudaStream_t stream, Out* out, const In*... in) {

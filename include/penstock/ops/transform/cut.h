@@ -1,4 +1,4 @@
-// Where whole vectors can be taken from several operands at once. Host arithmetic.
+// Splits operands into a body of aligned vectors and single elements before and after it.
 #pragma once
 
 #include <algorithm>
@@ -12,18 +12,19 @@ namespace ps::elementwise {
 struct Operand {
   std::uintptr_t address = 0;
   unsigned element = 1;   // bytes
-  unsigned boundary = 1;  // that the body should begin at: a power of two up to 16
+  unsigned boundary = 1;  // alignment of the body in bytes: a power of two up to 16
 };
 
-// `head` elements one by one, `body` elements in vectors, the rest one by one again.
+// `head` single elements, then `body` elements in vectors, then the remaining single elements.
 struct Cut {
   std::size_t body = 0;
   unsigned head = 0;
-  unsigned ragged = 0;  // elements that are not in the body
+  unsigned ragged = 0;  // all single elements, before and after the body
 };
 
-// Cuts `elements` so that the body begins at every operand's boundary and is a multiple of
-// `granule`, at most 16. Nothing where no head of fewer than 16 elements leads to all boundaries.
+// Splits `elements` so that the body is aligned in every operand and a multiple of `granule`
+// elements, which is at most 16. Returns nullopt if no head of fewer than 16 elements aligns all
+// operands.
 inline std::optional<Cut> cut_at_boundaries(std::initializer_list<Operand> operands,
                                             std::size_t elements, unsigned granule) {
   for (unsigned head = 0; head < 16; ++head) {

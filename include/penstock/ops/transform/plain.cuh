@@ -1,6 +1,6 @@
-// The elementwise kernel of every GPU from 8.0 on. A block takes one tile; a thread loads all its
-// vectors of the tile before it computes the first, and neighbours in a warp take neighbouring
-// vectors.
+// The elementwise kernel for all GPUs from compute capability 8.0. A block takes one tile. Each
+// thread loads all its vectors of the tile before it computes the first; consecutive threads take
+// consecutive vectors.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,15 +15,15 @@ namespace ps::elementwise {
 
 namespace detail {
 
-// Vectors of each input that a thread loads at once.
+// Vectors of each input that a thread loads before it computes.
 template <class Tuning, unsigned width, class Function, class... In>
 inline constexpr unsigned plain_steps =
     std::clamp((Light<Function> ? Tuning::light_bytes : Tuning::bytes) /
                    (width * (static_cast<unsigned>(sizeof(In)) + ...)),
                1U, 8U);
 
-// Blocks that a multiprocessor must have room for. It bounds the registers: too few of them, and
-// the compiler lets the last loads wait until the first results are stored.
+// Blocks per SM for __launch_bounds__. This limits the registers; with too few of them the compiler
+// delays the last loads until the first results are stored.
 template <class Tuning, unsigned width, class Function>
 inline constexpr unsigned plain_resident =
     Light<Function> && width > 1 ? Tuning::light_resident : Tuning::resident;
@@ -57,7 +57,7 @@ __device__ inline void plain_tile(const Function& function, std::size_t vectors,
 
 }  // namespace detail
 
-// One of the elements before and after the body.
+// Computes one element before or after the body.
 template <class Function, class Out, class... In>
 __device__ inline void ragged_element(const Cut& cut, unsigned number, const Function& function,
                                       Out* out, const In*... in) {
@@ -67,7 +67,7 @@ __device__ inline void ragged_element(const Cut& cut, unsigned number, const Fun
   out[i] = result.value[0];
 }
 
-// out and in begin `cut.head` elements before the body.
+// `out` and `in` point to the first element, `cut.head` elements before the body.
 template <class Tuning, unsigned width, class Function, class Out, class... In>
 __global__ void __launch_bounds__(Tuning::threads,
                                   (detail::plain_resident<Tuning, width, Function>))
@@ -108,8 +108,8 @@ cudaError_t launch_plain_as(const Function& function, const Cut& cut, cudaStream
 
 }  // namespace detail
 
-// Enqueues out[i] = function(in[i]...) for all i. Operands that no common head brings to their
-// boundaries go element by element.
+// Enqueues out[i] = function(in[i]...) for all i and returns the launch's status. Operands that
+// cannot be aligned together are processed element by element.
 template <class Tuning, class Function, class Out, class... In>
 cudaError_t launch_plain(const Function& function, std::size_t elements, cudaStream_t stream,
                          Out* out, const In*... in) {

@@ -1,4 +1,4 @@
-// Several neighbouring elements as one word of memory, and a function over such words.
+// Vectors of consecutive elements: loads, stores, conversions, and a function applied to them.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -15,7 +15,7 @@ struct alignas(sizeof(T) * n) Pack {
   T value[n];
 };
 
-// Elements of a vector, so that the largest type fills 16 bytes.
+// Elements per vector, chosen so that the largest type fills 16 bytes.
 template <class... T>
 constexpr unsigned vector_width() {
   unsigned largest = 1;
@@ -99,7 +99,7 @@ __device__ inline void store_pack(T* to, const Pack<T, n>& pack) {
   }
 }
 
-// To f32 and back, two of 16 bits at a time where there are two.
+// Conversion to and from f32, of 16-bit elements in pairs.
 template <class T, unsigned n>
 __device__ inline void widen(const Pack<T, n>& from, float (&to)[n]) {
   for (unsigned e = 0; e < n; ++e) to[e] = static_cast<float>(from.value[e]);
@@ -156,8 +156,8 @@ __device__ inline void narrow(const float (&from)[n], Pack<__half, n>& to) {
   }
 }
 
-// Whether a function takes and gives f32 whatever the elements are: it says `using computes_in =
-// float;`.
+// Whether a function takes and returns float for all element types: it declares
+// `using computes_in = float;`.
 template <class Function>
 concept ComputesInFloat = requires { typename Function::computes_in; } &&
                           sizeof(typename Function::computes_in) == sizeof(float);
