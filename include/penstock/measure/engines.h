@@ -46,7 +46,7 @@ struct Engines {
 bool uses_both_ways(std::span<const Engine> engines);
 
 struct EnginesOptions {
-  double compute_ratio = 1;  // wanted compute time / upload time; determines the rounds
+  double compute_ratio = 1;  // target compute time / upload time; determines the rounds
   int rounds = 0;            // if above 0, used instead of compute_ratio
   std::size_t largest = 0;   // largest chunk to measure, in bytes; 0: half of all bytes
   int repeats = 5;

@@ -51,7 +51,7 @@ struct OverlapOptions {
   std::size_t chunk = 0;           // bytes; 0: chosen from the measured costs
   std::size_t fewest_chunks = 64;  // if the chunk is chosen
   std::size_t depth = 4;
-  double compute_ratio = 1;  // wanted compute time / upload time
+  double compute_ratio = 1;  // target compute time / upload time
   int rounds = 0;            // of iterate(); 0: from compute_ratio
   int repeats = 7;
   std::vector<std::size_t> sweep_chunks{};  // further chunk sizes and depths to time
