@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(threads)
 
   unsigned slot = 0;
   for (; i < vectors; i += stride) {
-    ask(slot == 0 ? depth - 1 : slot - 1);  // the slot of the turn before
+    ask(slot == 0 ? depth - 1 : slot - 1);  // the slot that the previous iteration read
     cp_async_wait<depth - 1>();
     phases.landed(slot);
     __stcs(out + i, phases.end(Phase::compute, f(slots[slot][threadIdx.x], rounds)));

@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(threads)
   std::size_t first = std::size_t{blockIdx.x} * threads;
   std::size_t ahead = first;
 
-  // Behind the last vector nothing is copied, and the group counts all the same.
+  // After the last vector nothing is copied, but the (empty) group still counts.
   const auto ask = [&](unsigned slot) {
     const std::size_t left = ahead < vectors ? vectors - ahead : 0;
     const unsigned count = left < threads ? static_cast<unsigned>(left) : threads;
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(threads)
              phases.end(Phase::compute, f(slots[slot][threadIdx.x], rounds)));
       phases.end(Phase::store);
     }
-    block.sync();  // all have read: the slot may be asked for again
+    block.sync();  // all threads have read: the slot may be filled again
     slot = slot + 1 == depth ? 0 : slot + 1;
   }
   cg::wait(block);

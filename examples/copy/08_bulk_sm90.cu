@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(threads)
   for (std::size_t at = first; at < bytes; at += stride) {
     full[slot].wait(parity);
     phases.landed(slot);
-    if (work.rounds > 0) {  // else there is nothing to change
+    if (work.rounds > 0) {  // otherwise nothing was written
       f_of_tile(reinterpret_cast<float4*>(slot_at(slot)), bytes_at(at) / sizeof(float4),
                 work.rounds, threadIdx.x, threads);
       fence_shared_to_async();
@@ -86,14 +86,14 @@ __global__ void __launch_bounds__(threads)
         bulk_wait_read<0>();
         load(slot);
       } else if (at != first) {
-        bulk_wait_read<1>();  // the store of the tile before has read its slot
+        bulk_wait_read<1>();  // the store of the previous tile has read its slot
         load(slot == 0 ? shape.depth - 1 : slot - 1);
       }
       phases.end(Phase::store);
     }
     if (++slot == shape.depth) slot = 0, parity ^= 1;
   }
-  if (leads) bulk_wait_read<0>();  // shared memory must not go before it was read
+  if (leads) bulk_wait_read<0>();  // the block must not exit before its shared memory has been read
 }
 
 template <bool traced = false>

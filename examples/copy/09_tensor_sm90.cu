@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(threads)
   const auto load = [&](unsigned slot) {
     if (ahead >= boxes) return;
     phases.ask(slot);
-    full[slot].arrive_expect(shape.box_bytes());  // of the whole box, also at the edges
+    full[slot].arrive_expect(shape.box_bytes());  // of the whole box, even at the edges
     tensor_load(slot_at(slot), in, full[slot], evict_first(), row_of(ahead), column_of(ahead));
     ahead += gridDim.x;
   };

@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(Team::threads) one_buffer(Work work, TraceBuff
     if (!elect()) return;
     auto spans = trace.role(0, true);
     for (std::size_t at = first; at < bytes; at += stride, parity ^= 1) {
-      stored.wait(parity ^ 1);  // the tile before; at the first there is none, and no wait
+      stored.wait(parity ^ 1);  // the previous tile; for the first tile this returns at once
       const auto start = spans.now();
       loaded.arrive_expect(bytes_at(at));
       bulk_load(tile, reinterpret_cast<const unsigned char*>(work.in) + at, bytes_at(at), loaded,

@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(TeamOf<traced>::threads)
           bulk_load(slots[s].coefficients, row, row_bytes, loads.full(s));
         }
       }
-      loads.drain();  // the others arrive here: nobody goes before the last of them did
+      loads.drain();  // other blocks arrive at these barriers: wait for the last of them
     }
   } else if (role == Role::compute) {
     Consumer<Barrier, depth> inputs(loaded);
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(TeamOf<traced>::threads)
   } else if (!traced || Team::index(role) < warp_threads) {
     Consumer<Barrier, depth> results(computed);
     const unsigned lane = lane_index();
-    // Every lane tells one block, so that none waits for another's arrival to be on its way.
+    // Each lane arrives at one block, so that the arrivals are issued in parallel.
     const auto give_back = [&] {
       const unsigned s = results.oldest();
       __syncwarp();

@@ -24,7 +24,7 @@ constexpr unsigned vectors = width / 4, threads = vectors;
 constexpr unsigned rows = 2, depth = 3;
 constexpr unsigned row_bytes = width * sizeof(float);
 
-struct Slot {  // as it lies in memory, so that one copy brings all of it
+struct Slot {  // the same layout as in memory, so that one copy loads all of it
   float4 above[vectors];
   float4 tile[rows][vectors];
   float4 below[vectors];
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(threads)
       __syncthreads();
     }
     phases.end(Phase::meet);
-    if (leads) load(s == 0 ? depth - 1 : s - 1);  // the slot of the turn before
+    if (leads) load(s == 0 ? depth - 1 : s - 1);  // the slot that the previous iteration read
 
     float4 y[rows];
     if (tile < tiles) {

@@ -13,7 +13,7 @@ constexpr unsigned tile = 32;
 
 template <bool traced = false>
 __global__ void shared_memory(Problem p, TraceBuffer<traced> buffer) {
-  __shared__ float a[tile][tile + 1];  // one more column: a column's elements lie in 32 banks
+  __shared__ float a[tile][tile + 1];  // one more column: no bank conflicts
   __shared__ float b[tile][tile + 1];
   const unsigned row = blockIdx.y * tile + threadIdx.y;
   const unsigned column = blockIdx.x * tile + threadIdx.x;

@@ -15,7 +15,7 @@ constexpr unsigned threads = 256;
 constexpr unsigned each = 8;  // sums per thread, squared
 
 struct Shared {
-  // K first: the eight values that a thread needs lie side by side.
+  // K first: the eight values that a thread needs are adjacent.
   float a[2][depth_k][tile];
   float b[2][depth_k][tile];
 };
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(threads, 2)
   unsigned now = 0;
   for (unsigned k = 0; k < p.k; k += depth_k, now ^= 1) {
     const bool more = k + depth_k < p.k;
-    if (more) {  // on their way while the sums are made
+    if (more) {  // in flight while the sums are computed
       phases.ask(0);
       gemm::eight_elements(a, p.a, row + at.row, k + depth_k + at.k, p.m, p.k);
       gemm::eight_elements(b, p.b, column + at.row, k + depth_k + at.k, p.n, p.k);

@@ -155,9 +155,9 @@ __global__ void __launch_bounds__(threads, 1)
     warp.fetch(1, shared.a[now], shared.b[now], 16);
     warp.multiply(0);
     phases.end(Phase::compute);
-    load_step(step + depth - 1);      // into the slot that the last barrier left behind
+    load_step(step + depth - 1);      // into the slot that is free since the last barrier
     kit::cp_async_wait<depth - 2>();  // this thread's part of the next step,
-    __syncthreads();                  // and everybody's
+    __syncthreads();                  // and that of all other threads
     if (step + 1 < steps) phases.landed(next);
     warp.fetch(0, shared.a[next], shared.b[next], 0);
     warp.multiply(1);

@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kit::warpgroup_threads)
     kit::wgmma_commit();
     kit::wgmma_wait<0>(upper);
     kit::wgmma_wait<0>(lower);
-    __syncthreads();  // everyone has read the tiles
+    __syncthreads();  // all threads have read the tiles
     phases.end(Phase::compute);
     phases.end_turn();
   }

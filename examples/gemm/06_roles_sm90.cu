@@ -68,7 +68,7 @@ __device__ void multiply(Shared<traced>& shared, float (&upper)[tile_n / 2],
       consumer.skip_release();
     }
   }
-  kit::wgmma_wait<0>(upper);  // nobody waits for the last slot any more: it is not given back
+  kit::wgmma_wait<0>(upper);  // the last slot need not be released: the loader does not wait for it
   kit::wgmma_wait<0>(lower);
   trace.all_but(0);
 }

@@ -17,7 +17,7 @@ template <class Any>  // Config, or the same traced
 void run_with(const Problem& p, cudaStream_t stream,
               const kit::TraceBuffer<Any::traced>& buffer = {}) {
   using Epilogue = gemm::PlainStore<Any>;
-  // One tile a block, row by row.
+  // One tile per block, row by row.
   const auto order = kit::gemm_order<Any>(p.m, p.n, 1);
   kit::launch_gemm<Any, Epilogue>(gemm::view_a(p), gemm::view_b(p), p, order, order.blocks(),
                                   stream, buffer);

@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(Config::Team::threads, 1)
       Producer<Barrier, Config::depth> loads(loaded);
       unsigned tile = order.first();
       while (tile < tiles.count) {
-        const unsigned following = order.next(tile);  // early: a counter takes a while to answer
+        const unsigned following = order.next(tile);  // early: reading a counter takes a while
         const Piece piece = tiles.piece(tile);
         const unsigned slot = loads.acquire();
         numbers[slot] = tile;
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(Config::Team::threads, 1)
     auto spans = trace.role(1, Team::index(role) == 0);
     for (bool more = true; more;) {
       const unsigned slot = inputs.wait(), tile = numbers[slot];
-      outputs.acquire();  // the same slot, and free: it was given back before it was loaded again
+      outputs.acquire();  // the same slot, and free: it was released before it was loaded again
       const auto start = spans.now();
       more = tile < tiles.count;
       if (side != Side::copy && more && rounds > 0) {
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(Config::Team::threads, 1)
         ++held;
       }
     }
-    bulk_wait_read<0>();  // shared memory must not go before it was read
+    bulk_wait_read<0>();  // the block must not exit before its shared memory has been read
   } else if (Config::traced && Team::index(role) == warp_threads) {
     // The watcher: takes part in the loader's ring, so that no phase passes it by.
     Consumer<Barrier, Config::depth> landed(loaded);

@@ -19,7 +19,7 @@ void fill(const std::vector<int>& numbers, Shared& shared) {
   kit::Producer<Barrier, depth> producer(shared.ring);
   unsigned held = producer.acquire();
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    // So that the next slot is at hand when this one is filled.
+    // Acquires the next slot early.
     const unsigned next = i + 1 < numbers.size() ? producer.acquire() : 0;
     shared.slots[held] = numbers[i];
     producer.commit();

@@ -25,10 +25,11 @@ __global__ void turned_round(Job job) {
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
     come_late(job);
     ask(tile + 1);
-    // GAP: this tile must have landed, whoever asked for its parts; the next one need not.
+    // GAP: all parts of this tile must have arrived, whichever thread copied them; the next tile
+    // need not.
 
     to(job, tile)[threadIdx.x] = slots[tile % depth][threads - 1 - threadIdx.x];
-    __syncthreads();  // all have read it: its slot may be filled again
+    __syncthreads();  // all threads have read it: its slot may be filled again
   }
   cp_async_wait<0>();
 }

@@ -6,12 +6,12 @@ namespace ps::lesson {
 namespace {
 
 __global__ void transposed(const float* in, Counted out, unsigned width) {
-  __shared__ float tile[side][side + 1];  // one more: columns lie in different banks too
+  __shared__ float tile[side][side + 1];  // one more column: no bank conflicts
   const unsigned row = blockIdx.y * side, column = blockIdx.x * side;
   const unsigned x = threadIdx.x, y = threadIdx.y;  // a warp has one y, and x from 0 to 31
   tile[y][x] = in[(row + y) * width + column + x];
   __syncthreads();
-  // GAP: neighbours in the warp write to different rows. Let them write next to each other.
+  // GAP: neighbouring threads write to different rows. Let them write to neighbouring addresses.
   out.store((column + x) * width + row + y, tile[y][x]);
 }
 

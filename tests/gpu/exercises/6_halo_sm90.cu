@@ -34,7 +34,7 @@ __global__ void sums(const __grid_constant__ TensorMap map, float* out, int rows
   __syncthreads();
   full.wait(0);
 
-  // What is not in the box is not there.
+  // Elements outside the box are NaN.
   const auto at = [&](int row, int column) {
     const bool inside = row >= 0 && row < box_rows && column >= 0 && column < box_columns;
     return inside ? box[row][column] : NAN;
@@ -42,7 +42,7 @@ __global__ void sums(const __grid_constant__ TensorMap map, float* out, int rows
   for (int i = static_cast<int>(threadIdx.x); i < tile_rows * tile_columns; i += threads) {
     const int row = i / tile_columns, column = i % tile_columns;
     if (first_row + row >= rows || first_column + column >= columns) continue;
-    // GAP 3: where the element lies in the box.
+    // GAP 3: the position of the element in the box.
     const int r = row, c = column;
     out[(first_row + row) * columns + first_column + column] =
         at(r, c) + at(r - 1, c) + at(r + 1, c) + at(r, c - 1) + at(r, c + 1);

@@ -25,14 +25,14 @@ __global__ void wrong(Job job) {
   spoil(slot);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
     if (threadIdx.x == 0) {
-      full.arrive();  // the one arrival: the phase is complete, whatever the copy does
+      full.arrive();  // the only arrival: the phase completes, whatever the copy does
       bulk_load(slot, from(job, tile), sizeof(slot), full);
     }
     full.wait(tile % 2);
     to(job, tile)[threadIdx.x] = slot[threads - 1 - threadIdx.x];
     __syncthreads();
   }
-  linger(100'000);  // no copy may be on its way when the block ends
+  linger(100'000);  // no copy may be in flight when the block ends
 }
 
 __global__ void right(Job job) {
@@ -45,7 +45,7 @@ __global__ void right(Job job) {
   spoil(slot);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
     if (threadIdx.x == 0) {
-      full.arrive_expect(sizeof(slot));  // the arrival, and the bytes that are to come
+      full.arrive_expect(sizeof(slot));  // the arrival, and the announced bytes
       bulk_load(slot, from(job, tile), sizeof(slot), full);
     }
     full.wait(tile % 2);

@@ -21,7 +21,7 @@ __device__ void set_up(Slots& ring) {
   __syncthreads();
 }
 
-// The users' half, the same in both forms.
+// The half that reads slots, the same in both versions.
 __device__ void use(const Job& job, Slots& ring, const uint4 (&slots)[depth][threads]) {
   const unsigned me = threadIdx.x - threads;
   Consumer<PatientBarrier, depth> consumer(ring);
@@ -41,7 +41,7 @@ __global__ void wrong(Job job) {
   Producer<PatientBarrier, depth> producer(ring);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
     const unsigned slot = producer.acquire();
-    producer.commit();  // it is ours; but this says that it is filled
+    producer.commit();  // the slot is acquired, but this declares it full
     come_late(job);
     slots[slot][threadIdx.x] = from(job, tile)[threadIdx.x];
   }

@@ -19,7 +19,7 @@ struct Straight {
   alignas(128) uint2 slot[2 * threads];
 };
 
-// Either, with one kernel for both: only where the slot lies makes the difference.
+// One kernel for both: they differ only in the alignment of the slot.
 template <class Storage>
 __global__ void through(Job job) {
   __shared__ Storage storage;

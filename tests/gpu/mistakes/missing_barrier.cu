@@ -16,7 +16,7 @@ __global__ void wrong(Job job) {
     cp_async<16>(&slot[threadIdx.x], from(job, tile) + threadIdx.x);
     cp_async_commit();
     cp_async_wait<0>();
-    to(job, tile)[threadIdx.x] = slot[threads - 1 - threadIdx.x];  // asked for by another warp
+    to(job, tile)[threadIdx.x] = slot[threads - 1 - threadIdx.x];  // copied by another warp
     __syncthreads();
   }
 }
@@ -29,7 +29,7 @@ __global__ void right(Job job) {
     cp_async<16>(&slot[threadIdx.x], from(job, tile) + threadIdx.x);
     cp_async_commit();
     cp_async_wait<0>();
-    __syncthreads();  // whoever comes through has waited for its own
+    __syncthreads();  // every thread has waited for its own copies
     to(job, tile)[threadIdx.x] = slot[threads - 1 - threadIdx.x];
     __syncthreads();
   }

@@ -18,7 +18,7 @@ __global__ void wrong(Job job) {
     __syncthreads();
     come_late(job);
     to(job, tile)[threadIdx.x] = slot[threads - 1 - threadIdx.x];
-  }  // and round again: this thread is done with the slot
+  }  // next iteration: this thread is done with the slot
 }
 
 __global__ void right(Job job) {

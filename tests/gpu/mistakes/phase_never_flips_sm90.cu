@@ -22,9 +22,9 @@ __global__ void wrong(Job job) {
       full.arrive_expect(sizeof(slot));
       bulk_load(slot, from(job, tile), sizeof(slot), full);
     }
-    full.wait(0);  // for the second tile this phase is over: no wait at all
+    full.wait(0);  // for the second tile this phase has completed: no wait at all
     to(job, tile)[threadIdx.x] = slot[threads - 1 - threadIdx.x];
-    linger(100'000);  // what else a kernel does; the copy lands meanwhile
+    linger(100'000);  // other work of a kernel; the copy arrives meanwhile
     __syncthreads();
   }
 }
@@ -42,7 +42,7 @@ __global__ void right(Job job) {
       full.arrive_expect(sizeof(slot));
       bulk_load(slot, from(job, tile), sizeof(slot), full);
     }
-    full.wait(tile % 2);  // phases are even and odd by turns
+    full.wait(tile % 2);  // even and odd phases alternate
     to(job, tile)[threadIdx.x] = slot[threads - 1 - threadIdx.x];
     linger(100'000);
     __syncthreads();

@@ -14,7 +14,7 @@ __global__ void wrong(Job job) {
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
     cp_async<16>(&slot[threadIdx.x], from(job, tile) + threadIdx.x);
     cp_async_commit();
-    __syncthreads();  // every thread has asked; nothing has come
+    __syncthreads();  // every thread has issued its copies; none has arrived
     to(job, tile)[threadIdx.x] = slot[threads - 1 - threadIdx.x];
     cp_async_wait<0>();
     __syncthreads();
@@ -28,7 +28,7 @@ __global__ void right(Job job) {
     cp_async<16>(&slot[threadIdx.x], from(job, tile) + threadIdx.x);
     cp_async_commit();
     cp_async_wait<0>();
-    __syncthreads();  // every thread's copies have landed
+    __syncthreads();  // the copies of every thread have arrived
     to(job, tile)[threadIdx.x] = slot[threads - 1 - threadIdx.x];
     __syncthreads();
   }

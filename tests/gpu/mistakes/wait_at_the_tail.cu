@@ -11,7 +11,7 @@ using namespace kit;
 
 constexpr unsigned depth = 2;
 
-// A tile a call, and a group where there was a tile to ask for.
+// Copies a tile and commits a group, but only if there is a tile.
 __device__ void ask_or_not(const Job& job, uint4 (&slots)[depth][threads], unsigned tile) {
   if (tile >= job.tiles) return;
   cp_async<16>(&slots[tile % depth][threadIdx.x], from(job, tile) + threadIdx.x);
@@ -24,7 +24,7 @@ __global__ void wrong(Job job) {
   ask_or_not(job, slots, 0);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
     ask_or_not(job, slots, tile + 1);
-    cp_async_wait<depth - 1>();  // at the last tile the youngest group is this one
+    cp_async_wait<depth - 1>();  // at the last tile the most recent group is this one
     __syncthreads();
     to(job, tile)[threadIdx.x] = slots[tile % depth][threads - 1 - threadIdx.x];
     __syncthreads();
@@ -32,7 +32,7 @@ __global__ void wrong(Job job) {
   cp_async_wait<0>();
 }
 
-// A group a call, empty or not: counting groups counts tiles.
+// Commits one group per call, empty or not: the number of groups is the number of tiles.
 __device__ void ask(const Job& job, uint4 (&slots)[depth][threads], unsigned tile) {
   if (tile < job.tiles) {
     cp_async<16>(&slots[tile % depth][threadIdx.x], from(job, tile) + threadIdx.x);

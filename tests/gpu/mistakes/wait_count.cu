@@ -10,7 +10,7 @@ using namespace kit;
 
 constexpr unsigned depth = 2;
 
-// Asks for a tile, or for nothing behind the last one: a group either way.
+// Copies a tile, or nothing after the last one; commits a group in both cases.
 __device__ void ask(const Job& job, uint4 (&slots)[depth][threads], unsigned tile) {
   if (tile < job.tiles) {
     cp_async<16>(&slots[tile % depth][threadIdx.x], from(job, tile) + threadIdx.x);
@@ -24,7 +24,7 @@ __global__ void wrong(Job job) {
   ask(job, slots, 0);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
     ask(job, slots, tile + 1);
-    cp_async_wait<depth>();  // up to two may still be on their way: this tile too
+    cp_async_wait<depth>();  // up to two may still be in flight, including this tile
     __syncthreads();
     to(job, tile)[threadIdx.x] = slots[tile % depth][threads - 1 - threadIdx.x];
     __syncthreads();
@@ -38,7 +38,7 @@ __global__ void right(Job job) {
   ask(job, slots, 0);
   for (unsigned tile = 0; tile < job.tiles; ++tile) {
     ask(job, slots, tile + 1);
-    cp_async_wait<depth - 1>();  // all but the youngest have landed
+    cp_async_wait<depth - 1>();  // all but the most recent have arrived
     __syncthreads();
     to(job, tile)[threadIdx.x] = slots[tile % depth][threads - 1 - threadIdx.x];
     __syncthreads();

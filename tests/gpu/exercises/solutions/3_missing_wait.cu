@@ -28,7 +28,7 @@ __global__ void turned_round(Job job) {
     cp_async_wait<1>();  // what this thread asked for of the tile has landed;
     __syncthreads();     // and what the others did
     to(job, tile)[threadIdx.x] = slots[tile % depth][threads - 1 - threadIdx.x];
-    __syncthreads();  // all have read it: its slot may be filled again
+    __syncthreads();  // all threads have read it: its slot may be filled again
   }
   cp_async_wait<0>();
 }

@@ -42,7 +42,7 @@ __global__ void turned_round(Job job) {
   if (threadIdx.x == threads) {  // one thread loads
     for (unsigned tile = 0; tile < job.tiles; ++tile) {
       const unsigned slot = slot_of(tile);
-      empty[slot].wait(parity_of(tile) ^ 1);  // on the first round nobody has to give it back
+      empty[slot].wait(parity_of(tile) ^ 1);  // in the first round this returns at once
       full[slot].arrive_expect(sizeof(slots[slot]));
       bulk_load(slots[slot], from(job, tile), sizeof(slots[slot]), full[slot]);
       asked = tile + 1;

@@ -35,7 +35,7 @@ __global__ void sums(const __grid_constant__ TensorMap map, float* out, int rows
   __syncthreads();
   full.wait(0);
 
-  // What is not in the box is not there.
+  // Elements outside the box are NaN.
   const auto at = [&](int row, int column) {
     const bool inside = row >= 0 && row < box_rows && column >= 0 && column < box_columns;
     return inside ? box[row][column] : NAN;
