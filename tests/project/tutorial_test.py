@@ -9,6 +9,7 @@ from pathlib import Path
 import picture_test
 import pytest
 import tutorial
+from links_test import links
 
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIAL = ROOT / "docs/tutorial"
@@ -308,29 +309,6 @@ def test_places_name_rungs_that_are_there(ladder):
     assert named == rungs
 
 
-def links(page):
-    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
-    return re.findall(r"\]\(([^)\s]+)\)", text)
-
-
-def anchors(page):
-    """As the pages' host makes them of headings."""
-    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-            for heading in re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)}
-
-
 def test_the_index_links_every_page():
     linked = {(TUTORIAL / link.split("#")[0]).resolve() for link in links(TUTORIAL / "README.md")}
     assert {page for page in PAGES if page.name != "README.md"} <= linked
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(TUTORIAL)))
-def test_links_lead_somewhere(page):
-    for link in links(page):
-        if link.startswith(("http:", "https:")):
-            continue
-        path, _, anchor = link.partition("#")
-        target = (page.parent / path).resolve() if path else page
-        assert target.exists(), link
-        assert not anchor or anchor in anchors(target), link
