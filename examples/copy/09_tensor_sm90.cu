@@ -1,4 +1,4 @@
-// Tensor maps: the copy engine is told once how a matrix lies in memory, and then moves boxes of it
+// Tensor maps: the host describes a matrix once, and then the copy engine moves boxes of it
 // by their coordinates. It counts the addresses, fills what lies beyond the edges on loads and
 // leaves it out on stores. The array is seen as a matrix; two shapes of box of the same size show
 // what locality is worth: one is a run of memory, another 32 short pieces of it.

@@ -30,10 +30,10 @@ struct BorrowOptions {
   int sensor = -1;  // whose argument it is; -1: the call's own
   Access access = Access::read;
   Elements elements = Elements::typed;
-  const Stream* stream = nullptr;  // where a GPU's memory will be used; its owner is told
-  bool ask_page_locked = false;    // where no stream says that it matters
-  // The library whose current stream `stream` is, or whose arrays are all the CPU's: nobody has to
-  // be told. Such arrays are not held, and outlive the call.
+  const Stream* stream = nullptr;  // that will use GPU memory; passed to the array's owner
+  bool ask_page_locked = false;    // find out whether memory is page-locked even without a stream
+  // Set if `stream` is this library's current stream or all its arrays are on the CPU, so that the
+  // owner need not know the stream. Such arrays are not held, and must outlive the call.
   const dlpack::Exchange* library = nullptr;
 
   std::string name() const { return name_of(argument, sensor); }

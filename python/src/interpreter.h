@@ -11,8 +11,8 @@
 
 namespace ps::python {
 
-// To be called once, when the module is loaded. At exit, before the interpreter starts to kill the
-// threads that want in, runs are told to stop and the door is closed.
+// Call once, when the module is loaded. At exit, before the interpreter kills threads that wait for
+// its lock, this stops all runs and refuses the lock to threads of the library.
 void watch_exit();
 
 struct InterpreterGone final : std::exception {

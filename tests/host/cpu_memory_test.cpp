@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Holds a stream until told to go on.
+// Holds a stream until it is released.
 class Gate {
  public:
   explicit Gate(const ps::Stream& stream) {

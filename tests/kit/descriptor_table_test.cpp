@@ -52,7 +52,7 @@ TEST(DescriptorTable, EveryElementHasItsOwnPlace) {
   });
 }
 
-// The hardware, told by the descriptor, comes to every element where the copies have put it.
+// The hardware finds every element, by the descriptor, where the copies have put it.
 TEST(DescriptorTable, DescriptorsLeadToTheElements) {
   each_tile([](Majorness major, Pattern pattern, unsigned element, unsigned R, unsigned C) {
     if (!has_descriptor(major, element)) return;

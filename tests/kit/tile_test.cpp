@@ -136,7 +136,7 @@ TEST(SharedTile, SmallTilesAgreeWithTheTable) {
   expect_tile<SharedTile<std::uint16_t, 64, 16, Major::mn, Swizzle::b128>>();
 }
 
-// The hardware, told by our descriptors, comes to the elements where our offsets are.
+// The hardware finds the elements, by our descriptors, where our offsets say.
 template <class Tile>
 void expect_walk() {
   constexpr unsigned address = 16 * 1024;

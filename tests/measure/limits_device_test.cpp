@@ -33,7 +33,7 @@ class DeviceLimits : public testing::Test {
   static LimitsOptions tiny() {
     LimitsOptions options;
     options.host = options.disk = false;
-    options.pageable = false;  // the fake driver must be told of each such buffer
+    options.pageable = false;  // the fake driver needs each such buffer registered
     options.link_bytes = options.device_bytes = 8 * MiB;
     options.seconds = 0.002;
     options.repetitions = 7;

@@ -133,9 +133,9 @@ def test_hovering_a_role_tells_its_tile(page, section):
     loader = kernel["lanes"][0]
     middle = loader["begin_ns"][0] + loader["begin_ns"][1] + loader["length_ns"][1] / 2
     page.move(*page.at(middle, run=1, lane=ENGINES))
-    told = page.texts(".tip *")
-    assert told[:4] == ["role", "loader", "tile", "2"]
-    assert told[-6:] == ["block", "0", "SM", "0", "inside", "iterate 5"]
+    tip = page.texts(".tip *")
+    assert tip[:4] == ["role", "loader", "tile", "2"]
+    assert tip[-6:] == ["block", "0", "SM", "0", "inside", "iterate 5"]
 
 
 def test_walking_reaches_the_roles(page):

@@ -1,4 +1,4 @@
-"""The device-code guard, run as the build runs it, over a compiler that prints what it is told."""
+"""The device-code guard, run as the build runs it, over a compiler that prints what it is given."""
 
 import json
 import os

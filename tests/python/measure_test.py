@@ -6,10 +6,10 @@ import penstock
 
 @pytest.fixture(scope="module")
 def found():
-    told = []
+    reports = []
     result = penstock.overlap("cpu", items=4, item_bytes=1 << 20, repeats=3,
-                              progress=lambda what, share: told.append((what, share)))
-    assert told and all(0 <= share <= 1 for _, share in told)
+                              progress=lambda what, share: reports.append((what, share)))
+    assert reports and all(0 <= share <= 1 for _, share in reports)
     return result
 
 

@@ -15,8 +15,8 @@ PACKAGE = Path(penstock.__file__).parent
 
 
 def test_one_version():
-    told = re.search(r"project\(Penstock VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())
-    assert penstock.__version__ == told[1] == metadata.version("penstock")
+    cmake = re.search(r"project\(Penstock VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())
+    assert penstock.__version__ == cmake[1] == metadata.version("penstock")
 
 
 def test_the_program_comes_along():

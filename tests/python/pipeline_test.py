@@ -89,10 +89,10 @@ def test_a_host_stage_has_no_stream(pipeline):
 
 def test_progress_ends_with_all(pipeline):
     pipeline.host_stage("work", lambda item: time.sleep(0.03))
-    told = []
-    pipeline.run(10, progress=lambda done, items: told.append((done, items)))
-    assert told[-1] == (10, 10) and len(told) >= 3
-    assert told == sorted(told)
+    reports = []
+    pipeline.run(10, progress=lambda done, items: reports.append((done, items)))
+    assert reports[-1] == (10, 10) and len(reports) >= 3
+    assert reports == sorted(reports)
 
 
 def test_rings_and_stages_by_name(pipeline):

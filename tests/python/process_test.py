@@ -73,9 +73,9 @@ def test_ctrl_c_where_nobody_catches_it():
 ])
 def test_ctrl_c_ends_a_measurement(call):
     seconds, said, code = interrupted(f"""
-        def ready(what, share, told=[]):
-            if not told: print("ready", flush=True)
-            told.append(what)
+        def ready(what, share, reports=[]):
+            if not reports: print("ready", flush=True)
+            reports.append(what)
         try:
             {call}
         except KeyboardInterrupt:
@@ -118,7 +118,7 @@ def run():
     first = pipeline.host_stage("first", lambda item: item.slot(ring), uses=ring)
     pipeline.host_stage("second", lambda item: time.sleep(0), after=first, uses=ring)
     begun.wait()
-    pipeline.run(10 ** 9, progress=lambda *told: None)
+    pipeline.run(10 ** 9, progress=lambda *_: None)
 for _ in range(3):
     threading.Thread(target=run, daemon=True).start()
 begun.wait()

@@ -120,10 +120,10 @@ def test_odd_sizes(streamed, tmp_path, kind, count):
     x = random(count)
     place = Where(kind, tmp_path)
     out = place.room(count, "f32")
-    told = []
-    report = Streamed("cpu", progress=lambda *now: told.append(now)).scale(place.put(x), 3, out=out)
+    reports = []
+    report = Streamed("cpu", progress=lambda *now: reports.append(now)).scale(place.put(x), 3, out=out)
     assert Where.get(out) == content(transform.scale(x, 3))
-    assert report.items == -(-count // 4096) and told[-1] == (report.items, report.items)
+    assert report.items == -(-count // 4096) and reports[-1] == (report.items, report.items)
 
 
 def test_nothing_at_all(streamed, tmp_path):
@@ -203,14 +203,14 @@ def test_a_file_is_written_anew_and_flushed(tmp_path):
 
 
 def test_progress_timeline_and_report(tmp_path):
-    told, timeline = [], penstock.Timeline()
-    streamed = Streamed("cpu", progress=lambda *now: told.append(now), recorder=timeline,
+    reports, timeline = [], penstock.Timeline()
+    streamed = Streamed("cpu", progress=lambda *now: reports.append(now), recorder=timeline,
                         after=penstock.Stream("cpu"))
     x = Where("file", tmp_path).put(random(MANY))
     report = streamed.gelu(x, out=tmp_path / "out")
     assert isinstance(report, penstock.RunReport) and report.seconds > 0
     assert report.stages == dict.fromkeys(("read", "compute", "write"), report.items)
-    assert told == sorted(told) and told[-1] == (report.items, report.items)
+    assert reports == sorted(reports) and reports[-1] == (report.items, report.items)
     assert timeline.busy_seconds("disk") > 0 and timeline.busy_seconds("compute") > 0
     assert streamed.device == penstock.Device.cpu() and "cpu" in repr(streamed)
 
@@ -334,7 +334,7 @@ def test_a_file_that_is_cut_meanwhile(tmp_path):
     x.write_bytes(bytes(32 << 20))
     y.write_bytes(bytes(32 << 20))
 
-    def progress(done, pieces):  # told first when most is not read yet: the slots are small
+    def progress(done, pieces):  # first called when most is not read yet: the slots are small
         os.truncate(y, 8 << 20)
 
     streamed = Streamed("cpu", pinned_bytes=2 << 20, progress=progress)

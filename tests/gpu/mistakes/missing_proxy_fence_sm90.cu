@@ -1,4 +1,4 @@
-// Threads write a result, and the copy engine stores it without having been told.
+// Threads write a result, and the copy engine stores it without a fence between them.
 #include "gpu/lesson/lesson.cuh"
 #include "gpu/mistakes/mistake.h"
 #include "penstock/kit/bulk.cuh"
