@@ -22,8 +22,8 @@ gpu-check: ## run the GPU tests under compute-sanitizer
 exercise: ## check an exercise of the tutorial: make exercise N=1
 	@scripts/exercise.sh $(N)
 
-gpu-bench: ## run the benchmarks into bench/results/
-	@scripts/gpu_bench.sh
+gpu-bench: ## run the benchmarks whose results are stale (ARGS: see scripts/gpu_bench.sh --help)
+	@scripts/gpu_bench.sh $(ARGS)
 
 fuzz: ## run every fuzzer for ten minutes
 	@scripts/fuzz.sh

@@ -7,7 +7,9 @@ if(git)
     OUTPUT_VARIABLE head OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
   if(NOT failed)
     set(commit "${head}")
+    # What benchmarks write, and the pages made of it, change nothing that is measured.
     execute_process(COMMAND "${git}" -C "${source}" status --porcelain
+      -- . ":(exclude)bench/results" ":(exclude)docs"
       OUTPUT_VARIABLE changes ERROR_QUIET)
     if(changes)
       string(APPEND commit "-dirty")

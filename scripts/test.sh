@@ -42,5 +42,6 @@ phase "build tsan" scripts/build.sh tsan
 phase "test tsan" fixed_addresses ctest --preset tsan
 show_times
 python3 tools/gpu_evidence.py show
+python3 tools/gpu_bench.py --stale
 # The fullest run comes last, so that its summary closes the output.
 ctest --preset "$main"

@@ -1,0 +1,185 @@
+"""Benchmarks run in parts that can be continued, and their results say which sources they measured."""
+
+import json
+import tarfile
+import time
+from pathlib import Path
+
+import benchmarks
+import gpu_bench
+import pytest
+
+HEAD = {"schema": 1, "name": "x", "commit": "unknown", "peers": {}, "machine": {}, "date": "d"}
+
+
+@pytest.fixture
+def tree(write, tmp_path, monkeypatch):
+    """A small tree with three benchmark programs, each of which writes results and counts its runs."""
+    monkeypatch.setattr(benchmarks, "LADDERS", ())
+    monkeypatch.setattr(gpu_bench, "make_pages", lambda root: (root / "pages").touch())
+    for name in ("one", "two", "three"):
+        write(f"bench/{name}.cpp", '#include "support/shared.h"\n')
+        program(tmp_path, f"bench_{name}", f"echo {name} >>{tmp_path}/runs\n" + results_script())
+    write("bench/support/shared.h", "int shared;  // a comment\n")
+    write("bench/support/shared.cpp", "int body = 1;\n")
+    return tmp_path
+
+
+def results_script(**more):
+    return f"cat >\"$2\" <<'END'\n{json.dumps(HEAD | {'cases': []} | more)}\nEND\n"
+
+
+def program(root, name, script):
+    path = root / benchmarks.BIN / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}")
+    path.chmod(0o755)
+
+
+def runs(root):
+    file = root / "runs"
+    return file.read_text().split() if file.is_file() else []
+
+
+def fresh():
+    """What a new process starts with."""
+    for function in (benchmarks.code_of, benchmarks.includes_of, benchmarks.c_files):
+        function.cache_clear()
+
+
+def run(tree, *words):
+    fresh()
+    return gpu_bench.main([str(word) for word in words], tree)
+
+
+def test_every_benchmark_of_the_tree_is_known():
+    known = benchmarks.every()
+    results = {path.stem for path in (benchmarks.ROOT / "bench/results").glob("*.json")}
+    assert results <= set(known)
+    assert {"overlap", "gemm", "ladder_host", "resample", "loading"} <= set(known)
+    for benchmark in known.values():
+        for start in benchmark.start:
+            assert (benchmarks.ROOT / start).exists(), start
+
+
+def test_results_depend_on_what_is_included_and_implemented():
+    def sources(name):
+        found = benchmarks.closure(benchmarks.ROOT, benchmarks.every()[name].start)
+        return {path.relative_to(benchmarks.ROOT).as_posix() for path in found}
+
+    gemm = sources("gemm")
+    assert {"bench/gemm_cuda.cpp", "bench/support/cublas_lt_cuda.cpp", "examples/gemm/01_naive.cu",
+            "include/penstock/kit/gemm/kernel.cuh", "src/host/pipeline.cpp"} <= gemm
+    assert not any(path.startswith("src/ops/resample/") for path in gemm)
+    assert "src/ops/resample/tile.cuh" in sources("resample")
+
+
+def test_everything_runs_once_and_then_only_what_changed(tree, capfd):
+    assert run(tree) == 0 and runs(tree) == ["one", "three", "two"]
+    document = json.loads((tree / "bench/results/one.json").read_text())
+    assert document["sources"] and document["seconds"] >= 0 and (tree / "pages").exists()
+    assert run(tree) == 0 and len(runs(tree)) == 3
+
+    (tree / "bench/support/shared.h").write_text("int  shared;  // other words\n")
+    assert run(tree) == 0 and len(runs(tree)) == 3, "comments and layout do not count"
+    (tree / "bench/two.cpp").write_text("int two;\n")
+    assert run(tree) == 0 and runs(tree)[3:] == ["two"]
+    (tree / "bench/support/shared.cpp").write_text("int body = 2;\n")
+    capfd.readouterr()
+    assert run(tree, "--stale") == 0
+    assert "on other sources: one, three, resample_profiles" in capfd.readouterr().out
+    assert run(tree) == 0 and sorted(runs(tree)[4:]) == ["one", "three"]
+    assert run(tree, "one", "--again") == 0 and runs(tree)[6:] == ["one"]
+
+
+def test_a_budget_stops_between_benchmarks_and_the_next_call_continues(tree, capfd):
+    assert run(tree, "--budget", 60) == 3 and runs(tree) == ["one"], "others may take two minutes"
+    assert "run the same command again" in capfd.readouterr().out
+    assert run(tree, "--budget", 60) == 3 and runs(tree) == ["one", "three"]
+    assert run(tree, "--budget", 60) == 0 and runs(tree) == ["one", "three", "two"]
+
+
+def test_what_outlasts_the_budget_is_ended_with_all_its_processes(tree, capfd):
+    program(tree, "bench_one", f"sleep 30 & echo $! >{tree}/pid; wait")
+    begin = time.monotonic()
+    assert run(tree, "one", "--budget", 1) == 1
+    assert time.monotonic() - begin < 25
+    assert "longer than the budget" in capfd.readouterr().out
+    status = Path(f"/proc/{(tree / 'pid').read_text().strip()}/stat")
+    while status.exists() and status.read_text().rsplit(")")[-1].split()[0] != "Z":
+        assert time.monotonic() - begin < 25
+        time.sleep(0.1)
+
+
+def test_a_benchmark_that_fails_leaves_no_file_and_the_others_run(tree, capfd):
+    program(tree, "bench_one", 'echo half >"$2"; exit 7')
+    (tree / "bench/results").mkdir()
+    assert run(tree) == 1 and runs(tree) == ["three", "two"]
+    assert "one: failed: one: exit status 7" in capfd.readouterr().out
+    names = {path.name for path in (tree / "bench/results").iterdir()}
+    assert names == {"two.json", "three.json"}
+    assert not list((tree / "build/bench/parts").glob("one*"))
+
+
+def test_a_ladder_that_fails_leaves_no_file(tree, monkeypatch, write):
+    monkeypatch.setattr(benchmarks, "LADDERS", ("copy",))
+    write("examples/copy/01.cu")
+    write("examples/support/x.h")
+    program(tree, "penstock", "echo '{\"rungs\": ['; exit 1")
+    assert run(tree, "ladder_copy") == 1
+    assert not [path for path in tree.rglob("*ladder_copy*") if path.is_file()]
+
+
+def test_an_operator_runs_in_parts_which_become_one_file(tree, monkeypatch, write):
+    monkeypatch.setattr(benchmarks, "CASES_PER_PART", 2)
+    write("python/penstock/bench/operators/op.py", '"""Words."""\nx = 1\n')
+    monkeypatch.setattr(gpu_bench.Bench, "obstacle", lambda self, name: "")
+    program(tree, "penstock", f"""\
+if [ "$3" = --list ]; then echo '{{"op": {{"cases": {{"a": {{}}, "b": {{}}, "c": {{}}}}}}}}'; exit; fi
+echo "$@" >>{tree}/calls
+case "$*" in
+  *"--case a b"*) [ -e {tree}/broken ] && exit 1; cases='{{"case": "a"}}, {{"case": "b"}}';;
+  *) cases='{{"case": "c"}}';;
+esac
+printf '{{"commit": "unknown", "peers": {{}}, "cases": [%s], "dropped": [{{"case": "d"}}]}}' "$cases" >"$4"
+""")
+    assert run(tree, "op", "--commit", "abc") == 0
+    document = json.loads((tree / "bench/results/op.json").read_text())
+    assert [case["case"] for case in document["cases"]] == ["a", "b", "c"]
+    assert document["commit"] == "abc" and len(document["dropped"]) == 2
+    first, second = (tree / "calls").read_text().splitlines()
+    seed = first.split("--seed ")[1].split()[0]
+    assert f"--seed {seed}" in second
+
+    (tree / "python/penstock/bench/operators/op.py").write_text('"""Others."""\nx = 2\n')
+    (tree / "broken").touch()
+    assert run(tree, "op") == 1
+    assert json.loads((tree / "bench/results/op.json").read_text()) == document
+
+
+def test_results_go_to_another_folder_and_come_back_as_one_archive(tree, write, capfd):
+    write("docs/tutorial/traces/x.json", "{}")
+    assert run(tree, "one", "--output", tree / "out") == 0
+    assert (tree / "out/one.json").is_file() and not (tree / "bench/results/one.json").exists()
+    assert not (tree / "pages").exists()
+    assert run(tree, "two", "--output", tree / "out2", "--pack", tree / "r.tgz") == 0
+    with tarfile.open(tree / "r.tgz") as archive:
+        assert sorted(archive.getnames()) == ["results/one.json", "results/two.json"]
+    (tree / "bench/results").mkdir()
+    assert run(tree, "--import", tree / "r.tgz") == 0 and (tree / "pages").exists()
+    assert "taken: one, two" in capfd.readouterr().out
+    assert run(tree, "one", "two") == 0 and runs(tree) == ["one", "two"], "current, not run again"
+
+
+def test_wrong_usage_names_what_is_there(tree, capfd):
+    assert run(tree, "none") == 2
+    assert "expected one of one, three, two" in capfd.readouterr().err
+    assert run(tree, "--import", tree / "nothing") == 2
+    assert "--import: expected an archive or a folder" in capfd.readouterr().err
+
+
+def test_a_benchmark_that_cannot_run_here_says_why(tree, capfd):
+    (tree / benchmarks.BIN / "bench_one").unlink()
+    assert run(tree) == 0
+    assert "== one: not run: build/gpu/bin/bench_one is not built" in capfd.readouterr().out
+    assert run(tree, "one") == 1

@@ -1,0 +1,147 @@
+"""The benchmarks of this project: what each one runs, and which sources its results depend on.
+
+A results file holds `sources`, a hash of the code that was measured. Comments, docstrings and layout
+do not count, so that results stay current when only the wording changes.
+"""
+
+import ast
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = "build/gpu/bin"
+OPERATORS = "python/penstock/bench/operators"
+LADDERS = ("host", "copy", "gemm", "resample")
+CASES_PER_PART = 6  # of an operator: with all peers and counters, about two minutes
+PROFILED = ("tiny", "small", "large", "very-long")
+
+C_SUFFIXES = (".h", ".cuh", ".cpp", ".cu", ".inc")
+# A C++ comment, or a string or character literal, in which // is no comment.
+C_TOKEN = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL)
+INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One results file, bench/results/NAME.json."""
+
+    name: str
+    kind: str  # program, operator, script, ladder or profiles
+    start: tuple[str, ...]  # files and folders from which its sources are found
+    packages: tuple[str, ...] = ()  # Python packages that it needs
+    programs: tuple[str, ...] = ()  # programs that it needs on PATH
+
+    def sources_hash(self, root=ROOT):
+        digest = hashlib.sha256()
+        for path in sorted(closure(root, self.start)):
+            digest.update(path.relative_to(root).as_posix().encode() + b"\0")
+            digest.update(code_of(path).encode() + b"\0")
+        return digest.hexdigest()[:16]
+
+
+def every(root=ROOT):
+    """All benchmarks of the tree, by name, in the order in which they run."""
+    found = []
+    for source in sorted((root / "bench").glob("*.c*")):
+        name = source.stem.removesuffix("_cuda")
+        if source.suffix in (".cpp", ".cu"):
+            found.append(Benchmark(name, "program", (f"bench/{source.name}",)))
+    for ladder in LADDERS:
+        found.append(Benchmark(f"ladder_{ladder}", "ladder",
+                               (f"examples/{ladder}", "examples/support")))
+    package = ("python/penstock", "python/src")
+    for source in sorted((root / OPERATORS).glob("[a-z]*.py")):
+        found.append(Benchmark(source.stem, "operator",
+                               (*package, f"include/penstock/ops/{source.stem}.h"), ("penstock",)))
+    for source in sorted((root / "bench").glob("*.py")):
+        needs = ("pyarrow",) if source.stem == "loading" else ()
+        found.append(Benchmark(source.stem, "script", (*package, f"bench/{source.name}"),
+                               ("penstock", *needs)))
+    found.append(Benchmark("resample_profiles", "profiles",
+                           (*package, "include/penstock/ops/resample.h"), ("penstock",), ("ncu",)))
+    return {benchmark.name: benchmark for benchmark in found}
+
+
+def closure(root, start):
+    """The files below `start`, those that they include, and what implements the included headers."""
+    todo, found = [], set()
+    for name in start:
+        path = root / name
+        todo += ([path] if path.is_file() else
+                 [p for p in path.rglob("*") if p.suffix in (*C_SUFFIXES, ".py")])
+    while todo:
+        path = todo.pop()
+        if path in found or not path.is_file():
+            continue
+        found.add(path)
+        if path.suffix in C_SUFFIXES:
+            todo += included(root, path)
+            todo += implementation(root, path)
+    return found
+
+
+def included(root, path):
+    for name in includes_of(path):
+        for folder in (root / "include", root / "src", root / "bench", root / "examples",
+                       root / "python/src", path.parent):
+            if (folder / name).is_file():
+                yield folder / name
+                break
+
+
+def implementation(root, header):
+    """What is compiled for a header: of a public one its module in src/, or the folder of its
+    operator; of a ladder's the ladder; of other shared ones the files of the same name."""
+    parts = header.relative_to(root).parts
+    if parts[:2] == ("include", "penstock"):
+        below = parts[2:3] if parts[2] != "ops" else ("ops", Path(parts[3]).stem)
+        yield from c_files(root.joinpath("src", *below))
+    elif parts[0] == "examples" and parts[1] != "support":
+        yield from c_files(root / "examples" / parts[1])
+    elif parts[:2] in (("bench", "support"), ("examples", "support")):
+        yield from header.parent.glob(f"{header.stem}*")
+
+
+@cache
+def c_files(folder):
+    return [path for path in folder.rglob("*") if path.suffix in C_SUFFIXES]
+
+
+@cache
+def includes_of(path):
+    return INCLUDE.findall(path.read_text())
+
+
+@cache
+def code_of(path):
+    """A file without its comments, docstrings and layout."""
+    text = path.read_text()
+    if path.suffix == ".py":
+        return ast.dump(without_docstrings(ast.parse(text)))
+    bare = C_TOKEN.sub(lambda token: " " if token[0].startswith("/") else token[0], text)
+    return " ".join(bare.split())
+
+
+def without_docstrings(tree):
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if (isinstance(body, list) and body and isinstance(body[0], ast.Expr)
+                and isinstance(body[0].value, ast.Constant) and isinstance(body[0].value.value, str)):
+            del body[0]
+    return tree
+
+
+def state(benchmark, results, root=ROOT):
+    """'current', 'stale' or 'missing': how its file in the folder `results` stands to the sources."""
+    path = results / f"{benchmark.name}.json"
+    if not path.is_file():
+        return "missing"
+    try:
+        document = json.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError):
+        return "stale"
+    return "current" if document.get("sources") == benchmark.sources_hash(root) else "stale"
