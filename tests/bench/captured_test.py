@@ -115,7 +115,7 @@ def test_a_copy_reads_half_and_writes_half_past_the_cache(torch):
 
 def test_a_copy_of_pages_moves_no_less(torch):
     for moved, page in ((1000, 4096), (2 * 4096, 4096), (2 * 4097, 2 * 4096)):
-        copy = device_copies(moved=moved, device="cuda:0", cache=2000)["cudaMemcpy of pages"]
+        copy = device_copies(moved=moved, device="cuda:0", cache=2000)["cudaMemcpy, whole pages"]
         copy.call("inputs", "outputs")
         assert torch.noted[-1].data.size == page
 

@@ -16,9 +16,9 @@ from conftest import Doubling, double
     (["double", "--mode", "sing"], "--mode"),
     (["double", "--case", "x"], "--case: expected one of double, given 'x'"),
     (["double", "--kernel", "x"], "--kernel: expected one of default, given 'x'"),
-    (["double", "--iterations", "0"], "expected a whole number from 1 on, given '0'"),
+    (["double", "--iterations", "0"], "expected a whole number of at least 1, got '0'"),
     (["double", "--iterations", "-3"], "--iterations"),
-    (["double", "--iterations", "many"], "given 'many'"),
+    (["double", "--iterations", "many"], "got 'many'"),
     (["double", "--seed", "x"], "--seed"),
     (["double", "--device", "tpu"], "device: expected"),
     (["double", "--output", "no/such/r.json"], "--output: expected a file in a directory that exists"),
@@ -63,7 +63,7 @@ def test_correctness_fails_with_a_line_that_repeats_it(bench, operator):
     code, out, err = bench("double", "--mode", "correctness", "--device", "cpu")
     assert code == 1 and "WRONG" in out
     seed = out.splitlines()[0].split()[-1]
-    assert (f"again: python -m penstock.bench double --mode correctness --case double --kernel "
+    assert (f"to repeat: python -m penstock.bench double --mode correctness --case double --kernel "
             f"default --device cpu --seed {seed}") in err
     code, out, _ = bench("double", "--mode", "correctness", "--device", "cpu", "--json")
     check, = json.loads(out)["checks"]

@@ -7,7 +7,7 @@ import types
 import pytest
 
 from penstock.bench._clock import CpuClock, CudaClock
-from penstock.bench._failure import Failure
+from penstock.bench import BenchError
 
 
 def fake_torch(calls, available=True, passed=()):
@@ -83,7 +83,7 @@ def test_a_call_is_timed_until_its_work_is_done(monkeypatch):
                                          (fake_torch([], available=False), "sees no GPU")])
 def test_without_torch_it_says_what_to_do(monkeypatch, torch, said):
     monkeypatch.setitem(sys.modules, "torch", torch)
-    with pytest.raises(Failure, match=said):
+    with pytest.raises(BenchError, match=said):
         CudaClock(0)
 
 

@@ -37,7 +37,7 @@ class Doubling(Case):
     def peers(self):
         return self._peers
 
-    def floor_us(self, ceilings):
+    def roof_us(self, ceilings):
         return self.bytes / ceilings["host_copy"] * 1e6
 
 

@@ -112,8 +112,8 @@ def test_infinities_are_compared(context):
 
 @pytest.mark.parametrize("kernel, said", [
     (lambda x, out: 1 / 0, "ZeroDivisionError"),
-    (lambda x, out: x[:5], "expected shape (1000,), given (5,)"),
-    (lambda x, out: [x, x], "expected 1 outputs, given 2"),
+    (lambda x, out: x[:5], "expected shape (1000,), got (5,)"),
+    (lambda x, out: [x, x], "expected 1 outputs, got 2"),
 ])
 def test_what_cannot_be_compared_is_wrong(context, kernel, said):
     assert said in verdict(context, kernel).complaint

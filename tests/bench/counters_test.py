@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.bench._counters import READ, TIME, WRITTEN, parse
-from penstock.bench._failure import Failure
+from penstock.bench import BenchError
 
 SAMPLE = (Path(__file__).parent / "samples" / "raw.csv").read_text()
 
@@ -42,19 +42,19 @@ LINES = SAMPLE.splitlines()
 
 @pytest.mark.parametrize("text, said", [
     ("", "a: ncu printed nothing"),
-    ("==ERROR== The file is no report\n", "a: expected ncu's table, which begins with ID, found "
+    ("==ERROR== The file is no report\n", "a: expected ncu's table, which begins with ID, got "
                                           "'==ERROR== The file is no report'"),
     ("\n".join(LINES[:3]), "a: no kernel was profiled"),
     ("\n".join(LINES[:4]), "a: no kernel was profiled"),
-    ("\n".join(LINES[:5])[:-60], "is the file whole"),
+    ("\n".join(LINES[:5])[:-60], "is the file complete"),
     (SAMPLE.replace("lts__t_sector_hit_rate", "other"), "missing: lts__t_sector_hit_rate.pct"),
-    (SAMPLE.replace('"128.00"', '"soon"'), f"a: {TIME}: expected a number, found 'soon'"),
-    (SAMPLE.replace('"128.00"', '"0"'), f"a: {TIME}: expected a time, found '0'"),
+    (SAMPLE.replace('"128.00"', '"soon"'), f"a: {TIME}: expected a number, got 'soon'"),
+    (SAMPLE.replace('"128.00"', '"0"'), f"a: {TIME}: expected a positive time, got '0'"),
     (SAMPLE.replace('"Mbyte"', '"acre"'), f"a: {READ}: expected a unit of time, bytes or %, "
-                                          "found 'acre'"),
+                                          "got 'acre'"),
 ])
 def test_what_is_wrong_is_named(text, said):
-    with pytest.raises(Failure) as failed:
+    with pytest.raises(BenchError) as failed:
         parse(text, "a")
     assert said in str(failed.value)
 
@@ -63,5 +63,5 @@ def test_what_is_wrong_is_named(text, said):
 def test_no_truncation_is_a_crash(cut):
     try:
         parse(SAMPLE[:cut], "a")
-    except Failure:
+    except BenchError:
         pass

@@ -10,7 +10,7 @@ import pytest
 from penstock._measure import Limits
 from penstock.bench import Peer, _modes, _ncu
 from penstock.bench._counters import DRAM, parse
-from penstock.bench._failure import Failure
+from penstock.bench import BenchError
 from penstock.bench._profiling import Profiler
 
 from conftest import Doubling, double
@@ -74,9 +74,9 @@ def test_two_kernels_stand_side_by_side(bench, program, gpu, tmp_path):
     assert code == 0 and out.splitlines()[1].split() == ["default", "other", "other/default"]
     assert "1.000" in out
     code, out, _ = bench("double", "--mode", "ncu", "--json", "--kernel", "other")
-    told = json.loads(out)  # a results file
-    assert told["schema"] == 1 and {"date", "commit", "machine", "peers"} <= told.keys()
-    case, = told["cases"]
+    found = json.loads(out)  # a results file
+    assert found["schema"] == 1 and {"date", "commit", "machine", "peers"} <= found.keys()
+    case, = found["cases"]
     assert case["case"] == "double" and case["peer"] == {}
     assert case["ours"] == {"gpu_us": 170.667}  # 512 us, three calls
     assert case["profiles"]["other"]["launches"] == 2
@@ -95,14 +95,14 @@ def test_the_baseline_and_the_best_are_compared(bench, program, gpu, operator):
     assert code == 0, err
     assert out.splitlines()[1].split() == ["baseline", "best", "best/baseline"]
     assert cells(out, "launches") == ["3", "3", "1.000"]
-    assert cells(out, "time of all") == ["300", "us", "120", "us", "0.400"]
+    assert cells(out, "total time") == ["300", "us", "120", "us", "0.400"]
     assert cells(out, "DRAM read") == ["180.00", "MB", "180.00", "MB", "1.000"]
     assert cells(out, "DRAM rate") == ["1000.0", "GB/s", "2500.0", "GB/s", "2.500"]
-    assert cells(out, "of 4000.0 GB/s measured") == ["25.0", "%", "62.5", "%", "2.500"]
-    assert cells(out, "DRAM, of its peak") == ["20.0", "%", "50.0", "%", "2.500"]
+    assert cells(out, "share of 4000.0 GB/s measured") == ["25.0", "%", "62.5", "%", "2.500"]
+    assert cells(out, "DRAM, % of peak") == ["20.0", "%", "50.0", "%", "2.500"]
     code, out, _ = bench("double", "--mode", "ncu", "--kernel", "best", "--compare",
                          "double_double_baseline.ncu-rep")
-    assert code == 0 and cells(out, "time of all")[-1] == "2.500"
+    assert code == 0 and cells(out, "total time")[-1] == "2.500"
 
 
 def test_profiles_of_a_peer_are_results(bench, program, gpu, operator):
@@ -112,9 +112,9 @@ def test_profiles_of_a_peer_are_results(bench, program, gpu, operator):
     code, out, err = bench("double", "--mode", "ncu", "--json", "--kernel", "baseline", "--kernel",
                            "best")
     assert code == 0, err
-    told = json.loads(out)
-    assert told["peers"] == {"baseline": "1.2"}
-    case, = told["cases"]
+    found = json.loads(out)
+    assert found["peers"] == {"baseline": "1.2"}
+    case, = found["cases"]
     assert case["ours"] == {"gpu_us": 40.0} and case["peer"] == {"baseline": {"gpu_us": 100.0}}
     assert list(case["profiles"]) == ["baseline", "best"]
 
@@ -129,7 +129,7 @@ def test_of_several_cases_the_share_of_the_memory_stands_beside_the_time(bench, 
     assert code == 0, err
     head, *rows = (line.split("  ") for line in out.splitlines()[-5:])
     assert [[cell.strip() for cell in row if cell.strip()] for row in rows] == [
-        [case, kernel, *told] for case in ("a, b", "c") for kernel, told in (
+        [case, kernel, *found] for case in ("a, b", "c") for kernel, found in (
             ("best", ["40 us", "2500.0 GB/s", "62.5 %", "50.0 %"]),
             ("baseline", ["100 us", "1000.0 GB/s", "25.0 %", "20.0 %"]))]
     assert (tmp_path / "double_a-b_best.ncu-rep").is_file()
@@ -157,8 +157,8 @@ def test_counters_stand_beside_the_times(bench, counted):
     assert code == 0, err
     case, = json.loads(out)["cases"]
     assert case["ours"]["call_us"] > 0
-    told = case["metrics"]["counters"]
-    assert told["of_ceiling"] == pytest.approx(0.625) and told[DRAM] == pytest.approx(50)
+    found = case["metrics"]["counters"]
+    assert found["of_ceiling"] == pytest.approx(0.625) and found[DRAM] == pytest.approx(50)
     code, out, _ = bench("double", "--quick", "--device", "cpu", "--counters")
     assert "DRAM" in out and "50.0 %" in out
 
@@ -196,14 +196,14 @@ def test_another_report_stands_beside(bench, program, gpu, tmp_path):
                            "before.ncu-rep")
     assert code == 0, err
     assert (tmp_path / "now.ncu-rep").is_file()
-    time, = (line for line in out.splitlines() if line.startswith("time"))
+    time, = (line for line in out.splitlines() if line.startswith("total time"))
     assert time.split()[-1] == "0.500"
 
 
 @pytest.mark.parametrize("script, said", [
     ('echo "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission"; exit 1',
      "NVreg_RestrictProfilingToAdminUsers=0"),
-    ("echo out of luck >&2; exit 3", "ncu ended with 3: out of luck"),
+    ("echo out of luck >&2; exit 3", "ncu ended with status 3: out of luck"),
     ("exit 0", "no such file"),
     (STAND_IN.replace("cp ", "head -c 900 ").replace('"$2"; fi', '> "$2"; fi', 1), "ncu-rep"),
 ])
@@ -256,7 +256,7 @@ def test_a_plot_needs_matplotlib(bench, program, gpu, monkeypatch):
 
 
 def test_an_absent_report_is_named(tmp_path):
-    with pytest.raises(Failure, match="gone.ncu-rep"):
+    with pytest.raises(BenchError, match="gone.ncu-rep"):
         _ncu.read("ncu", tmp_path / "gone.ncu-rep")
 
 
@@ -264,4 +264,4 @@ def test_profiles_of_unknown_shares_are_shown():
     text = SAMPLE.read_text().replace('"50.00"', '"n/a"')
     table = _ncu.table({"a": parse(text, "a")}, 4e12)
     assert next(line for line in table.splitlines() if "L2" in line).split()[-1] == "-"
-    assert "lts__t_sector_hit_rate.pct" not in _ncu.told(parse(text, "a"), 4e12)
+    assert "lts__t_sector_hit_rate.pct" not in _ncu.as_json(parse(text, "a"), 4e12)

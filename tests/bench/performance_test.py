@@ -42,7 +42,7 @@ def test_the_file_has_the_shape_of_all_results(bench, operator, tmp_path):
         assert "gpu_us" not in times
     metrics = case["metrics"]
     assert metrics["bytes"] == 8000 and metrics["flop"] == 1000 and metrics["sustained_us"] > 0
-    assert metrics["of_floor"] == pytest.approx(case["floor_us"] / case["ours"]["call_us"], rel=0.01)
+    assert metrics["of_roof"] == pytest.approx(case["yardstick_us"] / case["ours"]["call_us"], rel=0.01)
     assert metrics["rotation"]["sets"] > 1
 
 
@@ -51,7 +51,7 @@ def test_the_table_has_every_peer_and_its_ratio(bench, operator):
     code, out, err = bench("double", "--quick", "--device", "cpu")
     head, names, row = out.splitlines()
     assert code == 0 and "seed" in head
-    assert names.split() == ["case", "ours", "floor", "%", "of", "floor", "sustained", "numpy",
+    assert names.split() == ["case", "ours", "roof", "%", "of", "roof", "sustained", "numpy",
                              "numpy/ours", "elsewhere", "elsewhere/ours"]
     assert row.startswith("double") and row.split()[-2:] == ["-", "-"]
 
@@ -64,7 +64,7 @@ def test_a_wrong_case_is_not_written_and_the_others_are(bench, operator, tmp_pat
     assert [case["case"] for case in json.loads((tmp_path / "r.json").read_text())["cases"]] == [
         "good"]
     assert "bad: not measured: default: output 0: 1 of 1000 elements wrong" in err
-    assert ("again: python -m penstock.bench double --mode correctness --case bad --device cpu "
+    assert ("to repeat: python -m penstock.bench double --mode correctness --case bad --device cpu "
             "--seed 5 --quick") in err
 
 
@@ -119,7 +119,7 @@ def test_on_a_gpu_both_of_its_times_and_the_hosts_are_written(context):
     for times in (entry["ours"], entry["peer"]["copy"], entry["metrics"]["kernels"]["other"]):
         assert times["gpu_us"] == 8 and times["alone_us"] == 12
         assert {"call_us", "host_us", "gpu_us_p10", "alone_us_p90"} <= set(times)
-    assert entry["metrics"]["enqueue_us"] > 0 and entry["metrics"]["of_floor"] == 1  # 8000 bytes
+    assert entry["metrics"]["enqueue_us"] > 0 and entry["metrics"]["of_roof"] == 1  # 8000 bytes
 
 
 def test_variants_stand_beside_the_kernel_that_is_judged(bench, operator):

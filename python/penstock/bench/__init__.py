@@ -1,9 +1,10 @@
-"""Operators beside their peers and their limit: checked, then timed or profiled.
+"""Benchmarks of operators: checks every result, then times or profiles it next to its peers.
 
-``python -m penstock.bench OP`` (or ``penstock bench OP``) runs one. A new operator is a file in
-``operators/`` that describes its cases; see :class:`Case`.
+``python -m penstock.bench OP`` (or ``penstock bench OP``) runs one operator. To add an operator, put
+a file into ``operators/`` that describes its cases; see :class:`Case`.
 """
 
+from ._errors import BenchError
 from ._operator import Absent, Case, Context, Operator, Peer, Yardstick
 
-__all__ = ["Absent", "Case", "Context", "Operator", "Peer", "Yardstick"]
+__all__ = ["Absent", "BenchError", "Case", "Context", "Operator", "Peer", "Yardstick"]

@@ -1,4 +1,4 @@
-"""Inputs and outputs, whichever library they belong to."""
+"""Arrays of inputs and outputs, NumPy's or torch's."""
 
 import sys
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from .._errors import InvalidArgument
 
 
 def arrays_in(value: Any) -> Iterator[Any]:
-    """Every array in a list, tuple or dict, or the array itself; plain numbers are passed over."""
+    """Every array in a list, tuple or dict, or the array itself; plain numbers are skipped."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list | tuple):
@@ -19,12 +19,12 @@ def arrays_in(value: Any) -> Iterator[Any]:
 
 
 def total_bytes(*values: Any) -> int:
-    """Of all arrays; one that several share, such as weights, counts once."""
+    """The bytes of all arrays; a shared one, such as weights, counts once."""
     return sum({id(array): int(array.nbytes) for array in arrays_in(values)}.values())
 
 
 def poison(outputs: Any, byte: int) -> None:
-    """Fills every byte, so that what is not written shows."""
+    """Fills every byte, so that elements that are never written can be found."""
     for array in arrays_in(outputs):
         torch = _torch_of(array)
         if not (array.is_contiguous() if torch else array.flags.c_contiguous):
@@ -36,7 +36,7 @@ def poison(outputs: Any, byte: int) -> None:
 
 
 def to_numpy(array: Any) -> Any:
-    """A copy on the host; bf16, which NumPy lacks, becomes f32."""
+    """A copy on the host. bf16 becomes f32, since NumPy has no bf16."""
     import numpy
 
     torch = _torch_of(array)
@@ -47,6 +47,6 @@ def to_numpy(array: Any) -> Any:
 
 
 def _torch_of(array: Any) -> Any:
-    """torch where the array is a tensor, else None; never imports it."""
+    """The module torch if the array is a tensor, else None. Never imports torch."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and isinstance(array, torch.Tensor) else None

@@ -1,4 +1,4 @@
-"""A call as CUDA graphs: what is replayed has no host in it."""
+"""A call captured into CUDA graphs, so that a replay needs almost no host time."""
 
 import weakref
 from typing import Any
@@ -7,7 +7,7 @@ from ._operator import Call
 
 
 class Captured:
-    """One graph for every set of buffers, whose addresses it holds; it goes when its output does."""
+    """One graph per set of buffers, since a graph holds their addresses; it is freed with its output."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -29,14 +29,14 @@ class Captured:
         first = self._stream is None
         if first:
             self._stream = torch.cuda.Stream()
-        # Not torch.cuda.graph, which collects garbage and empties the cache every time.
+        # Not torch.cuda.graph(), which collects garbage and empties the cache every time.
         graph = torch.cuda.CUDAGraph()
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             if first:
-                self._call(inputs, output)  # compiles and tunes, which a capture could not hold
+                self._call(inputs, output)  # compiles and tunes, which cannot be captured
             self._stream.synchronize()
-            graph.capture_begin()  # with memory of its own, which goes with it
+            graph.capture_begin()  # with its own memory pool, which is freed with the graph
             try:
                 self._call(inputs, output)
             finally:

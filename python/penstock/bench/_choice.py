@@ -1,4 +1,4 @@
-"""Which cases and which kernels a run is about, from their names."""
+"""Selects cases and kernels by name."""
 
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
@@ -28,7 +28,7 @@ def one_case(all_cases: Sequence[Case], wanted: Sequence[str]) -> Case:
 
 
 def kernels(case: Case, wanted: Sequence[str]) -> dict[str, Call]:
-    """Ours: all, or those that were named."""
+    """Our kernels: all, or those that were named."""
     return _pick("--kernel", wanted, dict(case.kernels()))
 
 

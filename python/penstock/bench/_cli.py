@@ -1,4 +1,4 @@
-"""The command line. Exit codes: 0 success, 1 failure, 2 a line it does not understand, 130 Ctrl-C."""
+"""The command line. Exit codes: 0 success, 1 failure, 2 wrong arguments, 130 Ctrl-C."""
 
 import argparse
 import secrets
@@ -17,10 +17,16 @@ MISUSED, INTERRUPTED = 2, 130
 
 EXAMPLES = """\
 modes:
-  correctness  every element against a reference in higher precision
-  performance  the same, then ours and the peers by turns, beside the floor
-  ncu          hardware counters of a kernel, beside the measured ceiling
-  single_run   one kernel of one case and nothing else: for profilers
+  correctness  checks every element against a reference in higher precision
+  performance  checks, then times our kernels and the peers in interleaved runs
+  ncu          shows hardware counters of a kernel next to the measured copy rate
+  single_run   runs one kernel of one case and nothing else, for profilers
+
+columns of mode performance:
+  ours         GPU time of one call on a GPU, call time on the CPU (median)
+  floor        best time of the slowest engine alone; cannot be beaten
+  roof         time to move the same bytes at the measured copy rate; may be beaten
+  sustained    time per call of back-to-back calls
 
 examples:
   penstock bench --list
@@ -45,8 +51,8 @@ def _complain(message: str) -> None:
 def _count(least: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"expected a whole number from {least} on, "
-                                             f"given {text!r}")
+            raise argparse.ArgumentTypeError(f"expected a whole number of at least {least}, "
+                                             f"got {text!r}")
         return int(text)
 
     return parse
@@ -54,28 +60,28 @@ def _count(least: int) -> Callable[[str], int]:
 
 def parser() -> argparse.ArgumentParser:
     made = Parser(prog="penstock bench", epilog=EXAMPLES, allow_abbrev=False,
-                  description="An operator beside its peers and its limit.",
+                  description="Checks an operator, then times or profiles it next to its peers.",
                   formatter_class=argparse.RawDescriptionHelpFormatter)
     add = made.add_argument
-    add("op", metavar="OP", nargs="?", help="the operator; --list names them")
-    add("--mode", choices=MODES, default="performance", help="what to do; default: %(default)s")
+    add("op", metavar="OP", nargs="?", help="operator to run; --list shows all")
+    add("--mode", choices=MODES, default="performance", help="what to do (default: %(default)s)")
     add("--kernel", metavar="NAME", action="append", default=[],
-        help="one of ours, again for more; where nothing is compared with peers, also a peer")
-    add("--case", metavar="NAME", nargs="+", action="extend", default=[], help="only these cases")
+        help="one of our kernels, or a peer except in mode performance; may be repeated")
+    add("--case", metavar="NAME", nargs="+", action="extend", default=[], help="run only these cases")
     add("--iterations", metavar="N", type=_count(1),
-        help="samples in mode performance, else calls")
-    add("--warm-up", metavar="N", type=_count(0), default=0, help="calls before a single_run")
+        help="samples per kernel in mode performance, calls in the other modes")
+    add("--warm-up", metavar="N", type=_count(0), default=0, help="untimed calls before a single_run")
     add("--output", metavar="FILE", type=Path,
-        help="results to write; in mode ncu the report, else named after the kernel")
-    add("--plot", metavar="FILE.png", type=Path, help="a picture of the figures, by matplotlib")
+        help="results file to write; in mode ncu, the report (default: named after the kernel)")
+    add("--plot", metavar="FILE.png", type=Path, help="bar chart to write; needs matplotlib")
     add("--counters", nargs="*", metavar="NAME",
-        help="in mode performance: also ncu's, of every case or these")
-    add("--compare", metavar="FILE.ncu-rep", type=Path, help="in mode ncu: another report, beside")
-    add("--device", default="best", help="cpu, cuda, cuda:1, ... or best: the first GPU, else the CPU")
-    add("--seed", metavar="N", type=_count(0), help="of the inputs; default: a new one every time")
-    add("--quick", action="store_true", help="small sizes: a look, not a measurement")
-    add("--json", action="store_true", help="print one JSON document instead of text")
-    add("--list", action="store_true", help="what can be run: operators, cases, kernels, peers")
+        help="in mode performance: add ncu's counters to all cases or to these")
+    add("--compare", metavar="FILE.ncu-rep", type=Path, help="in mode ncu: another report to compare with")
+    add("--device", default="best", help="cpu, cuda, cuda:1, ... or best, the first GPU if there is one (default: best)")
+    add("--seed", metavar="N", type=_count(0), help="seed of the inputs (default: random)")
+    add("--quick", action="store_true", help="small sizes: a quick check, not a measurement")
+    add("--json", action="store_true", help="print JSON instead of text")
+    add("--list", action="store_true", help="list operators, cases, kernels and peers, and run nothing")
     return made
 
 
@@ -83,7 +89,7 @@ def main(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     try:
         code = _run(args)
-        sys.stdout.flush()  # what was printed counts only once it has arrived
+        sys.stdout.flush()  # a full disk or a closed pipe is an error, too
         return code
     except KeyboardInterrupt:
         print("penstock: interrupted", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Time on the CPU and on a GPU."""
+"""Clocks for calls on the CPU and on a GPU."""
 
 import time
 from abc import ABC, abstractmethod
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import _core
-from ._failure import Failure
+from ._errors import BenchError
 
 Run = Callable[[], object]
 MOST_STALL_US = 20_000
@@ -23,18 +23,18 @@ class CallTime:
 class Clock(ABC):
     @abstractmethod
     def synchronize(self) -> None:
-        """Waits for everything enqueued so far."""
+        """Waits for all work enqueued so far."""
 
     @abstractmethod
     def gpu_us(self, run: Run, expected_host_us: float) -> float | None:
-        """What the GPU took, launching apart; None on the CPU, which has no other clock."""
+        """The GPU's time without the launch; None on the CPU."""
 
     @abstractmethod
     def alone_us(self, run: Run) -> float | None:
-        """Between events around a call on an idle GPU: what a caller's own events see."""
+        """The time between events around a call on an idle GPU, as a caller's own events show it."""
 
     def profiled(self) -> AbstractContextManager[object]:
-        """Marks what a profiler is to look at, where it was told to wait for that."""
+        """Marks the calls that a profiler started with --profile-from-start off records."""
         return nullcontext()
 
     def call_time(self, run: Run) -> CallTime:
@@ -59,17 +59,17 @@ class CpuClock(Clock):
 
 
 class CudaClock(Clock):
-    """Events of torch, on the stream that is torch's current one."""
+    """Measures with torch's events on torch's current stream."""
 
     def __init__(self, index: int) -> None:
         try:
             import torch
         except ImportError:
-            raise Failure("benchmarks on a GPU need torch, for its events and as a peer: "
-                          "pip install torch, or --device cpu") from None
+            raise BenchError("benchmarks on a GPU need torch, for its events and as a peer: "
+                             "pip install torch, or use --device cpu") from None
         if not torch.cuda.is_available():
-            raise Failure(f"torch {torch.__version__} sees no GPU: install one built with CUDA, "
-                          "or --device cpu")
+            raise BenchError(f"torch {torch.__version__} finds no GPU: install a torch built with CUDA, "
+                             "or use --device cpu")
         torch.cuda.set_device(index)
         self._torch = torch
         self._cycles_per_us = self._measure_cycles()
@@ -78,16 +78,16 @@ class CudaClock(Clock):
         self._torch.cuda.synchronize()
 
     def gpu_us(self, run: Run, expected_host_us: float) -> float | None:
-        # Held back until everything is enqueued; else the first event would pass at once, and the
-        # time that the host needs to launch would count as the GPU's. A host that was asleep takes
-        # longer than expected now and then: again, with more patience.
+        # A spinning kernel holds the stream until everything is enqueued. Otherwise the first event
+        # would complete at once, and the host's launch time would count as GPU time. If the host was
+        # slower than expected, the measurement is repeated with a longer spin.
         stall = min(2 * expected_host_us + 20, MOST_STALL_US)
         while True:
             self._torch.cuda._sleep(int(stall * self._cycles_per_us))
             begin, end = self._enqueue_between_events(run)
             held = not begin.query()
             end.synchronize()
-            if held or stall == MOST_STALL_US:  # a call that waits for its work passes every time
+            if held or stall == MOST_STALL_US:  # a call that synchronises is never held
                 return float(begin.elapsed_time(end)) * 1e3
             stall = min(4 * stall, MOST_STALL_US)
 

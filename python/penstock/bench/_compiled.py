@@ -1,4 +1,4 @@
-"""A peer that torch.compile makes of what torch's users would write."""
+"""A peer made by torch.compile from plain torch code."""
 
 from importlib.util import find_spec
 from typing import Any
@@ -13,7 +13,7 @@ def has_triton() -> bool:
 
 
 class Compiled:
-    """Compiled for one case, when it is first called."""
+    """Compiles the function at the first call, for one case."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -23,8 +23,8 @@ class Compiled:
         if self._compiled is None:
             import torch
 
-            # torch compiles a function for a few shapes and then no more. Whole or not at all: what
-            # it leaves to Python would be slower, and nobody would know.
+            # torch stops compiling a function after a few shapes, hence the reset. fullgraph: a part
+            # that falls back to Python would be slower without notice.
             torch.compiler.reset()
             self._compiled = torch.compile(self._call, dynamic=False, fullgraph=True)
         return self._compiled(inputs, outputs)

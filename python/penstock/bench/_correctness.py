@@ -1,4 +1,4 @@
-"""Whether what a kernel wrote is right: every element, with nothing left over from before."""
+"""Checks every element of a result, starting from poisoned outputs."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -9,16 +9,16 @@ from ._arrays import arrays_in, poison, to_numpy
 from ._clock import Clock
 from ._operator import Call, Case, Peer
 
-# Every byte set makes floats NaN. Where NaN, or -1, is the right answer that proves nothing, so a
-# second run starts from a pattern that is finite.
+# 0xFF in every byte makes floats NaN. If NaN or -1 is the right answer, that proves nothing, so a
+# second run starts from a finite pattern.
 FIRST_POISON, SECOND_POISON = 0xFF, 0x5A
-BLOCK = 1 << 16  # elements that a thread compares at a time
+BLOCK = 1 << 16  # elements per comparison by one thread
 
 
 @dataclass(frozen=True)
 class Verdict:
     max_error: float
-    complaint: str = ""  # empty: right
+    complaint: str = ""  # empty if the result is right
 
     @property
     def right(self) -> bool:
@@ -26,9 +26,9 @@ class Verdict:
 
 
 def check(case: Case, calls: Mapping[str, Call], clock: Clock) -> dict[str, Verdict]:
-    """Runs all of `calls` before the reference, which could leave the answer in freed memory."""
+    """Runs all of `calls` before the reference, which could leave the right answer in freed memory."""
     first = {name: _run(case, call, clock, FIRST_POISON) for name, call in calls.items()}
-    # Made anew: a kernel that wrote to its inputs is then wrong, too.
+    # From new inputs, so that a kernel which wrote to its inputs is found to be wrong.
     wanted = [to_numpy(array) for array in arrays_in(case.reference(case.make_inputs(0)))]
     verdicts = {}
     for name, call in calls.items():
@@ -40,14 +40,14 @@ def check(case: Case, calls: Mapping[str, Call], clock: Clock) -> dict[str, Verd
 
 
 def _run(case: Case, call: Call, clock: Clock, byte: int) -> list[Any] | str:
-    """What it wrote, on the host, or why it could not."""
+    """The outputs on the host, or the reason why there are none."""
     inputs = case.make_inputs(0)
     outputs = case.make_outputs(inputs)
     poison(outputs, byte)
     try:
         returned = call(inputs, outputs)
         clock.synchronize()
-    except Exception as error:  # whatever a kernel or a peer raises is a finding, not our end
+    except Exception as error:  # an exception in a kernel or a peer is a result, not the end of the run
         return f"raised {type(error).__name__}: {' '.join(str(error).split())[:200]}"
     return [to_numpy(array) for array in arrays_in(outputs if returned is None else returned)]
 
@@ -62,7 +62,7 @@ def _compare(case: Case, name: str, got: list[Any] | str, wanted: list[Any]) -> 
     if isinstance(got, str):
         return Verdict(float("nan"), got)
     if len(got) != len(wanted):
-        return Verdict(float("nan"), f"expected {len(wanted)} outputs, given {len(got)}")
+        return Verdict(float("nan"), f"expected {len(wanted)} outputs, got {len(got)}")
     worst = 0.0
     tolerance = tolerance_of(case, name)
     for number, (mine, right) in enumerate(zip(got, wanted)):
@@ -78,7 +78,7 @@ def _compare_one(case: Case, tolerance: float, number: int, got: Any, wanted: An
 
     if got.shape != wanted.shape:
         return Verdict(float("nan"),
-                       f"output {number}: expected shape {wanted.shape}, given {got.shape}")
+                       f"output {number}: expected shape {wanted.shape}, got {got.shape}")
     mine, right = got.reshape(-1), wanted.reshape(-1)
 
     def block(begin: int) -> tuple[float, Any]:
@@ -87,9 +87,9 @@ def _compare_one(case: Case, tolerance: float, number: int, got: Any, wanted: An
 
     count, first, worst = 0, 0, 0.0
     begins = range(0, got.size, BLOCK)
-    with ThreadPoolExecutor() as pool:  # NumPy gives the lock back
+    with ThreadPoolExecutor() as pool:  # NumPy releases the interpreter lock
         for begin, (error, wrong) in zip(begins, pool.map(block, begins)):
-            worst = float(numpy.maximum(worst, error))  # NaN wins
+            worst = float(numpy.maximum(worst, error))  # NaN stays NaN
             if count == 0 and len(wrong):
                 first = begin + int(wrong[0])
             count += len(wrong)
@@ -98,16 +98,16 @@ def _compare_one(case: Case, tolerance: float, number: int, got: Any, wanted: An
     at = tuple(int(i) for i in numpy.unravel_index(first, got.shape))
     return Verdict(worst, f"output {number}: {count} of {got.size} elements wrong, the first at "
                           f"{list(at)}: expected {wanted[at]!s} within {tolerance:g}, "
-                          f"given {got[at]!s}")
+                          f"got {got[at]!s}")
 
 
 def _errors(case: Case, tolerance: float, got: Any, wanted: Any) -> tuple[float, Any]:
-    """The largest, and where there is more than may be."""
+    """The largest error, and the places where it exceeds the tolerance."""
     import numpy
 
     with numpy.errstate(all="ignore"):
         error = case.error(got.astype("f8"), wanted.astype("f8"))
-        wrong = ~(error <= tolerance)  # not "error > tolerance", which lets NaN pass
+        wrong = ~(error <= tolerance)  # not `error > tolerance`, which is false for NaN
         if wrong.any():
             same = (got == wanted) | ((got != got) & (wanted != wanted))  # equal infinities, and NaN
             error = numpy.where(same, 0.0, error)

@@ -1,19 +1,19 @@
-"""What ncu counted, read from its CSV."""
+"""Hardware counters, read from ncu's CSV output."""
 
 import csv
 import math
 from dataclasses import dataclass
 
-from ._failure import Failure
+from ._errors import BenchError
 
 TIME = "gpu__time_duration.sum"
 READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
-SHARES = {  # weighed by time where there are several launches
-    DRAM: "DRAM, of its peak",
-    "l1tex__throughput.avg.pct_of_peak_sustained_elapsed": "L1, of its peak",
-    "sm__throughput.avg.pct_of_peak_sustained_elapsed": "SMs, of their peak",
-    "lts__t_sector_hit_rate.pct": "hits in L2",
+SHARES = {  # of several launches, the mean weighted by time
+    DRAM: "DRAM, % of peak",
+    "l1tex__throughput.avg.pct_of_peak_sustained_elapsed": "L1, % of peak",
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed": "SMs, % of peak",
+    "lts__t_sector_hit_rate.pct": "L2 hit rate",
 }
 METRICS = (TIME, READ, WRITTEN, *SHARES)
 
@@ -27,12 +27,12 @@ _UNITS |= {f"{prefix}{unit}": scale for unit in ("second", "sec", "s")
 @dataclass(frozen=True)
 class Launch:
     kernel: str
-    values: dict[str, float]  # in seconds, bytes and percent; NaN where ncu had none
+    values: dict[str, float]  # in seconds, bytes and percent; NaN if ncu gave no value
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Launches of one kernel, or of all that a call of it takes."""
+    """All kernel launches that were profiled."""
 
     launches: list[Launch]
 
@@ -49,28 +49,28 @@ class Profile:
 
 
 def parse(text: str, source: str) -> Profile:
-    """Of `ncu --csv --page raw`: a row of names, a row of units, a row a launch.
+    """Parses `ncu --csv --page raw`: one row of names, one of units, then one row per launch.
 
-    `source` names the report in errors.
+    `source` names the report in error messages.
     """
     lines = text.splitlines()
-    # ncu talks before the table, in lines that begin with ==.
+    # ncu prints messages before the table, in lines that begin with ==.
     begin = next((i for i, line in enumerate(lines) if line.startswith(('"ID"', "ID,"))), None)
     if begin is None:
-        raise Failure(f"{source}: expected ncu's table, which begins with ID, found "
+        raise BenchError(f"{source}: expected ncu's table, which begins with ID, got "
                       f"{lines[0][:80]!r}" if lines else f"{source}: ncu printed nothing")
     rows = [row for row in csv.reader(lines[begin:]) if row and not row[0].startswith("==")]
     names, *others = rows
     missing = [name for name in ("Kernel Name", *METRICS) if name not in names]
     if missing:
-        raise Failure(f"{source}: expected the metrics of `penstock bench --mode ncu`, missing: "
-                      f"{', '.join(missing)}")
+        raise BenchError(f"{source}: expected the metrics of `penstock bench --mode ncu`, missing: "
+                         f"{', '.join(missing)}")
     for row in others:
         if len(row) != len(names):
-            raise Failure(f"{source}: expected {len(names)} columns, found {len(row)} in "
-                          f"{','.join(row)[:80]!r}: is the file whole?")
+            raise BenchError(f"{source}: expected {len(names)} columns, got {len(row)} in "
+                             f"{','.join(row)[:80]!r}: is the file complete?")
     if len(others) < 2:
-        raise Failure(f"{source}: no kernel was profiled")
+        raise BenchError(f"{source}: no kernel was profiled")
     units = dict(zip(names, others[0]))
     return Profile([_launch(dict(zip(names, row)), units, source) for row in others[1:]])
 
@@ -79,13 +79,13 @@ def _launch(row: dict[str, str], units: dict[str, str], source: str) -> Launch:
     values = {metric: _number(row[metric], source, metric) * _scale(units[metric], source, metric)
               for metric in METRICS}
     if not values[TIME] > 0:
-        raise Failure(f"{source}: {TIME}: expected a time, found {row[TIME]!r}")
+        raise BenchError(f"{source}: {TIME}: expected a positive time, got {row[TIME]!r}")
     return Launch(row["Kernel Name"], values)
 
 
 def _scale(unit: str, source: str, metric: str) -> float:
     if unit not in _UNITS:
-        raise Failure(f"{source}: {metric}: expected a unit of time, bytes or %, found {unit!r}")
+        raise BenchError(f"{source}: {metric}: expected a unit of time, bytes or %, got {unit!r}")
     return _UNITS[unit]
 
 
@@ -95,4 +95,4 @@ def _number(text: str, source: str, metric: str) -> float:
     try:
         return float(text.replace(",", ""))  # 1,234.5
     except ValueError:
-        raise Failure(f"{source}: {metric}: expected a number, found {text!r}") from None
+        raise BenchError(f"{source}: {metric}: expected a number, got {text!r}") from None

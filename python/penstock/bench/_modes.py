@@ -1,4 +1,4 @@
-"""What each mode does. All return the exit code: 0 only where everything was right."""
+"""The modes of `penstock bench`. Each returns the exit code: 0 only if every result was right."""
 
 import argparse
 import json
@@ -11,15 +11,15 @@ from typing import Any
 from .._errors import InvalidArgument
 from .._measure import Limits, limits
 from . import _choice, _ncu, _plot, _results, _table, operators
-from ._again import again
 from ._clock import clock_for
 from ._correctness import check, tolerance_of
 from ._counters import TIME, Profile
-from ._failure import Failure
+from ._errors import BenchError
 from ._operator import Case, Context, Operator
 from ._performance import run_case, versions
 from ._profiling import CALLS, Profiler
 from ._progress import Progress
+from ._rerun import rerun_command
 from ._rotation import cache_bytes
 from ._timing import Plan
 
@@ -73,29 +73,29 @@ def list_operators(name: str | None, context: Context, as_json: bool) -> int:
 
 def correctness(operator: Operator, context: Context, args: argparse.Namespace) -> int:
     clock = clock_for(context.device)
-    told: list[dict[str, Any]] = []
+    checks: list[dict[str, Any]] = []
     for case in _choice.cases(operator.cases(context), args.case):
         calls = _choice.checked(case, args.kernel)
         for kernel, verdict in check(case, calls, clock).items():
             error = verdict.max_error
-            told.append({"case": case.name, "kernel": kernel, "correct": verdict.right,
+            checks.append({"case": case.name, "kernel": kernel, "correct": verdict.right,
                          "max_error": None if math.isnan(error) else error,
                          "tolerance": tolerance_of(case, kernel), "complaint": verdict.complaint})
             if not verdict.right:
-                words = again(operator, context, "correctness", case.name, kernel)
+                words = rerun_command(operator, context, "correctness", case.name, kernel)
                 _complain(f"{case.name}: {kernel}: {verdict.complaint}\n"
-                          f"  again: python {shlex.join(words)}")
+                          f"  to repeat: python {shlex.join(words)}")
     if args.json:
         print(json.dumps({"name": operator.name, "device": context.device.name,
-                          "seed": context.seed, "checks": told}, indent=1))
+                          "seed": context.seed, "checks": checks}, indent=1))
     else:
         print(f"{operator.name} on {context.device.name}, seed {context.seed}")
         print(_table.aligned(
             [["case", "kernel", "", "max error", "tolerance"],
              *([entry["case"], entry["kernel"], "right" if entry["correct"] else "WRONG",
                 "-" if entry["max_error"] is None else f"{entry['max_error']:.3g}",
-                f"{entry['tolerance']:.3g}"] for entry in told)]))
-    return OK if all(entry["correct"] for entry in told) else FAILED
+                f"{entry['tolerance']:.3g}"] for entry in checks)]))
+    return OK if all(entry["correct"] for entry in checks) else FAILED
 
 
 def performance(operator: Operator, context: Context, args: argparse.Namespace) -> int:
@@ -123,10 +123,12 @@ def performance(operator: Operator, context: Context, args: argparse.Namespace) 
         for note in measured.notes:
             _complain(f"{case.name}: {note}")
         for complaint in measured.complaints:
-            words = again(operator, context, "correctness", case.name)
+            words = rerun_command(operator, context, "correctness", case.name)
             _complain(f"{case.name}: not measured: {complaint}\n"
-                      f"  again: python {shlex.join(words)}")
+                      f"  to repeat: python {shlex.join(words)}")
             failed = True
+        if measured.dropped is not None:
+            results.setdefault("dropped", []).append(measured.dropped)
         if measured.entry is not None:
             results["cases"].append(measured.entry)
             if profiler is not None and case in counted:
@@ -135,14 +137,14 @@ def performance(operator: Operator, context: Context, args: argparse.Namespace) 
 
     if args.json:
         print(json.dumps(results, indent=1))
-    elif results["cases"]:
-        what = "the GPU's time" if context.device.kind == "cuda" else "time of a call"
+    elif results["cases"] or results.get("dropped"):
+        what = "GPU time" if context.device.kind == "cuda" else "call time"
         print(f"{operator.name} on {context.device.capabilities['name']}, {what}, "
               f"seed {context.seed}\n{_table.of_results(results)}")
-    if results["cases"]:  # else the last good file stays
+    if results["cases"]:  # otherwise the last good file stays
         if args.output:
             _results.write(args.output, results)
-            _complain(f"results: {args.output}; a page of them: penstock report {args.output}")
+            _complain(f"results written to {args.output}; to draw them: penstock report {args.output}")
         if args.plot:
             _plot.of_results(results, args.plot)
     return FAILED if failed else OK
@@ -151,7 +153,7 @@ def performance(operator: Operator, context: Context, args: argparse.Namespace) 
 def _counters(profiler: Profiler, case: Case, kernel: str, ceiling: float) -> dict[str, object]:
     try:
         return profiler.counters(case, kernel, ceiling)
-    except Failure as error:  # the times are good without them
+    except BenchError as error:  # the times are valid without the counters
         _complain(f"{case.name}: {error}")
         return {"absent": str(error)}
 
@@ -218,30 +220,30 @@ def ncu(operator: Operator, context: Context, args: argparse.Namespace) -> int:
 
 def _profiled(case: Case, profiles: dict[str, Profile], calls: int,
               ceiling: float) -> dict[str, Any]:
-    """As results have a case: times of a call, of the first kernel of ours and of peers."""
+    """A case in the shape of a results file: the time per call of our first kernel and of the peers."""
     times = {kernel: {"gpu_us": round(p.total(TIME) / calls * 1e6, 3)}
              for kernel, p in profiles.items()}
     ours = next((times[kernel] for kernel in profiles if kernel in case.kernels()), {})
     return {"case": case.name, "params": dict(case.params), "ours": ours,
             "peer": {peer: times[peer] for peer in case.peers() if peer in times},
-            "profiles": {kernel: _ncu.told(p, ceiling) for kernel, p in profiles.items()}}
+            "profiles": {kernel: _ncu.as_json(p, ceiling) for kernel, p in profiles.items()}}
 
 
 def _profiler(operator: Operator, context: Context, calls: int = CALLS) -> Profiler:
     program = _ncu.program()
     if context.device.kind != "cuda":
-        raise InvalidArgument("--device", "a GPU, as ncu looks at nothing else",
+        raise InvalidArgument("--device", "a GPU, since ncu profiles nothing else",
                               context.device.name)
     return Profiler(program, operator, context, calls)
 
 
 def _check_reports(args: argparse.Namespace, runs: list[tuple[str, str]]) -> None:
-    """What there can be one of has to belong to one."""
+    """A single report, comparison or plot needs a single kernel or case."""
     if args.output and len(runs) > 1:
-        raise InvalidArgument("--output", "one kernel where the report's name is given",
+        raise InvalidArgument("--output", "one kernel if the report is named",
                               ", ".join(kernel for _, kernel in runs))
     if args.output and args.output.suffix != ".ncu-rep":
-        raise InvalidArgument("--output", "a name that ends in .ncu-rep", str(args.output))
+        raise InvalidArgument("--output", "a file name that ends in .ncu-rep", str(args.output))
     if len({case for case, _ in runs}) > 1:
         for option in ("compare", "plot"):
             if getattr(args, option):

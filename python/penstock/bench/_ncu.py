@@ -1,4 +1,4 @@
-"""Hardware counters of a kernel, by ncu, beside the measured ceiling."""
+"""Hardware counters of a kernel from ncu, compared with the measured copy rate."""
 
 import math
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from . import _plot
 from ._counters import DRAM, METRICS, READ, SHARES, TIME, WRITTEN, Profile, parse
-from ._failure import Failure
+from ._errors import BenchError
 from ._table import aligned, shown_us
 
 NO_PERMISSION = "ERR_NVGPUCTRPERM"
@@ -18,14 +18,14 @@ NO_PERMISSION = "ERR_NVGPUCTRPERM"
 def program() -> str:
     found = shutil.which("ncu")
     if found is None:
-        raise Failure("ncu is not on PATH: it comes with the CUDA toolkit (/usr/local/cuda/bin), or "
-                      "alone: apt-get install nsight-compute, from NVIDIA's repository")
+        raise BenchError("ncu is not on PATH: it is part of the CUDA toolkit (/usr/local/cuda/bin), or can "
+                         "be installed alone from NVIDIA's repository: apt-get install nsight-compute")
     return found
 
 
 def profile(ncu: str, report: Path, command: Sequence[str]) -> Profile:
-    """Runs `command` under ncu and keeps the report, which Nsight Compute opens too."""
-    # Clocks stay as they are in a timed run; only what the command marks is profiled.
+    """Runs `command` under ncu and keeps the report, which Nsight Compute can open."""
+    # Clocks are not locked, as in a timed run; only what the command marks is profiled.
     _run([ncu, "--clock-control", "none", "--target-processes", "all", "--profile-from-start",
           "off", "--metrics", ",".join(METRICS), "--force-overwrite", "--export", str(report),
           *command])
@@ -34,28 +34,28 @@ def profile(ncu: str, report: Path, command: Sequence[str]) -> Profile:
 
 def read(ncu: str, report: Path) -> Profile:
     if not report.is_file():
-        raise Failure(f"{report}: expected a report of ncu, and there is no such file")
+        raise BenchError(f"{report}: expected a report of ncu, got no such file")
     table = _run([ncu, "--import", str(report), "--csv", "--page", "raw", "--print-units", "base"])
     return parse(table, str(report))
 
 
 def _run(command: Sequence[str]) -> str:
-    # Under other locales ncu writes 1.234,5.
+    # In other locales ncu writes 1.234,5.
     done = subprocess.run(command, capture_output=True, text=True, errors="replace",
                           env=os.environ | {"LC_ALL": "C.UTF-8"})
-    said = f"{done.stdout}\n{done.stderr}"
-    if NO_PERMISSION in said:
-        raise Failure(f"ncu may not read the GPU's counters ({NO_PERMISSION}): run as root, or let "
-                      "everybody: put `options nvidia NVreg_RestrictProfilingToAdminUsers=0` into "
-                      "/etc/modprobe.d/nvidia.conf and load the driver anew")
+    printed = f"{done.stdout}\n{done.stderr}"
+    if NO_PERMISSION in printed:
+        raise BenchError(f"ncu may not read the GPU's counters ({NO_PERMISSION}): run as root, or allow "
+                         "all users: put `options nvidia NVreg_RestrictProfilingToAdminUsers=0` into "
+                         "/etc/modprobe.d/nvidia.conf and reload the driver")
     if done.returncode != 0:
-        why = " ".join([line for line in said.splitlines() if line.strip()][-3:])
-        raise Failure(f"ncu ended with {done.returncode}: {why[-400:] or 'and said nothing'}")
+        why = " ".join([line for line in printed.splitlines() if line.strip()][-3:])
+        raise BenchError(f"ncu ended with status {done.returncode}: {why[-400:] or 'no message'}")
     return done.stdout
 
 
 def table(profiles: Mapping[str, Profile], ceiling: float) -> str:
-    """A column a profile; of two, also their ratio. `ceiling` is in bytes a second."""
+    """One column per profile, then the ratios of neighbours. `ceiling` is in bytes per second."""
     rows: dict[str, list[str]] = {"": list(profiles)}
     ratios = [f"{second}/{first}" for first, second in zip(profiles, list(profiles)[1:])]
 
@@ -67,13 +67,13 @@ def table(profiles: Mapping[str, Profile], ceiling: float) -> str:
     all_of = list(profiles.values())
     add("launches", [len(p.launches) for p in all_of], [str(len(p.launches)) for p in all_of])
     times = [p.total(TIME) for p in all_of]
-    add("time of all", times, [shown_us(value * 1e6) for value in times])
+    add("total time", times, [shown_us(value * 1e6) for value in times])
     for label, metric in (("DRAM read", READ), ("DRAM written", WRITTEN)):
         values = [p.total(metric) for p in all_of]
         add(label, values, [f"{value * 1e-6:.2f} MB" for value in values])
     rates = [p.dram_bytes_per_second for p in all_of]
     add("DRAM rate", rates, [f"{value * 1e-9:.1f} GB/s" for value in rates])
-    add(f"of {ceiling * 1e-9:.1f} GB/s measured", rates,
+    add(f"share of {ceiling * 1e-9:.1f} GB/s measured", rates,
         [f"{100 * value / ceiling:.1f} %" for value in rates])
     for metric, label in SHARES.items():
         values = [p.share(metric) for p in all_of]
@@ -82,8 +82,8 @@ def table(profiles: Mapping[str, Profile], ceiling: float) -> str:
 
 
 def overview(cases: Mapping[str, Mapping[str, Profile]], calls: int, ceiling: float) -> str:
-    """A row a case and kernel: the time of a call, and what it made of the memory."""
-    rows = [["case", "kernel", "time", "DRAM rate", "of measured", SHARES[DRAM]]]
+    """One row per case and kernel: the time per call and its memory rate."""
+    rows = [["case", "kernel", "time", "DRAM rate", "% of measured", SHARES[DRAM]]]
     for case, profiles in cases.items():
         for name, p in profiles.items():
             rate = p.dram_bytes_per_second
@@ -93,8 +93,8 @@ def overview(cases: Mapping[str, Mapping[str, Profile]], calls: int, ceiling: fl
     return aligned(rows)
 
 
-def told(p: Profile, ceiling: float) -> dict[str, object]:
-    """As JSON has it."""
+def as_json(p: Profile, ceiling: float) -> dict[str, object]:
+    """The counters for a results file."""
     totals = {metric: p.total(metric) for metric in (TIME, READ, WRITTEN)}
     shares = {metric: p.share(metric) for metric in SHARES}
     known = {name: value for name, value in (totals | shares).items() if not math.isnan(value)}

@@ -1,5 +1,6 @@
-"""What an operator tells the harness about itself."""
+"""How an operator describes itself to the benchmarks."""
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,21 +11,22 @@ from .. import _core
 if TYPE_CHECKING:
     import numpy
 
-# Takes inputs and outputs. Fills the outputs and returns None, or returns outputs of its own. One
-# that keeps something for every set of buffers has a method `prepare`, which takes the same.
+# Takes inputs and outputs. Either fills the outputs and returns None, or returns outputs of its own.
+# A call that keeps something for every set of buffers, such as a captured graph, also has a method
+# `prepare` with the same arguments.
 Call = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True)
 class Context:
-    """Where a run takes place, from which seed, and whether small sizes will do."""
+    """The device and the seed of a run; `quick` asks for small sizes."""
 
     device: _core.Device
     seed: int
     quick: bool = False
 
     def random(self, rotation: int) -> "numpy.random.Generator":
-        """The same numbers for the same seed and rotation, however often it is asked."""
+        """A generator that depends on the seed and `rotation` alone."""
         import numpy
 
         return numpy.random.default_rng([self.seed, rotation])
@@ -32,29 +34,29 @@ class Context:
 
 @dataclass(frozen=True)
 class Peer:
-    """Somebody else's way to do the same."""
+    """Another implementation of the same function."""
 
     version: str
     call: Call
-    tolerance: float | None = None  # where it rounds more often than ours
+    tolerance: float | None = None  # if it rounds more often than ours
 
 
 class Yardstick(Peer):
-    """What is timed like a peer and gives no answer that could be checked, such as a plain copy."""
+    """Timed like a peer, but without a result to check, such as a plain copy of the same size."""
 
 
 @dataclass(frozen=True)
 class Absent:
-    """A peer that is not here, and why."""
+    """A peer that is not installed or does not apply, and why."""
 
     reason: str
 
 
 class Case(ABC):
-    """One problem: its data, its right answer, who solves it and what it costs at least.
+    """One problem: its data, the right answer, the kernels and peers that solve it, and its limits.
 
-    Inputs and outputs are NumPy arrays or torch tensors, or lists, tuples or dicts of them, and may
-    hold plain numbers besides. `bytes` and `flop` are what one call has to move and to compute.
+    Inputs and outputs are NumPy arrays or torch tensors, or lists, tuples or dicts of them; they may
+    also hold plain numbers. `bytes` and `flop` are what one call has to move and to compute.
     """
 
     name: str
@@ -65,29 +67,42 @@ class Case(ABC):
 
     @abstractmethod
     def make_inputs(self, rotation: int) -> Any:
-        """Inputs of their own for every rotation, the same whenever asked again."""
+        """New inputs; the same values every time for the same `rotation`."""
 
     @abstractmethod
     def make_outputs(self, inputs: Any) -> Any:
-        """Room for the result, contiguous; the harness poisons it."""
+        """Contiguous memory for the result. It is filled with a poison value before each check."""
 
     @abstractmethod
     def reference(self, inputs: Any) -> Any:
-        """The right answer in higher precision, shaped like the outputs."""
+        """The right answer in higher precision, in the shape of the outputs."""
 
     @abstractmethod
     def kernels(self) -> Mapping[str, Call]:
-        """Our variants; the first is what users get."""
+        """Our kernels by name. The first is the one that users get."""
 
     def peers(self) -> Mapping[str, Peer | Absent]:
         return {}
 
-    @abstractmethod
-    def floor_us(self, ceilings: Mapping[str, float]) -> float:
-        """The least time that these ceilings, in bytes a second, allow."""
+    def engines(self) -> Mapping[str, Call]:
+        """Calls that keep one engine busy with this case's share of work and do nothing else.
+
+        They are timed in the same run. The floor of the case is the best time of the slowest engine;
+        a result faster than 0.98 x the floor is dropped. A copy that a kernel could beat is no engine
+        but a :class:`Yardstick`.
+        """
+        return {}
+
+    def roof_us(self, ceilings: Mapping[str, float]) -> float:
+        """The time of `bytes` at measured rates, in bytes per second. A yardstick: it may be beaten."""
+        floor_us = getattr(self, "floor_us", None)
+        if floor_us is None:
+            raise NotImplementedError(f"{type(self).__name__}: define roof_us")
+        warnings.warn("Case.floor_us is now called roof_us", DeprecationWarning, stacklevel=2)
+        return float(floor_us(ceilings))
 
     def error(self, got: Any, wanted: Any) -> Any:
-        """Of every element, in f64: relative to the right answer, absolute where that is small."""
+        """The error of every element in f64: relative if the right answer is above 1, else absolute."""
         import numpy
 
         return numpy.abs(got - wanted) / numpy.maximum(numpy.abs(wanted), 1)
@@ -99,4 +114,4 @@ class Operator(ABC):
 
     @abstractmethod
     def cases(self, context: Context) -> list[Case]:
-        """Every case for this device; smaller ones where the context is quick."""
+        """All cases for this device; smaller ones if `context.quick`."""

@@ -1,4 +1,4 @@
-"""One case, checked and then timed, as the results file holds it."""
+"""Checks and times one case, and makes its entry in the results file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,6 +7,7 @@ from typing import Any
 
 from ._clock import Clock
 from ._correctness import Verdict, check
+from ._floor import Floor, reason_to_drop
 from ._operator import Call, Case, Peer, Yardstick
 from ._rotation import Rotation
 from ._timing import Plan, Samples, measure
@@ -14,11 +15,12 @@ from ._timing import Plan, Samples, measure
 
 @dataclass
 class Measured:
-    """A case's entry, or why there is none."""
+    """A case's entry in the results, or why there is none."""
 
     case: str
     entry: dict[str, Any] | None = None
-    complaints: list[str] = field(default_factory=list)  # of ours: the case is not written
+    dropped: dict[str, Any] | None = None  # instead of the entry, if it beat its floor
+    complaints: list[str] = field(default_factory=list)  # wrong results of ours: nothing is written
     notes: list[str] = field(default_factory=list)  # what to know about its figures
 
 
@@ -27,26 +29,26 @@ def present(case: Case) -> dict[str, Call]:
 
 
 def answering(case: Case) -> dict[str, Call]:
-    """Those whose result can be checked."""
+    """The peers whose result can be checked."""
     return {name: peer.call for name, peer in case.peers().items()
             if isinstance(peer, Peer) and not isinstance(peer, Yardstick)}
 
 
 def versions(cases: list[Case]) -> dict[str, str]:
-    """Every peer of these cases, as the head of a results file names it."""
-    told: dict[str, str] = {}
+    """The version of every peer of these cases, for the head of a results file."""
+    found: dict[str, str] = {}
     for case in cases:
         for name, peer in case.peers().items():
             if isinstance(peer, Peer):
-                told[name] = peer.version
+                found[name] = peer.version
             else:
-                told.setdefault(name, f"absent ({peer.reason})")
-    return told
+                found.setdefault(name, f"absent ({peer.reason})")
+    return found
 
 
 def run_case(case: Case, kernels: Mapping[str, Call], clock: Clock, plan: Plan, cache: int,
              ceilings: Mapping[str, float]) -> Measured:
-    """`kernels` are ours, the first of them the one that is judged."""
+    """`kernels` are ours. The first is compared with the peers, the roof and the floor."""
     measured = Measured(case.name)
     peers = present(case)
     verdicts = check(case, {**kernels, **answering(case)}, clock)
@@ -59,25 +61,59 @@ def run_case(case: Case, kernels: Mapping[str, Call], clock: Clock, plan: Plan, 
 
     rotation = Rotation(case, cache)
     if not rotation.exceeds_the_cache:
-        measured.notes.append(f"its {len(rotation)} sets of buffers, {rotation.bytes} bytes, stay "
-                              f"in the cache of {cache} bytes")
+        measured.notes.append(f"the {len(rotation)} sets of buffers ({rotation.bytes} bytes) fit into "
+                              f"the cache of {cache} bytes")
+    engines = dict(case.engines())
     calls = dict(kernels) | {name: call for name, call in peers.items() if name not in wrong}
-    for call in calls.values():
+    for call in [*calls.values(), *engines.values()]:
         rotation.prepare(call)
-    samples = measure({name: partial(rotation.call, call) for name, call in calls.items()}, clock,
-                      plan,
+    timed = {name: partial(rotation.call, call) for name, call in calls.items()}
+    timed |= {_engine(name): partial(rotation.call, call) for name, call in engines.items()}
+    samples = measure(timed, clock, plan,
                       known={name: partial(rotation.first, call) for name, call in calls.items()})
-    measured.entry = _entry(case, list(kernels), samples, verdicts, rotation, ceilings)
+    floors = {name: _floor_of(samples.pop(_engine(name))) for name in engines}
+    entry = _entry(case, list(kernels), samples, verdicts, rotation, ceilings)
     if wrong:
-        measured.entry["metrics"]["left_out"] = wrong
+        entry["metrics"]["left_out"] = wrong
+    if floors:
+        _judge(measured, entry, floors, samples[next(iter(kernels))].judged_us)
+    else:
+        measured.entry = entry
     return measured
+
+
+def _engine(name: str) -> str:
+    """The key of an engine among the timed calls: no kernel or peer is called so."""
+    return f"engine alone: {name}"
+
+
+def _floor_of(samples: Samples) -> Floor:
+    floor = Floor()
+    for us in samples.gpu_us or samples.call_us:
+        floor.add(us)
+    return floor
+
+
+def _judge(measured: Measured, entry: dict[str, Any], floors: Mapping[str, Floor],
+           ours_us: float) -> None:
+    """Adds the floor to the entry, or drops the entry if it beat the floor."""
+    floor_us = max(floor.us for floor in floors.values())
+    reason = reason_to_drop(ours_us, floor_us)
+    if reason:
+        measured.dropped = {"case": measured.case, "reason": reason, "us": round(ours_us, 3),
+                            "floor_us": round(floor_us, 3)}
+        return
+    entry["floor_us"] = round(floor_us, 3)
+    entry["metrics"]["over_floor"] = round(ours_us / floor_us, 4)
+    entry["metrics"]["engines_us"] = {name: round(floor.us, 3) for name, floor in floors.items()}
+    measured.entry = entry
 
 
 def _entry(case: Case, kernels: list[str], samples: Mapping[str, Samples],
            verdicts: Mapping[str, Verdict], rotation: Rotation,
            ceilings: Mapping[str, float]) -> dict[str, Any]:
     judged, *variants = kernels
-    ours, floor_us = samples[judged], case.floor_us(ceilings)
+    ours, roof_us = samples[judged], case.roof_us(ceilings)
     peers = [name for name in samples if name not in kernels]
     seconds = ours.judged_us * 1e-6
     metrics: dict[str, Any] = {
@@ -86,7 +122,7 @@ def _entry(case: Case, kernels: list[str], samples: Mapping[str, Samples],
         "flop": case.flop,
         "GBps": round(case.bytes / seconds * 1e-9, 3),
         "GFLOPs": round(case.flop / seconds * 1e-9, 3),
-        "of_floor": round(floor_us / ours.judged_us, 4),
+        "of_roof": round(roof_us / ours.judged_us, 4),
         "sustained_us": ours.sustained_us,
         "rotation": {"sets": len(rotation), "bytes": rotation.bytes,
                      "exceeds_cache": rotation.exceeds_the_cache},
@@ -104,7 +140,8 @@ def _entry(case: Case, kernels: list[str], samples: Mapping[str, Samples],
         "correct": True,
         "max_error": verdicts[judged].max_error,
         "tolerance": case.tolerance,
-        "floor_us": round(floor_us, 3),
+        "yardstick": "roof",
+        "yardstick_us": round(roof_us, 3),
         "ours": ours.summary(),
         "peer": {name: samples[name].summary() for name in peers},
         "metrics": metrics,

@@ -1,25 +1,25 @@
-"""Figures as a picture, where matplotlib is installed. `penstock report` draws a page without it."""
+"""Results as a bar chart, drawn by matplotlib. `penstock report` draws a page without it."""
 
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ._failure import Failure
+from ._errors import BenchError
 from ._table import judged_us
 
 
 def check_possible() -> None:
     if find_spec("matplotlib") is None:
-        raise Failure("--plot needs matplotlib: pip install matplotlib; without it, "
-                      "`penstock report RESULTS.json` draws a page")
+        raise BenchError("--plot needs matplotlib (pip install matplotlib); without it, "
+                         "`penstock report RESULTS.json` draws a page")
 
 
 def of_results(results: dict[str, Any], path: Path) -> None:
-    """Bars a case: ours and each peer, beside the floor."""
+    """One group of bars per case: roof, ours and each peer."""
     cases = results["cases"]
     series: dict[str, list[float | None]] = {
-        "floor": [case["floor_us"] for case in cases],
+        "roof": [case["yardstick_us"] for case in cases],
         "ours": [judged_us(case["ours"]) for case in cases],
     }
     for peer in results["peers"]:
@@ -29,7 +29,7 @@ def of_results(results: dict[str, Any], path: Path) -> None:
 
 def bars(path: Path, title: str, unit: str, groups: list[str],
          series: dict[str, list[float | None]]) -> None:
-    import_module("matplotlib").use("Agg")  # needs no screen
+    import_module("matplotlib").use("Agg")  # works without a display
     pyplot = import_module("matplotlib.pyplot")
     figure, axes = pyplot.subplots(figsize=(max(6, 2 * len(groups)), 4.5), layout="constrained")
     width = 0.8 / len(series)

@@ -1,4 +1,4 @@
-"""One line on a terminal that says what is going on; nothing in a pipe."""
+"""A progress line on a terminal; prints nothing into a pipe."""
 
 import sys
 

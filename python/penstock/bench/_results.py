@@ -1,4 +1,4 @@
-"""The results file: one shape for all benchmarks."""
+"""Results files. All benchmarks, in Python and in C++, write the same shape."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from .._measure import Limits, doctor
 
 def document(name: str, device: _core.Device, ceilings: Limits, seed: int,
              peers: dict[str, str]) -> dict[str, Any]:
-    """The head; cases follow."""
+    """A results document without cases yet."""
     machine, build = doctor().machine, _core.build_info()
     rates = ceilings.data["rates"]
     return {
@@ -37,18 +37,18 @@ def document(name: str, device: _core.Device, ceilings: Limits, seed: int,
 
 
 def check_writable(option: str, path: Path) -> None:
-    """At the door, before minutes of measuring."""
+    """Checks the path before minutes of measuring."""
     folder = path.parent
     if path.is_dir():
         raise InvalidArgument(option, "a file", f"{path}, a directory")
     if not folder.is_dir():
         raise InvalidArgument(option, "a file in a directory that exists", str(path))
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise InvalidArgument(option, "a file in a directory that may be written", str(path))
+        raise InvalidArgument(option, "a file in a writable directory", str(path))
 
 
 def write(path: Path, content: dict[str, Any]) -> None:
-    """Replaces the file in one step: a reader, or a crash, sees the old one or the new one."""
+    """Replaces the file atomically: after a crash there is the old one or the new one."""
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     handle, temporary = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
     try:

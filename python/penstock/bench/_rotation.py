@@ -1,4 +1,4 @@
-"""Buffers used in turn, so many that a cache holds none of them when its turn comes again."""
+"""Sets of buffers, used in turn, so many that none is in the cache when it is used again."""
 
 from pathlib import Path
 from typing import Any
@@ -8,11 +8,11 @@ from ._arrays import poison, total_bytes
 from ._operator import Call, Case
 
 TIMES_THE_CACHE = 3
-MOST_SETS = 2048  # tiny cases stay in the cache, and their results say so
+MOST_SETS = 2048  # tiny cases then fit into the cache, and their results say so
 
 
 def cache_bytes(device: _core.Device) -> int:
-    """The last cache before the device's memory: L2 on a GPU, mostly L3 on a CPU."""
+    """The size of the last-level cache: L2 on a GPU, usually L3 on a CPU."""
     if device.kind == "cuda":
         return int(device.capabilities["l2_bytes"])
     sizes = [_kibibytes(file) for file in
@@ -30,7 +30,7 @@ def sets_needed(set_bytes: int, cache: int) -> int:
 
 
 class Rotation:
-    """Sets of inputs and outputs that together exceed the cache three times."""
+    """Sets of inputs and outputs that together are three times as large as the cache."""
 
     def __init__(self, case: Case, cache: int) -> None:
         self._cache = cache
@@ -43,7 +43,7 @@ class Rotation:
     def _make(case: Case, number: int) -> tuple[Any, Any]:
         inputs = case.make_inputs(number)
         outputs = case.make_outputs(inputs)
-        poison(outputs, 0xFF)  # memory that was never written has no pages yet
+        poison(outputs, 0xFF)  # memory that was never written has no physical pages yet
         return inputs, outputs
 
     def __len__(self) -> int:
@@ -58,18 +58,18 @@ class Rotation:
         return self.bytes > TIMES_THE_CACHE * self._cache
 
     def prepare(self, call: Call) -> None:
-        """Lets a call that keeps something for every set, a captured graph say, make it now."""
+        """Lets a call that keeps something per set, such as a captured graph, make it now."""
         make = getattr(call, "prepare", None)
         if make is not None:
             for inputs, outputs in self._sets:
                 make(inputs, outputs)
 
     def first(self, call: Call) -> None:
-        """One call with the first set."""
+        """Calls with the first set."""
         call(*self._sets[0])
 
     def call(self, call: Call) -> None:
-        """One call with the next set; whoever calls, no set comes twice in a row."""
+        """Calls with the next set. All callers share one order, so no set is used twice in a row."""
         inputs, outputs = self._sets[self._next]
         self._next = (self._next + 1) % len(self._sets)
         call(inputs, outputs)

@@ -1,4 +1,4 @@
-"""Figures as aligned text."""
+"""Results as tables of text."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,7 +7,7 @@ from ._counters import DRAM
 
 
 def aligned(rows: Iterable[Iterable[str]]) -> str:
-    """The first column to the left, the others to the right."""
+    """The first column is aligned to the left, the others to the right."""
     lines = [list(row) for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(*lines)]
     return "\n".join(
@@ -26,7 +26,7 @@ def shown_us(us: float | None) -> str:
 
 
 def judged_us(times: dict[str, Any] | None) -> float | None:
-    """The time that a case is judged by: the GPU's own where it is known, else the call's."""
+    """The time that counts: the GPU's own if it is known, else that of the call."""
     if times is None:
         return None
     us = times.get("gpu_us", times.get("call_us"))
@@ -34,19 +34,28 @@ def judged_us(times: dict[str, Any] | None) -> float | None:
 
 
 def of_results(results: dict[str, Any]) -> str:
-    """A row a case: ours, its limit, our other kernels, and each peer with its ratio to ours."""
+    """One row per case: our time, floor and roof, our other kernels, each peer and its ratio to ours.
+
+    Dropped cases follow with their reasons.
+    """
     cases = results["cases"]
     variants = list(dict.fromkeys(name for case in cases
                                   for name in case["metrics"].get("kernels", {})))
     others = variants + list(results["peers"])
     counted = any("counters" in case["metrics"] for case in cases)
-    rows = [["case", "ours", "floor", "% of floor", "sustained", *(["DRAM"] if counted else [])]]
+    floors = any("floor_us" in case for case in cases)
+    rows = [["case", "ours", *(["floor", "ours/floor"] if floors else []), "roof", "% of roof",
+             "sustained", *(["DRAM"] if counted else [])]]
     for name in others:
         rows[0] += [name, f"{name}/ours"]
     for case in cases:
         ours, metrics = judged_us(case["ours"]), case["metrics"]
-        row = [case["case"], shown_us(ours), shown_us(case["floor_us"]),
-               f"{100 * metrics['of_floor']:.1f}", shown_us(metrics["sustained_us"])]
+        row = [case["case"], shown_us(ours)]
+        if floors:
+            over = metrics.get("over_floor")
+            row += [shown_us(case.get("floor_us")), "-" if over is None else f"{over:.3f}"]
+        row += [shown_us(case["yardstick_us"]), f"{100 * metrics['of_roof']:.1f}",
+                shown_us(metrics["sustained_us"])]
         if counted:
             share = metrics.get("counters", {}).get(DRAM)
             row.append("-" if share is None else f"{share:.1f} %")
@@ -54,4 +63,5 @@ def of_results(results: dict[str, Any]) -> str:
             other = judged_us(metrics.get("kernels", {}).get(name) or case["peer"].get(name))
             row += [shown_us(other), "-" if other is None or ours is None else f"{other / ours:.3f}"]
         rows.append(row)
-    return aligned(rows)
+    dropped = [f"{case['case']}: dropped: {case['reason']}" for case in results.get("dropped", [])]
+    return "\n".join([*([aligned(rows)] if cases else []), *dropped])

@@ -1,4 +1,4 @@
-"""Ours and the peers by turns, under the same rest, with their buffers rotated."""
+"""Times our kernels and their peers in interleaved runs, with rotated buffers and equal pauses."""
 
 import statistics
 import time
@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from ._clock import Clock
 
 FEWEST_SAMPLES = 5
-BLOCKS = 3  # of calls without gaps, for each that is measured
+BLOCKS = 3  # of back-to-back calls, for each kernel or peer
 
 
 @dataclass(frozen=True)
 class Plan:
     warm_up: int = 5
     samples: int = 50
-    rest_seconds: float = 0.0005  # after every timed call, whoever made it
-    seconds: float = 20.0  # for the samples of a case; slow cases have fewer
-    sustained_seconds: float = 0.5  # for each that is measured
-    enqueued: int = 200  # calls in a row; a stream takes about a thousand before it makes one wait
+    rest_seconds: float = 0.0005  # pause after every timed call
+    seconds: float = 20.0  # for the samples of a case; slow cases get fewer samples
+    sustained_seconds: float = 0.5  # of back-to-back calls, for each kernel or peer
+    enqueued: int = 200  # calls in a row; a stream accepts about a thousand before a call blocks
 
     @classmethod
     def quick(cls) -> "Plan":
@@ -28,28 +28,32 @@ class Plan:
 
 @dataclass
 class Samples:
-    gpu_us: list[float] = field(default_factory=list)  # empty on the CPU, as is
+    # Calls after a pause, one at a time. The GPU's own time, then the time between events around a
+    # call on an idle GPU; both are empty on the CPU. Then the host's clock until the work is done, and
+    # until the call returns.
+    gpu_us: list[float] = field(default_factory=list)
     alone_us: list[float] = field(default_factory=list)
     call_us: list[float] = field(default_factory=list)
     host_us: list[float] = field(default_factory=list)
-    sustained_us: float = 0.0  # a call, of many queued without gaps
-    enqueue_us: float | None = None  # of the calling thread for one of them; None on the CPU
+    # Back-to-back calls: the time per call, and the calling thread's time per call (None on the CPU).
+    sustained_us: float = 0.0
+    enqueue_us: float | None = None
 
     def summary(self) -> dict[str, float | int]:
-        """Medians, with the tenth and the ninetieth percentile beside them."""
-        told: dict[str, float | int] = {}
+        """Medians, with the 10th and the 90th percentile."""
+        found: dict[str, float | int] = {}
         for clock in ("gpu_us", "alone_us", "call_us", "host_us"):
             values = getattr(self, clock)
             if not values:
                 continue
-            told[clock] = round(statistics.median(values), 3)
-            told[f"{clock}_p10"] = round(percentile(values, 0.1), 3)
-            told[f"{clock}_p90"] = round(percentile(values, 0.9), 3)
-        return told | {"samples": len(self.call_us)}
+            found[clock] = round(statistics.median(values), 3)
+            found[f"{clock}_p10"] = round(percentile(values, 0.1), 3)
+            found[f"{clock}_p90"] = round(percentile(values, 0.9), 3)
+        return found | {"samples": len(self.call_us)}
 
     @property
     def judged_us(self) -> float:
-        """The GPU's own time where it is known, else the call's."""
+        """The time that counts: the GPU's own if it is known, else that of the call."""
         return statistics.median(self.gpu_us or self.call_us)
 
 
@@ -64,10 +68,10 @@ def percentile(values: list[float], share: float) -> float:
 def measure(runs: Mapping[str, Callable[[], object]], clock: Clock, plan: Plan,
             sleep: Callable[[float], object] = time.sleep,
             known: Mapping[str, Callable[[], object]] | None = None) -> dict[str, Samples]:
-    """Times every run, in the order A B A B ..., then each queued without gaps.
+    """Times single calls in the order A B A B ..., then back-to-back calls of each.
 
-    `known` are the same with buffers that the host has just seen, as in a program: what enqueuing
-    takes is measured with these.
+    `known` are the same calls with buffers that the host has used just before, as a program would;
+    the enqueue time is measured with these.
     """
     expected_host_us: dict[str, float] = {}
     for name, run in runs.items():
@@ -112,7 +116,7 @@ def _measure_sustained(runs: Mapping[str, Callable[[], object]], clock: Clock, p
 
 def _measure_enqueuing(runs: Mapping[str, Callable[[], object]], clock: Clock, plan: Plan,
                        samples: Mapping[str, Samples]) -> None:
-    """What the calling thread spends on a call that waits for nothing."""
+    """The calling thread's time for one of many back-to-back calls."""
     blocks: dict[str, list[float]] = {name: [] for name in runs if samples[name].gpu_us}
     for _ in range(BLOCKS):
         for name, times in blocks.items():

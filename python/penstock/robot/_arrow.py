@@ -72,9 +72,9 @@ def _refuse_gaps(path: Path, groups: Iterable[Any], wanted: Iterable[str]) -> No
         for column in map(group.column, range(group.num_columns)):
             name = next((name for name in gaps if column.path_in_schema == name
                          or column.path_in_schema.startswith(f"{name}.list.")), None)
-            told = column.statistics
-            if name is not None and told is not None and told.has_null_count:
-                gaps[name] += told.null_count
+            statistics = column.statistics
+            if name is not None and statistics is not None and statistics.has_null_count:
+                gaps[name] += statistics.null_count
     for name, count in gaps.items():
         if count:
             raise InvalidArgument(f"{path}, column {name!r}", "a value in every row",

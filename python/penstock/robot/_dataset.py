@@ -121,7 +121,7 @@ class Dataset:
         return numpy.asarray(first + before, numpy.int64)
 
     def check_video(self, feature: str) -> None:
-        videos = [name for name, told in self.features.items() if told.dtype == "video"]
+        videos = [name for name, about in self.features.items() if about.dtype == "video"]
         if feature not in videos:
             raise InvalidArgument("feature", f"a video ({', '.join(videos) or 'there is none'})",
                                   repr(feature))
@@ -132,11 +132,11 @@ class Dataset:
                 f"{samples} samples, {self.fps:g} fps>")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self.path, self._cache_bytes)
+        return _unpickle, (self.path, self._cache_bytes)
 
     def _names(self, columns: str | Iterable[str] | None) -> list[str]:
         if columns is None:
-            return [name for name, told in self.features.items() if told.is_numeric]
+            return [name for name, feature in self.features.items() if feature.is_numeric]
         names = [columns] if isinstance(columns, str) else list(dict.fromkeys(columns))
         for name in names:
             if name not in self.features:
@@ -168,7 +168,7 @@ class Dataset:
     def _array(self, column: Any, name: str, episode: _metadata.Episode) -> NDArray[Any]:
         array = as_array(column, name, episode.path)
         if len(array) == 0 and _arrow.module().types.is_nested(column.type):
-            array = array.reshape(0, *self.features[name].shape)  # no list told its length
+            array = array.reshape(0, *self.features[name].shape)  # no list says how long it is
         return array
 
 
@@ -184,5 +184,5 @@ def _spans(episodes: Sequence[_metadata.Episode]) -> list[list[_metadata.Episode
     return spans
 
 
-def _again(path: Path, cache_bytes: int) -> Dataset:
+def _unpickle(path: Path, cache_bytes: int) -> Dataset:
     return Dataset(path, cache_bytes=cache_bytes)

@@ -26,7 +26,7 @@ from ._signals import Block
 
 @dataclass(frozen=True)
 class Settings:
-    """What a loader was told, checked."""
+    """The checked arguments of a loader."""
 
     dataset: Dataset
     blocks: list[Block]
@@ -72,7 +72,7 @@ class Engine:
     """Rings and stages, made once; runs one epoch after the other."""
 
     def __init__(self, settings: Settings) -> None:
-        self._told = settings
+        self._settings = settings
         self._works: dict[int, Work] = {}
         self._hand_over: Callable[[Work], None] = lambda work: None
         self._batches: list[Indices] = []
@@ -99,13 +99,13 @@ class Engine:
     def run(self, batches: list[Indices], hand_over: Callable[[Work], None],
             recorder: _core.Timeline | None) -> None:
         """Returns when `hand_over` was called with every batch; raises what a stage raised."""
-        told = self._told
+        settings = self._settings
         self._batches, self._hand_over = batches, hand_over
-        with ThreadPoolExecutor(told.threads, "penstock.robot decode") as self._pool:
+        with ThreadPoolExecutor(settings.threads, "penstock.robot decode") as self._pool:
             # All begin here: a thread begun by a stage would leave a trace of the stage's own thread
             # in Python's list of threads.
-            begun = threading.Barrier(told.threads + 1)
-            for _ in range(told.threads):
+            begun = threading.Barrier(settings.threads + 1)
+            for _ in range(settings.threads):
                 self._pool.submit(begun.wait)
             begun.wait()
             try:
@@ -118,11 +118,11 @@ class Engine:
                 self._readings.clear()
 
     def _rings(self, memory: str, prefix: str, depth: int = 0) -> dict[str, _core.Ring]:
-        told, rows = self._told, max(1, self._told.rows)
+        settings, rows = self._settings, max(1, self._settings.rows)
         shapes: dict[str, tuple[tuple[int, ...], str]] = {
-            f"values {block.name}": ((rows, block.width), block.dtype) for block in told.blocks}
-        shapes |= {f"times {name}": ((rows,), told.time_type) for name in told.time_columns}
-        shapes["offsets"] = ((told.batch + 1,), "i64")
+            f"values {block.name}": ((rows, block.width), block.dtype) for block in settings.blocks}
+        shapes |= {f"times {name}": ((rows,), settings.time_type) for name in settings.time_columns}
+        shapes["offsets"] = ((settings.batch + 1,), "i64")
         return {name: self._pipeline.ring(prefix + name, shape=shape, dtype=dtype, memory=memory,
                                           depth=depth)
                 for name, (shape, dtype) in shapes.items()}
@@ -131,12 +131,12 @@ class Engine:
 
     def _read(self, item: _core.Item) -> None:
         """Has the batch read into its slots; waits for nothing, so that others are begun meanwhile."""
-        told, work = self._told, Work(self._batches[item.index])
+        settings, work = self._settings, Work(self._batches[item.index])
         assert self._pool is not None
         slots = self._slots(item)
         rooms = [(name, slots[f"values {block.name}"][:, columns])
-                 for block in told.blocks for name, columns in block.slices.items()]
-        rooms += [(name, slots[f"times {name}"][:, None]) for name in told.time_columns]
+                 for block in settings.blocks for name, columns in block.slices.items()]
+        rooms += [(name, slots[f"times {name}"][:, None]) for name in settings.time_columns]
         episodes = self._reader.episodes(work.episodes)
         offsets = numpy.cumsum([0, *(episode.length for episode in episodes)], dtype=numpy.int64)
         slots["offsets"][:len(offsets)] = offsets
@@ -157,7 +157,7 @@ class Engine:
         offsets = slots["offsets"][:len(reading.episodes) + 1]
         times = self._times_of(slots, reading, offsets)
         last = max(column[offsets[1:] - 1].max() for column in times)
-        work.steps = self._told.clock.steps_in(last)
+        work.steps = self._settings.clock.steps_in(last)
 
     def _slots(self, item: _core.Item) -> dict[str, NDArray[Any]]:
         return {name: item.slot(ring).numpy() for name, ring in self._host.items()}
@@ -165,8 +165,8 @@ class Engine:
     def _times_of(self, slots: dict[str, NDArray[Any]], reading: Reading,
                   offsets: Indices) -> list[_times.Times]:
         """From the beginning of every episode on; of all at once, as they are short."""
-        found, dataset = [], self._told.dataset
-        for name in self._told.time_columns:
+        found, dataset = [], self._settings.dataset
+        for name in self._settings.time_columns:
             times, feature = slots[f"times {name}"][:offsets[-1]], dataset.features[name]
             _times.round_as_stored(times, feature)
             row = _times.wrong_row(times, offsets)
@@ -184,25 +184,25 @@ class Engine:
             _core.copy(item.slot(self._device[name])[:count], item.slot(ring)[:count], item.stream)
 
     def _resample(self, item: _core.Item) -> None:
-        told, work = self._told, self._works[item.index]
+        settings, work = self._settings, self._works[item.index]
         shape = (len(work.episodes), work.steps)
-        more = {"at": self._clock_of(work, item.stream), "outside": told.outside,
-                "fill": told.fill, "stream": item.stream}
-        sensors = [self._sensor(item, block, work) for block in told.blocks]
-        several = len(told.time_columns) > 1
-        with told.results.on(item.stream):
-            if told.fused:
-                work.valid = told.results.empty((*shape, len(sensors)) if several else shape, "bool")
-                self._fill(work, "rows", sensors if several else sensors[0], told.blocks,
+        more = {"at": self._clock_of(work, item.stream), "outside": settings.outside,
+                "fill": settings.fill, "stream": item.stream}
+        sensors = [self._sensor(item, block, work) for block in settings.blocks]
+        several = len(settings.time_columns) > 1
+        with settings.results.on(item.stream):
+            if settings.fused:
+                work.valid = settings.results.empty((*shape, len(sensors)) if several else shape, "bool")
+                self._fill(work, "rows", sensors if several else sensors[0], settings.blocks,
                            valid=work.valid, **more)
                 return
             masks: dict[str, Any] = {}
-            for block, sensor in zip(told.blocks, sensors, strict=True):
-                mask = None if block.times in masks else told.results.empty(shape, "bool")
+            for block, sensor in zip(settings.blocks, sensors, strict=True):
+                mask = None if block.times in masks else settings.results.empty(shape, "bool")
                 masks.setdefault(block.times, mask)
                 self._fill(work, block.name, sensor, [block], valid=mask, **more)
-        work.valid = ({block.name: masks[block.times] for block in told.blocks} if several
-                      else masks[told.blocks[0].times])
+        work.valid = ({block.name: masks[block.times] for block in settings.blocks} if several
+                      else masks[settings.blocks[0].times])
 
     def _sensor(self, item: _core.Item, block: Block, work: Work) -> Sensor:
         return Sensor(item.slot(self._device[f"values {block.name}"])[:work.rows],
@@ -211,7 +211,7 @@ class Engine:
                       **block.modes())
 
     def _fill(self, work: Work, name: str, sensors: Any, blocks: list[Block], **more: Any) -> None:
-        results, block = self._told.results, blocks[0]
+        results, block = self._settings.results, blocks[0]
         shape = (len(work.episodes), work.steps, sum(block.width for block in blocks))
         out = work.arrays[name] = results.empty(shape, block.given)
         if block.dtype == block.given:
@@ -224,15 +224,15 @@ class Engine:
 
     def _clock_of(self, work: Work, stream: _core.Stream) -> Any:
         """The wanted times, on the device; made anew only where a batch is the longest yet."""
-        told, steps = self._told, work.steps
+        settings, steps = self._settings, work.steps
         if self._clock is None or len(self._clock) < steps:
-            host = self._clock = empty(max(1, steps), told.time_type, device=told.device)
-            host.numpy()[:steps] = told.clock.stored(steps)
+            host = self._clock = empty(max(1, steps), settings.time_type, device=settings.device)
+            host.numpy()[:steps] = settings.clock.stored(steps)
             if self._apart:
-                self._clock = empty(host.shape, told.time_type, memory="device", device=told.device)
+                self._clock = empty(host.shape, settings.time_type, memory="device", device=settings.device)
                 _core.copy(self._clock, host, stream)
                 work.held.append(host)
-        work.clock = told.clock.times(steps)
+        work.clock = settings.clock.times(steps)
         work.held.append(self._clock)
         return self._clock[:steps]
 

@@ -72,7 +72,7 @@ class Batches:
         batch = Batch(work.arrays)
         batch.valid, batch.episodes, batch.times = work.valid, work.episodes, work.clock
         masks = work.valid.values() if isinstance(work.valid, dict) else [work.valid]
-        self._loader._told.results.taken([*work.arrays.values(), *masks])
+        self._loader._settings.results.taken([*work.arrays.values(), *masks])
         return batch
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class Loader:
         clock = Clock(at, seconds, steps, dataset.features[blocks[0].times])
         self._episodes, rows = _chosen(dataset, episodes, batch)
         place = _core.Device(device)
-        self._told = _engine.Settings(
+        self._settings = _engine.Settings(
             dataset, blocks, clock, batch, rows, fused, outside, fill, prefetch,
             threads or min(4, os.cpu_count() or 1), place,
             Results(like, place, {block.given for block in blocks}))
@@ -143,25 +143,25 @@ class Loader:
 
     @property
     def dataset(self) -> Dataset:
-        return self._told.dataset
+        return self._settings.dataset
 
     @property
     def device(self) -> _core.Device:
-        return self._told.device
+        return self._settings.device
 
     @property
     def slices(self) -> dict[str, slice]:
         """Where each column stands in fused rows; those with the same times stand together."""
         found: dict[str, slice] = {}
         begin = 0
-        for block in self._told.blocks:
+        for block in self._settings.blocks:
             for name, at in block.slices.items():
                 found[name] = slice(begin + at.start, begin + at.stop)
             begin += block.width
         return found
 
     def __len__(self) -> int:
-        whole, rest = divmod(len(self._episodes), self._told.batch)
+        whole, rest = divmod(len(self._episodes), self._settings.batch)
         return whole + (rest > 0 and not self._drop_last)
 
     def __iter__(self) -> Batches:
@@ -174,7 +174,7 @@ class Loader:
         if self._shuffle:
             order = numpy.random.default_rng([self._seed, self.epoch]).permutation(order)
         self.epoch += 1
-        batches = list(_engine.in_batches(order, self._told.batch, self._drop_last))
+        batches = list(_engine.in_batches(order, self._settings.batch, self._drop_last))
         return Batches(self, batches, recorder)
 
     def torch(self) -> Any:
@@ -204,7 +204,7 @@ class Loader:
         """One that no other pass is using."""
         with suppress(IndexError):
             return self._idle.pop()
-        return _engine.Engine(self._told)
+        return _engine.Engine(self._settings)
 
     def _keep(self, engine: _engine.Engine) -> None:
         self._idle.append(engine)

@@ -155,7 +155,7 @@ class Info:
         features = content.get("features")
         if not isinstance(features, dict):
             raise InvalidArgument(str(self.path), "an object 'features'", repr(features)[:40])
-        self.features = {name: self._feature(name, told) for name, told in features.items()}
+        self.features = {name: self._feature(name, given) for name, given in features.items()}
 
     def file(self, template: str, **numbers: Any) -> Path:
         try:
@@ -167,15 +167,15 @@ class Info:
             raise InvalidArgument(str(self.path), "a path inside the dataset", path)
         return self.root / path
 
-    def _feature(self, name: str, told: Any) -> Feature:
+    def _feature(self, name: str, given: Any) -> Feature:
         try:
-            more = told.get("info") or told.get("video_info") or {}
-            fps = told.get("fps") or more.get("video.fps") or self.fps
-            shape = tuple(int(extent) for extent in told.get("shape") or (1,))
-            return Feature(name, str(told["dtype"]), shape, _names(told.get("names")), float(fps))
+            more = given.get("info") or given.get("video_info") or {}
+            fps = given.get("fps") or more.get("video.fps") or self.fps
+            shape = tuple(int(extent) for extent in given.get("shape") or (1,))
+            return Feature(name, str(given["dtype"]), shape, _names(given.get("names")), float(fps))
         except (AttributeError, KeyError, TypeError, ValueError) as wrong:
             raise InvalidArgument(f"{self.path}, feature {name!r}", "a dtype and a shape",
-                                  repr(told)[:80]) from wrong
+                                  repr(given)[:80]) from wrong
 
     def _text(self, content: dict[str, Any], key: str) -> str:
         if not isinstance(content.get(key), str):
@@ -211,11 +211,11 @@ def read_tasks(info: Info) -> dict[int, str]:
 
 
 def _from_lines(info: Info) -> dict[str, Any]:
-    told = list(_lines(info.root / "meta/episodes.jsonl", ("episode_index", "length")))
+    lines = list(_lines(info.root / "meta/episodes.jsonl", ("episode_index", "length")))
     return {
-        "episode_index": numpy.array([line["episode_index"] for line in told], numpy.int64),
-        "length": numpy.array([line["length"] for line in told], numpy.int64),
-        "tasks": [line.get("tasks") or () for line in told],
+        "episode_index": numpy.array([line["episode_index"] for line in lines], numpy.int64),
+        "length": numpy.array([line["length"] for line in lines], numpy.int64),
+        "tasks": [line.get("tasks") or () for line in lines],
     }
 
 
@@ -251,11 +251,11 @@ def _lines(path: Path, keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
-            told = _json(path, line)
-            if not all(key in told for key in keys):
+            entry = _json(path, line)
+            if not all(key in entry for key in keys):
                 raise InvalidArgument(f"{path}, line {number}", f"{' and '.join(keys)}",
                                       line.strip()[:80])
-            yield told
+            yield entry
 
 
 def _json(path: Path, text: str) -> dict[str, Any]:
@@ -268,11 +268,11 @@ def _json(path: Path, text: str) -> dict[str, Any]:
     return content
 
 
-def _names(told: Any) -> tuple[str, ...] | None:
+def _names(given: Any) -> tuple[str, ...] | None:
     """A list of names; or in an object, by any key; or an object of places by name."""
-    if isinstance(told, dict):
-        if all(isinstance(value, int) for value in told.values()):
-            told = sorted(told, key=lambda name: told[name])
-        elif len(told) == 1:
-            told = next(iter(told.values()))
-    return tuple(map(str, told)) if isinstance(told, list) and told else None
+    if isinstance(given, dict):
+        if all(isinstance(value, int) for value in given.values()):
+            given = sorted(given, key=lambda name: given[name])
+        elif len(given) == 1:
+            given = next(iter(given.values()))
+    return tuple(map(str, given)) if isinstance(given, list) and given else None

@@ -1,4 +1,4 @@
-"""Every operator that can be benchmarked: one file each, in which `operator` describes it."""
+"""The operators that can be benchmarked. Each file defines `operator`."""
 
 import pkgutil
 from importlib import import_module

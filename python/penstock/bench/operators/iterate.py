@@ -1,4 +1,4 @@
-"""iterate: the yardstick, one pass over memory with as much arithmetic as asked for."""
+"""iterate: one pass over memory with a chosen amount of arithmetic per element."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -7,16 +7,16 @@ from typing import Any
 from ... import _core
 from .._operator import Absent, Call, Case, Context, Operator, Peer
 
-# As in penstock/ops/iterate.h; 1 is the fixed point.
+# The constants of penstock/ops/iterate.h; 1 is the fixed point.
 SCALE, SHIFT = 0.9990234375, 0.0009765625
-UNROLLED_AT_MOST = 64  # rounds, by torch.compile: beyond that compiling takes minutes
+UNROLLED_AT_MOST = 64  # rounds; with more, torch.compile takes minutes
 
 
 class IterateCase(Case):
     def __init__(self, context: Context, name: str, elements: int, rounds: int) -> None:
         self.name = name
         self.params = {"elements": elements, "rounds": rounds}
-        self.tolerance = 2 * (rounds + 1) * 2.0**-24  # two roundings a round, of values up to 1
+        self.tolerance = 2 * (rounds + 1) * 2.0**-24  # two roundings per round, of values up to 1
         self.bytes = 8 * elements
         self.flop = 2 * rounds * elements
         self._context = context
@@ -60,7 +60,7 @@ class IterateCase(Case):
 
         return {"torch": Peer(torch.__version__, self._torch), "torch.compile": self._compiled()}
 
-    def floor_us(self, ceilings: Mapping[str, float]) -> float:
+    def roof_us(self, ceilings: Mapping[str, float]) -> float:
         copy = "host_copy" if self._context.device.kind == "cpu" else "device_copy"
         return self.bytes / ceilings[copy] * 1e6
 
@@ -104,7 +104,7 @@ class IterateCase(Case):
 
 class Iterate(Operator):
     name = "iterate"
-    summary = "one pass over memory with as much arithmetic per element as asked for"
+    summary = "one pass over memory with a chosen amount of arithmetic per element"
 
     def cases(self, context: Context) -> list[Case]:
         million = 1 << 20

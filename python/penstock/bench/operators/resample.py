@@ -1,4 +1,4 @@
-"""resample: rows at irregular times, brought to wanted times."""
+"""resample: interpolates rows sampled at irregular times at given target times."""
 
 from .._operator import Case, Context, Operator
 from ..resampling.batch_case import BatchCase, Shape
@@ -24,7 +24,7 @@ ON_CPU = {
 }
 QUICK = {"small": Shape(4, 500, 256, 64, "f32"), "ragged": Shape(6, 200, 33, 7, "f32", True)}
 
-# Episodes and seconds of four sensors: more than 100 MB in all, and less than 2 MB of each.
+# Episodes and seconds of four sensors: more than 100 MB, and less than 2 MB.
 SENSORS = {"sensors": (256, 10), "sensors, small": (4, 10)}
 SENSORS_ON_CPU = {"sensors": (32, 10), "sensors, small": (4, 10)}
 SENSORS_QUICK = {"sensors": (2, 1)}
@@ -32,7 +32,7 @@ SENSORS_QUICK = {"sensors": (2, 1)}
 
 class Resample(Operator):
     name = "resample"
-    summary = "rows at irregular times, brought to wanted times by straight lines"
+    summary = "rows sampled at irregular times, interpolated linearly at given target times"
 
     def cases(self, context: Context) -> list[Case]:
         on_cpu = context.device.kind == "cpu"

@@ -1,1 +1,1 @@
-"""What the benchmark of resample is made of; operators/resample.py has its cases."""
+"""Data, references and peers of the resample benchmark; operators/resample.py lists its cases."""

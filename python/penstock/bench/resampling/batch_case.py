@@ -1,4 +1,4 @@
-"""One sensor, a batch of episodes."""
+"""Cases of resample with one sensor and a batch of episodes."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,7 +15,7 @@ from .traffic import SECTOR, place, sectors
 
 @dataclass(frozen=True)
 class Shape:
-    """B episodes of S samples, T wanted times and D columns; with `ragged`, of 50 to S samples."""
+    """B episodes of S samples (50 to S if `ragged`), T target times and D columns."""
 
     episodes: int
     samples: int
@@ -26,10 +26,10 @@ class Shape:
 
 
 class BatchCase(SignalCase):
-    """Times at a fixed rate with a tenth of jitter and an even clock; or all of them random.
+    """Either a fixed rate with 10 % jitter and evenly spaced target times, or all times random.
 
-    Inputs are values (B, S, D), times (B, S) and wanted times (B, T); ragged ones stand in one row,
-    with their offsets.
+    Inputs are values (B, S, D), times (B, S) and target times (B, T). Ragged episodes are stored one
+    after the other, with their offsets.
     """
 
     def __init__(self, context: Context, name: str, shape: Shape, even: bool) -> None:
@@ -128,7 +128,7 @@ class BatchCase(SignalCase):
                 "triton": by_triton(triton_peer.tuned), "baseline": by_triton(triton_peer.baseline)}
 
     def _numpy(self, inputs: Any, out: Any) -> None:
-        """Column by column, as there is nothing else."""
+        """Column by column: numpy.interp takes one column at a time."""
         import numpy
 
         values, times, at = inputs[0].reshape(-1, self._shape.columns), self._times, inputs[2]

@@ -1,4 +1,4 @@
-"""Four sensors of a robot on one clock: together, and one after the other."""
+"""Cases of resample with four sensors of a robot: in one call, and in one call per sensor."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ SIGNALS = {"tactile": Signal(150, 64), "frame": Signal(30, 1, "previous"),
 
 
 class SensorsCase(SignalCase):
-    """Inputs are all values (B, S, D), all times (B, S), and the clock (T), which all share.
+    """Inputs are the sensors' values (B, S, D) and times (B, S), and the shared target times (T).
 
-    Frames are numbered: what is wanted is the one on show.
+    The sensor "frame" holds frame numbers of a video, resampled with mode 'previous'.
     """
 
     def __init__(self, context: Context, name: str, episodes: int, seconds: int) -> None:
@@ -108,7 +108,7 @@ class SensorsCase(SignalCase):
         return {"numpy": Peer(numpy.__version__, self._numpy)}
 
     def _numpy(self, inputs: Any, out: Any) -> None:
-        """Column by column, as there is nothing else; frames by a search."""
+        """Column by column, since numpy.interp takes one at a time; frames by searchsorted."""
         import numpy
 
         values, times, at = inputs

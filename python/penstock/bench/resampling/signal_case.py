@@ -1,4 +1,4 @@
-"""What all cases of resample have in common."""
+"""What the cases of resample have in common."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -10,13 +10,13 @@ from .._operator import Absent, Call, Case, Context, Peer
 from .._rotation import cache_bytes
 
 SIZES = {"bf16": 2, "f32": 4}
-# Ours rounds once; peers, which compute f32 in f32, as often as they like.
+# Ours rounds once. Peers compute f32 in f32 and round after every operation.
 TOLERANCES = {"bf16": 2.0**-8, "f32": 2.0**-23}
 PEER_TOLERANCES = {"bf16": 2.0**-8, "f32": 2.0**-21}
 
 
 class SignalCase(Case):
-    """Results are one array (B, T, D) of `dtype`. On the CPU arrays are NumPy's, else tensors."""
+    """The result is one array (B, T, D) of `dtype`: NumPy's on the CPU, a torch tensor on a GPU."""
 
     result: tuple[int, int, int]
 
@@ -66,11 +66,11 @@ class SignalCase(Case):
         dtype = torch.bfloat16 if self._dtype == "bf16" else torch.float32
         return torch.empty(self.result, dtype=dtype, device=self._context.device.name)
 
-    def floor_us(self, ceilings: Mapping[str, float]) -> float:
+    def roof_us(self, ceilings: Mapping[str, float]) -> float:
         return self.bytes / ceilings["host_copy" if self._on_cpu else "device_copy"] * 1e6
 
     def random_values(self, rotation: int, part: int, shape: tuple[int, ...]) -> Any:
-        """From -1 to 1, made where they are used."""
+        """Values from -1 to 1, made on the device."""
         import numpy
 
         random = numpy.random.default_rng([self._context.seed, rotation, part])

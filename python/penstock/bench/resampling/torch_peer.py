@@ -1,4 +1,4 @@
-"""As torch's users write it."""
+"""resample in plain torch operations."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import torch
 
 
 def dense(values: Any, times: Any, at: Any, last: Any, out: Any) -> None:
-    """`last` is the last sample that has a next one: a number, or one for every episode."""
+    """`last` is the index of the last sample but one: a number, or one per episode."""
     index = torch.searchsorted(times, at, right=True) - 1
     index = index.clamp(max=last).clamp(min=0)
     a, b = times.gather(1, index), times.gather(1, index + 1)
@@ -17,7 +17,7 @@ def dense(values: Any, times: Any, at: Any, last: Any, out: Any) -> None:
 
 
 def ragged(values: Any, times: Any, at: Any, offsets: Any, longest: int, out: Any) -> None:
-    """Padded first."""
+    """Pads the episodes to one length, then resamples them as a dense batch."""
     counts = offsets[1:] - offsets[:-1]
     rows = torch.arange(longest, device=at.device)
     inside = rows < counts[:, None]

@@ -1,13 +1,13 @@
-"""Which samples a result is made of, and the bytes that have to move for it."""
+"""The samples that a result depends on, and the bytes that must be moved for them."""
 
 from collections.abc import Iterable
 from typing import Any
 
-SECTOR = 32  # bytes: what a GPU fetches of a row, at least
+SECTOR = 32  # bytes; a GPU reads memory in units of this size
 
 
 def place(times: Any, at: Any) -> tuple[Any, Any]:
-    """The earlier sample of each wanted time, and how far from it to the next, from 0 to 1."""
+    """For each target time, the index of the sample before it and the weight of the next, 0 to 1."""
     import numpy
 
     index = numpy.clip(numpy.searchsorted(times, at, side="right") - 1, 0, len(times) - 2)
@@ -16,7 +16,7 @@ def place(times: Any, at: Any) -> tuple[Any, Any]:
 
 
 def held(places: tuple[Any, Any]) -> tuple[Any, Any]:
-    """The same where the earlier sample stays until the next."""
+    """The same for mode 'previous', which holds a sample until the next one."""
     import numpy
 
     index, weight = places
@@ -24,7 +24,7 @@ def held(places: tuple[Any, Any]) -> tuple[Any, Any]:
 
 
 def sectors(places: Iterable[tuple[Any, Any]], offsets: Iterable[int], row_bytes: int) -> int:
-    """Of all rows that are referred to, each once; `offsets` are the episodes' first rows."""
+    """Distinct sectors of all rows that are read; `offsets` are the first rows of the episodes."""
     import numpy
 
     rows = [part + first for (index, weight), first in zip(places, offsets)

@@ -11,7 +11,7 @@ import triton.language as tl
 
 @triton.jit
 def _earlier(times, wanted, count, STEPS: tl.constexpr):
-    """The last sample that is not after each wanted time; at most the last but one."""
+    """The last sample that is not after each target time; at most the last but one."""
     low = tl.zeros_like(wanted).to(tl.int32) + 1
     high = low + (count - 2)
     for _ in range(STEPS):
@@ -30,7 +30,7 @@ def _weight(times, wanted, index):
 
 @triton.jit
 def _episode(episode, offsets, samples, RAGGED: tl.constexpr):
-    """Its first sample and their number."""
+    """The first sample of an episode and its number of samples."""
     if RAGGED:
         first = tl.load(offsets + episode)
         count = (tl.load(offsets + episode + 1) - first).to(tl.int32)
@@ -63,7 +63,7 @@ def _candidates() -> list[Any]:
 
 
 def _sensible(configs: list[Any], arguments: dict[str, Any], **more: Any) -> list[Any]:
-    """A thread has 8 to 32 numbers of a tile, whose rows are whole, or halves where they are long."""
+    """Tiles with 8 to 32 numbers per thread, of whole rows or, if these are long, half rows."""
     whole = min(triton.next_power_of_2((arguments | more)["COLUMNS"]), 512)
     kept = []
     for config in configs:
@@ -71,7 +71,7 @@ def _sensible(configs: list[Any], arguments: dict[str, Any], **more: Any) -> lis
         each = tile // (32 * config.num_warps)
         if width == whole and config.num_stages == 1 and each in (8, 16, 32):
             kept.append(config)
-        if width == whole // 2 >= 64 and each == 16:  # stages are of a loop over columns
+        if width == whole // 2 >= 64 and each == 16:  # num_stages applies to the loop over columns
             kept.append(config)
     return kept
 
@@ -104,22 +104,22 @@ def _tuned(values, times, at, out, offsets, episodes, samples, targets, COLUMNS:
 
 
 def _shared(longest: int, inputs: Any, out: Any) -> dict[str, Any]:
-    """The arguments of both."""
+    """The arguments of both kernels."""
     values, times, at, *rest = inputs
     return {"values": values, "times": times, "at": at, "out": out,
-            "offsets": rest[0] if rest else times,  # not looked at
+            "offsets": rest[0] if rest else times,  # not read
             "samples": longest, "targets": out.shape[1], "COLUMNS": out.shape[2],
             "RAGGED": bool(rest), "STEPS": longest.bit_length()}
 
 
 def baseline(longest: int, inputs: Any, out: Any) -> None:
-    """A program a target, which searches for itself; no episode has more than `longest` samples."""
+    """One program per target time, with its own search; episodes have at most `longest` samples."""
     _baseline[(out.shape[0] * out.shape[1],)](**_shared(longest, inputs, out),
                                               WIDTH=triton.next_power_of_2(out.shape[2]))
 
 
 def tuned(longest: int, inputs: Any, out: Any) -> None:
-    """A program a block of targets, which are searched for side by side."""
+    """One program per block of target times, which are searched for in parallel."""
     episodes, targets, _ = out.shape
     _tuned[lambda chosen: (triton.cdiv(targets, chosen["TARGETS"]), episodes)](
         **_shared(longest, inputs, out), episodes=episodes)
