@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the benchmarks if they can be built here, then runs tools/gpu_bench.py with the same
-# arguments (see --help). Binaries that were carried here without their build files run as they are.
+# Builds the benchmarks and the Python package, then runs tools/gpu_bench.py with the same arguments
+# (see --help). Nothing is built if build/gpu holds only what was built elsewhere (build/gpu/bin and
+# build/gpu/python, without build.ninja).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,6 +10,10 @@ for word in "$@"; do
   case $word in --list | --stale | --import* | --help | -h) build=no ;; esac
 done
 if [[ $build == yes ]] && { [[ -f build/gpu/build.ninja ]] || ! compgen -G "build/gpu/bin/bench_*" >/dev/null; }; then
-  scripts/build.sh gpu
+  if "${PENSTOCK_PYTHON:-python3}" -c 'import nanobind' 2>/dev/null; then
+    scripts/python_module.sh gpu all
+  else
+    scripts/build.sh gpu
+  fi
 fi
 exec python3 tools/gpu_bench.py "$@"

@@ -55,6 +55,11 @@ class Bench:
         self.commit = commit
         self.work = root / "build/bench"
         self.python = os.environ.get("PENSTOCK_PYTHON", "python3")
+        self.environment = dict(os.environ)
+        package = root / "build/gpu/python"  # by scripts/python_module.sh; else as installed
+        if package.is_dir():
+            known = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
+            self.environment["PYTHONPATH"] = os.pathsep.join([str(package), *known])
         self.all = benchmarks.every(root)
         self._progress = self.work / "progress.json"
         self.done = {}
@@ -73,7 +78,8 @@ class Bench:
             if shutil.which(program) is None:
                 return f"{program} is not on PATH"
         for package in benchmark.packages:
-            found = subprocess.run([self.python, "-c", f"import {package}"], capture_output=True)
+            found = subprocess.run([self.python, "-c", f"import {package}"], capture_output=True,
+                                   env=self.environment)
             if found.returncode != 0:
                 how = "pip install ." if package == "penstock" else f"pip install {package}"
                 return f"{self.python} has no package {package} ({how})"
@@ -88,7 +94,7 @@ class Bench:
         if benchmark.kind != "operator":
             return [Part(benchmark, 1, 1)]
         listed = subprocess.run([self.program(), "bench", name, "--list", "--json"],
-                                capture_output=True, text=True)
+                                capture_output=True, text=True, env=self.environment)
         if listed.returncode != 0:
             raise RuntimeError(f"{name}: cannot list its cases: {listed.stderr.strip()}")
         cases = list(json.loads(listed.stdout)[name]["cases"])
@@ -128,7 +134,7 @@ class Bench:
             with open(target if printed else os.devnull, "wb") as out:
                 # In a session of its own, so that a timeout ends all processes of the benchmark.
                 process = subprocess.Popen(command, cwd=folder, start_new_session=True,
-                                           stdout=out if printed else None)
+                                           env=self.environment, stdout=out if printed else None)
                 try:
                     status = process.wait(timeout)
                 except BaseException:

@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(threads) vectorised(Work work) {
 
 template <class Element>
 void run(const Work& work, const ps::Stream& stream) {
-  if (!has_vectors(work)) return by_warps(work, stream);
+  if (!why_left(work, any_row_bytes).empty()) return by_warps(work, stream);
   launch(vectorised<Element>, {.grid = (work.all_targets() + warps - 1) / warps, .block = threads},
          ps::cuda_stream(stream), work);
 }
@@ -47,7 +47,8 @@ ladder::KernelUse use() {
 std::vector<Kernel> kernels() {
   return {{.label = "16 bytes a lane",
            .launch = {run<__nv_bfloat16>, run<float>},
-           .use = {use<__nv_bfloat16>, use<float>}}};
+           .use = {use<__nv_bfloat16>, use<float>},
+           .most_row_bytes = any_row_bytes}};
 }
 
 const ladder::Instructions machine{.holds = {"VOTE", "SHFL", "LDG.128", "STG.128"},

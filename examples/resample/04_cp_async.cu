@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(threads) rows_ahead(Work work, unsigned run) {
 // Launch: as many warps as the GPU holds at once, each with its share of the targets.
 template <class Element, unsigned depth>
 void run(const Work& work, const ps::Stream& stream) {
-  if (!has_vectors(work)) return by_warps(work, stream);
+  if (!why_left(work, any_row_bytes).empty()) return by_warps(work, stream);
   const unsigned all = work.all_targets();
   const unsigned most = resident_clusters(rows_ahead<Element, depth>, {.block = threads}) * warps;
   const unsigned share = (all + most - 1) / most, takers = (all + share - 1) / share;
@@ -96,7 +96,8 @@ template <unsigned depth>
 Kernel make() {
   return {.label = "depth " + std::to_string(depth),
           .launch = {run<__nv_bfloat16, depth>, run<float, depth>},
-          .use = {use<__nv_bfloat16, depth>, use<float, depth>}};
+          .use = {use<__nv_bfloat16, depth>, use<float, depth>},
+          .most_row_bytes = any_row_bytes};
 }
 
 std::vector<Kernel> kernels() { return {make<2>(), make<4>()}; }

@@ -29,6 +29,7 @@ constexpr unsigned most_row_bytes = 512;  // of a box: 256 elements of bf16, whi
 constexpr unsigned box_rows = 8;
 constexpr unsigned window_bytes = 20 * 1024, most_window_rows = 256;
 constexpr unsigned most_panels = 65535;  // that a grid has along y
+constexpr std::size_t most_bytes = std::size_t{most_panels} * most_row_bytes;  // of a whole row
 static_assert(tile <= warp_threads);
 
 // A window is `window_rows` rows of a panel, whose rows have so many vectors.
@@ -103,10 +104,10 @@ unsigned window_rows_of(unsigned pitch_bytes) {
 
 template <class Element>
 void run(const Work& work, const ps::Stream& stream) {
+  if (!why_left(work, most_bytes).empty()) return by_warps(work, stream);
   constexpr unsigned most_columns = most_row_bytes / sizeof(Element);
   const unsigned box_columns = work.columns < most_columns ? work.columns : most_columns;
   const unsigned panels = (work.columns + box_columns - 1) / box_columns;
-  if (!has_vectors(work) || panels > most_panels) return by_warps(work, stream);
   const ps::TensorView view(const_cast<void*>(work.values), work.type,
                             {work.all_samples(), work.columns},
                             {ps::Memory::device, ladder::current_device()});
@@ -130,7 +131,8 @@ std::vector<Kernel> kernels() {
   return {{.label = "the span of 16 targets",
            .launch = {run<__nv_bfloat16>, run<float>},
            .use = {use<__nv_bfloat16>, use<float>},
-           .hopper = true}};
+           .hopper = true,
+           .most_row_bytes = most_bytes}};
 }
 
 const ladder::Instructions machine{.holds = {"UTMALDG.2D", "REDUX", "SYNCS", "LDS.128", "STG.128"},

@@ -97,7 +97,7 @@ template <class Element>
 void run(const Work& work, const ps::Stream& stream) {
   const unsigned vectors = work.columns / vector_elements<Element>;
   const unsigned row_bytes = vectors * vector_bytes;
-  if (!has_vectors(work) || row_bytes > most_row_bytes) return by_warps(work, stream);
+  if (!why_left(work, most_row_bytes).empty()) return by_warps(work, stream);
   const unsigned group = group_of(row_bytes), slots = (work.all_targets() + group - 1) / group;
   LaunchOptions options{.block = Team::threads,
                         .shared_bytes = std::size_t{depth} * group * 2 * row_bytes};
@@ -115,7 +115,8 @@ std::vector<Kernel> kernels() {
   return {{.label = "a finder, 8 movers, depth 3",
            .launch = {run<__nv_bfloat16>, run<float>},
            .use = {use<__nv_bfloat16>, use<float>},
-           .hopper = true}};
+           .hopper = true,
+           .most_row_bytes = most_row_bytes}};
 }
 
 const ladder::Instructions machine{.holds = {"UBLKCP.S.G", "SYNCS", "LDS.128", "STG.128"},

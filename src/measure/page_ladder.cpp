@@ -27,10 +27,13 @@ PageSections ladder_sections(const Reading& ladder) {
                                 {.name = "note", .numeric = false}}};
     for (const Reading& row : rung["rows"].items()) {
       const auto speedup = row.find("speedup");
-      table.rows.push_back({row["label"].text(), shown_us(row["seconds"].positive() * 1e6),
-                            speedup ? fmt::format("{:.2f}x", speedup->number()) : "",
-                            share_or_unknown(row.find("hidden")),
-                            share_or_unknown(row.find("efficiency")), row["note"].text()});
+      // A row without a time says why: it does not run here, or it was dropped.
+      const auto seconds = row.find("seconds"), dropped = row.find("dropped");
+      table.rows.push_back(
+          {row["label"].text(), seconds ? shown_us(seconds->positive() * 1e6) : "–",
+           speedup ? fmt::format("{:.2f}x", speedup->number()) : "",
+           share_or_unknown(row.find("hidden")), share_or_unknown(row.find("efficiency")),
+           dropped ? "dropped: " + dropped->text() : row["note"].text()});
     }
     sections.emplace_back(std::move(table));
   }

@@ -23,27 +23,48 @@ double time_us(const Reading& times) {
 
 std::string shown_time(double us) { return std::isnan(us) ? "–" : shown_us(us); }
 
+// A time that only some cases have, as a column of its own and divided by ours.
+struct OptionalTime {
+  const char* field;
+  const char* name;
+};
+
+constexpr OptionalTime optional_times[] = {{"floor_us", "floor"}, {"yardstick_us", "yardstick"}};
+
+bool any_has(const Reading& cases, const char* field) {
+  return std::ranges::any_of(cases.items(), [&](const Reading& given) { return given.has(field); });
+}
+
 PageTable cases_table(const Reading& results) {
   std::vector<std::string> peers;
   for (const auto& [peer, version] : results["peers"].fields()) peers.push_back(peer);
-  PageTable table{.title = results["name"].text(),
-                  .note =
-                      "The limit is what this machine's measured ceilings allow. Ours and the "
-                      "peers ran by turns in one process.",
-                  .columns = {{.name = "case", .numeric = false},
-                              {.name = "ours"},
-                              {.name = "limit"},
-                              {.name = "limit / ours", .share = true}}};
+  PageTable table{
+      .title = results["name"].text(),
+      .note =
+          "Ours and the peers were timed in interleaved runs in one process. A floor is "
+          "the best time of an engine alone and cannot be beaten; a yardstick, such as "
+          "a plain copy, can.",
+      .columns = {{.name = "case", .numeric = false}, {.name = "ours"}}};
+  std::vector<OptionalTime> shown;
+  for (const OptionalTime& time : optional_times) {
+    if (!any_has(results["cases"], time.field)) continue;
+    shown.push_back(time);
+    table.columns.push_back({.name = time.name});
+    table.columns.push_back({.name = std::string(time.name) + " / ours", .share = true});
+  }
   for (const std::string& peer : peers) {
     table.columns.push_back({.name = peer});
     table.columns.push_back({.name = peer + " / ours"});
   }
   for (const Reading& given : results["cases"].items()) {
     const double ours = time_us(given["ours"]);
-    const auto floor_us = given.find("floor_us");
-    const double floor = floor_us ? floor_us->positive() : unknown;
-    std::vector<PageCell> row{given["case"].text(), shown_time(ours), shown_time(floor),
-                              floor / ours};
+    std::vector<PageCell> row{given["case"].text(), shown_time(ours)};
+    for (const OptionalTime& time : shown) {
+      const auto found = given.find(time.field);
+      const double us = found ? found->positive() : unknown;
+      row.emplace_back(shown_time(us));
+      row.emplace_back(us / ours);
+    }
     for (const std::string& peer : peers) {
       const auto of_peer = given["peer"].find(peer.c_str());
       const double time = of_peer ? time_us(*of_peer) : unknown, ratio = time / ours;
@@ -51,6 +72,12 @@ PageTable cases_table(const Reading& results) {
       row.emplace_back(std::isnan(ratio) ? "–" : fmt::format("{:.3f}", ratio));
     }
     table.rows.push_back(std::move(row));
+  }
+  if (const auto dropped = results.find("dropped")) {
+    for (const Reading& given : dropped->items()) {
+      table.note +=
+          fmt::format(" {} was dropped: {}.", given["case"].text(), given["reason"].text());
+    }
   }
   return table;
 }

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.bench._captured import Captured
 from penstock.bench._compiled import Compiled
-from penstock.bench._device_copy import device_copies
+from penstock.bench._device_copy import device_copy
 
 
 class Tensor:
@@ -103,19 +103,19 @@ def test_a_failed_capture_is_ended(torch):
 
 
 def test_a_copy_reads_half_and_writes_half_past_the_cache(torch):
-    copy = device_copies(moved=1000, device="cuda:0", cache=2000)["cudaMemcpy"]
+    copy, = device_copy(moved=2 * 4096, device="cuda:0", cache=16384).values()
     assert copy.version == "CUDA 13.0"
     for _ in range(14):
         copy.call("inputs", "outputs")
     targets = torch.noted
-    assert all(target.data.size == 500 and (target.data == 1).all() for target in targets)
-    assert len({id(target) for target in targets}) == 7  # 7,000 bytes, more than 3 * 2,000
+    assert all(target.data.size == 4096 and (target.data == 1).all() for target in targets)
+    assert len({id(target) for target in targets}) == 7  # 56 KiB, more than 3 * 16 KiB
     assert targets[:7] == targets[7:]
 
 
 def test_a_copy_of_pages_moves_no_less(torch):
     for moved, page in ((1000, 4096), (2 * 4096, 4096), (2 * 4097, 2 * 4096)):
-        copy = device_copies(moved=moved, device="cuda:0", cache=2000)["cudaMemcpy, whole pages"]
+        copy, = device_copy(moved=moved, device="cuda:0", cache=2000).values()
         copy.call("inputs", "outputs")
         assert torch.noted[-1].data.size == page
 

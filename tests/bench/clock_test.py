@@ -80,7 +80,7 @@ def test_a_call_is_timed_until_its_work_is_done(monkeypatch):
 
 
 @pytest.mark.parametrize("torch, said", [(None, "pip install torch"),
-                                         (fake_torch([], available=False), "sees no GPU")])
+                                         (fake_torch([], available=False), "finds no GPU")])
 def test_without_torch_it_says_what_to_do(monkeypatch, torch, said):
     monkeypatch.setitem(sys.modules, "torch", torch)
     with pytest.raises(BenchError, match=said):

@@ -129,7 +129,7 @@ def test_sensors_are_as_large_and_as_small_as_they_are_to_be(gpu_context):
     assert all(4 * episodes * seconds * signal.rate * (signal.columns + 1) <= 2e6
                for signal in SIGNALS.values())
     assert list(small.kernels()) == ["best", "captured", "separate"]
-    assert isinstance(small.peers()["cudaMemcpy"], Yardstick)
+    assert isinstance(small.peers()["cudaMemcpy, whole pages"], Yardstick)
 
 
 def test_sensors_are_one_call_or_four(context, monkeypatch):
@@ -164,9 +164,9 @@ def test_on_a_gpu_the_peers_are_named_or_say_why_they_are_absent(gpu_context, mo
     case = BatchCase(gpu_context, "tiny", operator.SHAPES["tiny"], True)
     peers = case.peers()
     assert list(case.kernels()) == ["best", "captured"] and case.params["dtype"] == "bf16"
-    assert list(peers) == ["cudaMemcpy", "cudaMemcpy of pages", "torch", "torch.compile", "triton",
+    assert list(peers) == ["cudaMemcpy, whole pages", "torch", "torch.compile", "triton",
                            "baseline"]
-    assert peers["cudaMemcpy"].version == "CUDA 13.0" and type(peers["torch"]) is Peer
+    assert peers["cudaMemcpy, whole pages"].version == "CUDA 13.0" and type(peers["torch"]) is Peer
     for name in ("torch.compile", "triton", "baseline"):
         assert peers[name] == Absent("needs triton: pip install triton")
     assert case.peers() is peers  # what they compiled and captured is kept

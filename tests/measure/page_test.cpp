@@ -77,6 +77,30 @@ TEST(AddDocument, ResultsStandBesideTheirLimitAndPeers) {
   EXPECT_DOUBLE_EQ(roofline["points"][0]["flops"], 1e13);
 }
 
+TEST(AddDocument, AYardstickHasAColumnAndADroppedCaseItsReason) {
+  Json document = Json::parse(results);
+  document["cases"][0].erase("floor_us");
+  document["cases"][0]["yardstick_us"] = 110.0;
+  document["dropped"] = {{{"case", "b"}, {"reason", "took 90 us, 0.900 x its floor of 100 us"}}};
+  const Json table = section(sections_of(document.dump()), "table");
+  EXPECT_EQ(table["columns"][2]["name"], "yardstick");
+  EXPECT_EQ(table["rows"][0], (Json{"a", "100 us", "110 us", 1.1, "150 us", "1.500", "–", "–"}));
+  EXPECT_NE(table["note"].get<std::string>().find("b was dropped: took 90 us"), std::string::npos);
+}
+
+TEST(AddDocument, ARowOfALadderWithoutATimeSaysWhy) {
+  Json document = Json::parse(ladder);
+  Json& row = document["rungs"][0]["rows"][0];
+  row["seconds"] = nullptr;
+  row["efficiency"] = nullptr;
+  row["note"] = "needs Hopper";
+  Json table = section(sections_of(document.dump()), "table");
+  EXPECT_EQ(table["rows"][0], (Json{"l", "–", "1.00x", nullptr, nullptr, "needs Hopper"}));
+  row["dropped"] = "faster than its floor";
+  table = section(sections_of(document.dump()), "table");
+  EXPECT_EQ(table["rows"][0][5], "dropped: faster than its floor");
+}
+
 TEST(AddDocument, ALadderIsATableARung) {
   const Json table = section(sections_of(ladder), "table");
   EXPECT_EQ(table["title"], "pageable");

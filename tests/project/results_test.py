@@ -4,7 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import benchmarks
 import pytest
+import results
 
 RESULTS = Path(__file__).resolve().parents[2] / "tools" / "results.py"
 
@@ -30,14 +32,13 @@ RUNGS = {
 
 @pytest.fixture
 def run(tmp_path):
-    (tmp_path / "in").mkdir()
+    (tmp_path / "bench/results").mkdir(parents=True)
 
     def run_results(files, *arguments):
         for name, content in files.items():
             text = content if isinstance(content, str) else json.dumps(content)
-            (tmp_path / "in" / name).write_text(text)
-        return subprocess.run([sys.executable, RESULTS, "--results", tmp_path / "in", "--output",
-                               tmp_path / "out.md", "--pages", tmp_path / "pages", *arguments],
+            (tmp_path / "bench/results" / name).write_text(text)
+        return subprocess.run([sys.executable, RESULTS, "--root", tmp_path, *arguments],
                               capture_output=True, text=True)
 
     return run_results
@@ -45,45 +46,91 @@ def run(tmp_path):
 
 @pytest.fixture
 def lines_of(run, tmp_path):
-    """Of the page that is made of files."""
+    """The lines of all pages that are made of files."""
     def lines(files):
         done = run(files)
         assert done.returncode == 0, done.stderr
-        return (tmp_path / "out.md").read_text().splitlines()
+        return [line for page in sorted((tmp_path / "docs").rglob("*.md"))
+                for line in page.read_text().splitlines()]
 
     return lines
 
 
 def test_tables_of_cases_and_of_rungs(lines_of):
     lines = lines_of({"resample.json": CASES, "ladder.json": RUNGS})
-    assert lines.index("## ladder") < lines.index("## resample")
     for line in [
-        "GPU, driver 580.1, CUDA 13.0, 2026-01-31T12:00:00Z, commit abc. Ceilings: device copy "
-        "4240 GB/s.",
-        "| case | ours | floor | floor / ours | torch | torch / ours | other | other / ours |",
-        "| a\\|b | 100 µs | 80 µs | 80.0 % | 1.5 ms | 15.000 | – | – |",
+        "GPU, driver 580.1, CUDA 13.0, 2026-01-31T12:00:00Z, commit abc. Measured ceilings: device "
+        "copy 4240 GB/s.",
+        "| case | ours | floor | ours / floor | torch | torch / ours | other | other / ours |",
+        "| a\\|b | 100 µs | 80 µs | 1.250 | 1.5 ms | 15.000 | – | – |",
         "| c | 2 s | – | – | – | – | – | – |",
-        "Peers: torch 2.11, other absent (not installed).",
-        "Again: `scripts/gpu_bench.sh resample`.",
+        "To measure again: `scripts/gpu_bench.sh resample --again`.",
         "| depth: one | 500 ms | 1.00 | – | 25.0 % |",
         "| depth: two | 250 ms | 2.00 | -50.0 % | – |",
     ]:
         assert line in lines
 
 
-def test_the_host_and_what_ncu_counted_are_shown_where_they_are_known(lines_of):
+def test_the_summary_has_one_line_per_benchmark(run, tmp_path):
+    assert run({"resample.json": CASES, "ladder.json": RUNGS}).returncode == 0
+    text = (tmp_path / "docs/results.md").read_text()
+    assert ("| [resample](results/resample.md) | resample on the GPU | 1.250 × the floor; 15 × as "
+            "fast as torch | abc |") in text.splitlines()
+    assert "| [ladder](results/ladder.md) |  | 1 rungs, best efficiency 25.0 % | c |" in text
+    assert len(text.splitlines()) < 20
+
+
+def test_the_page_of_a_benchmark_that_is_gone_goes(run, tmp_path):
+    assert run({"resample.json": CASES, "ladder.json": RUNGS}).returncode == 0
+    (tmp_path / "bench/results/ladder.json").unlink()
+    done = run({}, "--check")
+    assert done.returncode == 1 and "docs/results/ladder.md is stale" in done.stdout
+    assert run({}).returncode == 0
+    assert [page.name for page in (tmp_path / "docs/results").iterdir()] == ["resample.md"]
+
+
+def test_a_dropped_case_is_shown_with_its_reason(lines_of):
+    reason = "took 90 us, 0.900 x its floor of 100 us"
+    rows = [{"label": "fast", "seconds": None, "speedup": None, "hidden": None, "efficiency": None,
+             "note": "", "dropped": "beat its floor"}]
+    lines = lines_of({"resample.json": CASES | {"dropped": [{"case": "d", "reason": reason}]},
+                      "ladder.json": RUNGS | {"rungs": [{"name": "depth", "rows": rows}]}})
+    assert f"Dropped: d: {reason}." in lines
+    assert "| depth: fast | dropped: beat its floor | – | – | – |" in lines
+    assert any("1 dropped" in line for line in lines)
+
+
+def test_a_yardstick_has_its_own_column(lines_of):
+    case = CASES["cases"][0] | {"yardstick": "roof", "yardstick_us": 110.0}
+    del case["floor_us"]
+    lines = lines_of({"resample.json": CASES | {"peers": {}, "cases": [case]}})
+    assert "| case | ours | roof | roof / ours |" in lines
+    assert "| a\\|b | 100 µs | 110 µs | 1.100 |" in lines
+
+
+def test_call_and_host_times_say_which_is_which(lines_of):
+    case = {"case": "a", "peer": {}, "ours": {"gpu_us": 8.0, "call_us": 98.0, "host_us": 78.0},
+            "metrics": {"enqueue_us": 12.5, "sustained_us": 13.0}}
+    lines = lines_of({"resample.json": CASES | {"peers": {}, "cases": [case]}})
+    for line in [
+        "| case | GPU time | call time after a pause | host time after a pause | host time, back to "
+        "back | time per call, back to back |",
+        "| a | 8 µs | 98 µs | 78 µs | 12.5 µs | 13 µs |",
+    ]:
+        assert line in lines
+
+
+def test_counters_are_shown_where_they_are_known(lines_of):
     def case(name, metrics):
         return {"case": name, "ours": {"gpu_us": 2.0}, "peer": {}, "floor_us": 1.0} | metrics
 
     share = {"dram__throughput.avg.pct_of_peak_sustained_elapsed": 84.72}
-    cases = [case("a", {"metrics": {"enqueue_us": 9.5, "counters": share}}),
-             case("b", {"metrics": {"enqueue_us": 12.0}}), case("c", {})]
+    cases = [case("a", {"metrics": {"counters": share}}), case("b", {})]
     lines = lines_of({"resample.json": CASES | {"peers": {}, "cases": cases}})
     for line in [
-        "| case | ours | floor | floor / ours | host | DRAM |",
-        "| a | 2 µs | 1 µs | 50.0 % | 9.5 µs | 84.7 % |",
-        "| b | 2 µs | 1 µs | 50.0 % | 12 µs | – |",
-        "| c | 2 µs | 1 µs | 50.0 % | – | – |",
+        "| case | ours | floor | ours / floor | DRAM |",
+        "| a | 2 µs | 1 µs | 2.000 | 84.7 % |",
+        "| b | 2 µs | 1 µs | 2.000 | – |",
     ]:
         assert line in lines
 
@@ -115,7 +162,7 @@ def test_profiles_are_a_table_of_kernels(lines_of):
     case = {"case": "a", "reports": {}, "profiles": {"baseline": slow, "best": best}}
     lines = lines_of({"profiles.json": CASES | {"calls": 3, "cases": [case]}})
     for line in [
-        "| kernel | time | DRAM read | written | of a device copy's rate | DRAM | L1 | SMs |",
+        "| kernel | time | DRAM read | DRAM written | share of the copy rate | DRAM | L1 | SMs |",
         "| a: baseline | 2 µs | 1.00 MB | 0.50 MB | 50.0 % | 40.0 % | – | 20.0 % |",
         "| a: best | 2 µs | 1.00 MB | 0.50 MB | 50.0 % | 40.0 % | 30.0 % | 20.0 % |",
     ]:
@@ -124,44 +171,84 @@ def test_profiles_are_a_table_of_kernels(lines_of):
 
 def test_it_is_the_same_every_time_and_stale_when_a_figure_changes(run, tmp_path):
     run({"resample.json": CASES, "ladder.json": RUNGS})
-    first = (tmp_path / "out.md").read_text()
+    page = tmp_path / "docs/results/resample.md"
+    first = page.read_text()
     assert run({}, "--check").returncode == 0
-    assert run({}).returncode == 0 and (tmp_path / "out.md").read_text() == first
+    assert run({}).returncode == 0 and page.read_text() == first
     changed = copy.deepcopy(CASES)
     changed["cases"][0]["ours"]["gpu_us"] = 101.0
     done = run({"resample.json": changed}, "--check")
-    assert done.returncode == 1 and "out.md is stale" in done.stdout
-    assert (tmp_path / "out.md").read_text() == first
+    assert done.returncode == 1 and "docs/results/resample.md is stale" in done.stdout
+    assert page.read_text() == first
 
 
-def test_a_page_gets_the_table_it_wants(run, tmp_path):
-    page = tmp_path / "pages" / "ops" / "resample.md"
-    page.parent.mkdir(parents=True)
+def test_a_page_gets_the_table_it_asks_for(run, write):
     before = "# Resample\n\n<!-- results of resample -->\n"
     after = "<!-- end of results -->\n\nMore.\n"
-    page.write_text(f"{before}an old table\n{after}")
-    other = page.with_name("other.md")
-    other.write_text("# Other\n")
+    page = write("docs/ops/resample.md", f"{before}an old table\n{after}")
+    other = write("docs/ops/other.md", "# Other\n")
     assert run({"resample.json": CASES}).returncode == 0
     text = page.read_text()
     assert text.startswith(before) and text.endswith(after) and "an old table" not in text
-    assert "| a\\|b | 100 µs | 80 µs | 80.0 % | 1.5 ms | 15.000 | – | – |" in text.splitlines()
+    assert "| a\\|b | 100 µs | 80 µs | 1.250 | 1.5 ms | 15.000 | – | – |" in text.splitlines()
     assert run({}, "--check").returncode == 0
     page.write_text(text.replace("80 µs", "70 µs"))
     done = run({}, "--check")
-    assert done.returncode == 1 and "resample.md is stale" in done.stdout
+    assert done.returncode == 1 and "docs/ops/resample.md is stale" in done.stdout
     assert run({}).returncode == 0 and page.read_text() == text
     assert other.read_text() == "# Other\n"
 
 
-def test_a_page_cannot_want_the_table_of_no_file(run, tmp_path):
-    (tmp_path / "pages").mkdir()
-    (tmp_path / "pages" / "a.md").write_text("<!-- results of none -->\n<!-- end of results -->\n")
+NUMBERS = CASES | {"cases": [
+    {"case": "big, best", "ours": {"gpu_us": 100.0}, "peer": {"torch": {"gpu_us": 110.0}},
+     "floor_us": 98.0, "metrics": {"share": 0.5}},
+    {"case": "small", "ours": {"gpu_us": 10.0}, "peer": {"torch": {"gpu_us": 40.0}}, "metrics": {}}]}
+
+
+@pytest.mark.parametrize("expression, shown", [
+    ("value us of ours.gpu_us in small", "10 µs"),
+    ("value ratio of torch/ours in big*", "1.100"),
+    ("value ratio of over_floor in big, best", "1.020"),
+    ("value percent of metrics.share in *", "50.0 %"),
+    ("mean ratio2 of torch/ours in *", "2.10"),
+    ("spread ratio2 of torch/ours in *", "1.10 to 4.00"),
+    ("most more of torch/ours in big*", "10 %"),
+    ("least whole of ours.gpu_us in *", "10"),
+])
+def test_a_figure_in_a_sentence(run, write, expression, shown):
+    place = f"<!-- figure resample: {expression} -->"
+    page = write("README.md", f"It is {place}old<!-- /figure --> here.\n")
+    assert run({"resample.json": NUMBERS}).returncode == 0
+    assert page.read_text() == f"It is {place}{shown}<!-- /figure --> here.\n"
+    page.write_text(page.read_text().replace(shown, "7"))
+    done = run({}, "--check")
+    assert done.returncode == 1 and "README.md is stale" in done.stdout
+
+
+@pytest.mark.parametrize("expression, message", [
+    ("value us of ours.gpu_us in none", "no case"), ("value us of ours.gpu_us in *", "one case"),
+    ("value us of nothing in *", "no case"), ("guess us of ours.gpu_us in *", "expected value"),
+    ("value us", "expected 'value|mean"), ("value miles of ours.gpu_us in small", "with a unit of us"),
+])
+def test_a_figure_that_is_not_there_is_an_error(run, write, expression, message):
+    write("README.md", f"<!-- figure resample: {expression} --><!-- /figure -->\n")
+    done = run({"resample.json": NUMBERS})
+    assert done.returncode == 1 and message in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("place, message", [
+    ("<!-- results of none -->\n<!-- end of results -->\n", "none.json"),
+    ("<!-- figure none: value us of a in b --><!-- /figure -->\n", "none.json"),
+    ("<!-- table none -->\n<!-- end of table -->\n", "table none"),
+    ("<!-- table overlap -->\n<!-- end of table -->\n", "table overlap: needs 'overlap'"),
+])
+def test_a_page_cannot_ask_for_what_is_not_there(run, write, place, message):
+    write("docs/a.md", place)
     done = run({"resample.json": CASES})
-    assert done.returncode == 1 and "none.json" in done.stderr
+    assert done.returncode == 1 and message in done.stderr and "Traceback" not in done.stderr
 
 
-def test_check_without_a_page_is_stale(run):
+def test_check_without_pages_is_stale(run):
     assert run({"resample.json": CASES}, "--check").returncode == 1
 
 
@@ -175,9 +262,13 @@ def test_check_without_a_page_is_stale(run):
 def test_a_broken_file_is_named(run, tmp_path, content):
     done = run({"good.json": CASES, "bad.json": content})
     assert done.returncode == 1 and "bad.json" in done.stderr
-    assert "Traceback" not in done.stderr and not (tmp_path / "out.md").exists()
+    assert "Traceback" not in done.stderr and not (tmp_path / "docs").exists()
 
 
-def test_the_page_in_the_docs_is_what_the_files_say():
+def test_the_pages_in_the_tree_are_what_the_files_say():
     done = subprocess.run([sys.executable, RESULTS, "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_benchmark_has_a_sentence_in_the_summary():
+    assert set(results.ABOUT) == set(benchmarks.every())

@@ -24,19 +24,23 @@ class Case {
   // That any kernel must move.
   std::size_t bytes() const { return bytes_; }
 
+  // Why the kernel's rung leaves this case to another kernel; empty if it does not.
+  std::string why_left(const Kernel& kernel) const;
+
   // Runs the kernel on a poisoned output and compares every element with the CPU's. Throws
   // std::runtime_error.
   void check(const Kernel& kernel) const;
 
   // A launch of the kernel, for interleaved_medians().
   Enqueue run(const Kernel& kernel) const;
-  // As many bytes by cudaMemcpy: it reads one half of them and writes the other.
+  // cudaMemcpy of the same size: it reads one half of the bytes and writes the other. The size is
+  // rounded up to whole pages, which takes less time than a copy of slightly fewer bytes.
   Enqueue memcpy() const;
 
  private:
   struct Set {
     ps::DeviceBuffer memory;  // values, times, lengths, targets and results
-    ps::DeviceBuffer copied;  // where the limit copies to
+    ps::DeviceBuffer copied;  // target of the cudaMemcpy
   };
   ps::MemoryView part(std::size_t turn, std::size_t number) const;
   Options options(std::size_t turn) const;

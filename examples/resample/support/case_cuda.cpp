@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::uint8_t poison = 0xFF;  // two of them are a NaN
 constexpr std::size_t boundary = 256;  // that every part begins at
+constexpr std::size_t page = 4096;     // copies of whole ones are the fastest
 enum Part : std::size_t { values, times, lengths, at, results, parts };
 
 std::size_t padded(std::size_t bytes) { return ps::ceil_div(bytes, boundary) * boundary; }
@@ -49,8 +50,10 @@ Case::Case(const ps::Stream& stream, const Shape& shape, Clock clock)
   }
   const ps::Device device = stream.device();
   const std::size_t sets = sets_of(device, bytes_);
+  const std::size_t copied = ps::ceil_div(bytes_ / 2, page) * page;
   for (std::size_t set = 0; set < sets; ++set) {
-    sets_.push_back({ps::DeviceBuffer(device, whole), ps::DeviceBuffer(device, bytes_ / 2)});
+    sets_.push_back(
+        {ps::DeviceBuffer(device, std::max(whole, copied)), ps::DeviceBuffer(device, copied)});
     for (std::size_t i = 0; i < results; ++i) {
       if (part_bytes_[i] == 0) continue;  // lengths, where all are the same
       // The first set comes from here, the others from it.
@@ -76,6 +79,14 @@ Options Case::options(std::size_t turn) const {
                   .out = {part(turn, results).data, shape_.type, {b, t, d}, place}};
   if (shape_.ragged) options.lengths = {part(turn, lengths).data, ps::DType::i32, {b}, place};
   return options;
+}
+
+std::string Case::why_left(const Kernel& kernel) const {
+  return resample::why_left(kernel, {.values = part(0, values).data,
+                                     .out = part(0, results).data,
+                                     .type = shape_.type,
+                                     .samples = shape_.samples,
+                                     .columns = shape_.columns});
 }
 
 void Case::check(const Kernel& kernel) const {

@@ -43,9 +43,10 @@ inline constexpr unsigned vector_bytes = 16;
 template <class Element>
 inline constexpr unsigned vector_elements = vector_bytes / sizeof(Element);
 
-// Whether rows are whole vectors and there are any. Rungs whose idea needs that leave other work to
-// by_warps().
-bool has_vectors(const Work& work);
+// Why a kernel that needs rows of whole vectors, of at most `most_row_bytes`, does not run this
+// work; empty if it does. Such rungs leave other work to by_warps().
+std::string why_left(const Work& work, std::size_t most_row_bytes);
+inline constexpr std::size_t any_row_bytes = ~std::size_t{0};
 
 // The rung of the warps that search, for any size and alignment.
 void by_warps(const Work& work, const ps::Stream& stream);
@@ -64,9 +65,13 @@ struct ByType {
 struct Kernel {
   std::string label = {};
   ByType<void(const Work& work, const ps::Stream& stream)> launch = {};
-  ByType<KernelUse()> use = {};  // none: the row is not about one kernel
-  bool hopper = false;           // runs on compute capability 9.0 alone, else from 8.0 on
+  ByType<KernelUse()> use = {};    // none: the row is not about one kernel
+  bool hopper = false;             // runs on compute capability 9.0 alone, else from 8.0 on
+  std::size_t most_row_bytes = 0;  // runs rows of whole vectors up to this size; 0: any rows
 };
+
+// Why the rung of this kernel leaves the work to by_warps(); empty if it runs the kernel.
+std::string why_left(const Kernel& kernel, const Work& work);
 
 // Contiguous, on the stream's device, of any alignment; `out` apart from the others. Values and
 // results are bf16 or f32, times f32.

@@ -16,10 +16,6 @@ namespace {
 // Numbers of rows are of 32 bits, and kernels add to them.
 constexpr std::int64_t most_rows = std::int64_t{1} << 30;
 
-bool is_aligned(const void* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % vector_bytes == 0;
-}
-
 void check_shape(std::string_view argument, const ps::TensorView& view,
                  const std::vector<std::int64_t>& wanted) {
   if (std::vector(view.shape().begin(), view.shape().end()) == wanted) return;
@@ -75,11 +71,6 @@ Work checked(const Options& options, const ps::Device& device) {
 }
 
 }  // namespace
-
-bool has_vectors(const Work& work) {
-  return work.samples > 0 && work.columns * size_of(work.type) % vector_bytes == 0 &&
-         is_aligned(work.values) && is_aligned(work.out);
-}
 
 std::string why_not(const Kernel& kernel, const ps::Device& device) {
   return why_no_kernel(device, kernel.hopper);

@@ -35,15 +35,14 @@ class DeviceCopy:
         self._pairs = cycle([(room(1), room(0)) for _ in range(count)])
 
 
-def device_copies(moved: int, device: str, cache: int) -> dict[str, Yardstick]:
-    """Copies of the same size, and of that size rounded up to whole pages.
+def device_copy(moved: int, device: str, cache: int) -> dict[str, Yardstick]:
+    """A copy of the same size, rounded up to whole pages.
 
-    The second is the stricter yardstick: cudaMemcpy takes 2 to 4 us less if the size is a multiple of
-    4096 bytes.
+    That is the stricter yardstick: cudaMemcpy takes 2 to 4 us less if the size is a multiple of 4096
+    bytes.
     """
     import torch
 
-    version = f"CUDA {torch.version.cuda}"
     pages = 2 * -(-(moved // 2) // PAGE) * PAGE
-    return {"cudaMemcpy": Yardstick(version, DeviceCopy(moved, device, cache)),
-            "cudaMemcpy, whole pages": Yardstick(version, DeviceCopy(pages, device, cache))}
+    return {"cudaMemcpy, whole pages": Yardstick(f"CUDA {torch.version.cuda}",
+                                                 DeviceCopy(pages, device, cache))}

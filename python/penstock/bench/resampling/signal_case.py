@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from .._captured import Captured
-from .._device_copy import device_copies
+from .._device_copy import device_copy
 from .._operator import Absent, Call, Case, Context, Peer
 from .._rotation import cache_bytes
 
@@ -48,7 +48,7 @@ class SignalCase(Case):
         if self._on_cpu:
             return others
         device = self._context.device
-        return {**device_copies(self.bytes, device.name, cache_bytes(device)), **others}
+        return {**device_copy(self.bytes, device.name, cache_bytes(device)), **others}
 
     def kernels(self) -> Mapping[str, Call]:
         return self._kernels

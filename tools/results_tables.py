@@ -1,0 +1,312 @@
+"""Tables and figures from the results files in bench/results."""
+
+import fnmatch
+import json
+import math
+
+NONE = "–"
+
+
+class Unreadable(Exception):
+    """A results file that is not as expected, or a figure that it does not hold."""
+
+
+def read(path):
+    try:
+        document = json.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise Unreadable(f"{path}: expected a results file, got {error}") from None
+    if not isinstance(document, dict) or document.get("schema") != 1:
+        raise Unreadable(f"{path}: expected an object of schema 1")
+    if not any(isinstance(document.get(part), list) for part in ("cases", "rungs")):
+        raise Unreadable(f"{path}: expected a list of cases or of rungs")
+    return document
+
+
+def shown_us(us):
+    if us is None:
+        return NONE
+    for unit, scale in (("µs", 1), ("ms", 1e3)):
+        if us < 1e3 * scale:
+            return f"{us / scale:.4g} {unit}"
+    return f"{us / 1e6:.4g} s"
+
+
+def percent(share):
+    return NONE if share is None else f"{100 * share:.1f} %"
+
+
+def ratio(value, digits=3):
+    return NONE if value is None else f"{value:.{digits}f}"
+
+
+def over(numerator, denominator):
+    return numerator / denominator if numerator and denominator else None
+
+
+def judged_us(times):
+    """The time that counts: the GPU's own if it is known, else that of the call."""
+    return None if times is None else times.get("gpu_us", times.get("call_us"))
+
+
+def geometric_mean(values):
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+def table(columns, rows):
+    cells = [[str(cell).replace("|", "\\|") for cell in row] for row in (columns, *rows)]
+    lines = ["| " + " | ".join(row) + " |" for row in cells]
+    lines.insert(1, "|---|" + "---:|" * (len(columns) - 1))
+    return "\n".join(lines)
+
+
+def of_peak(counters, unit):
+    share = counters.get(f"{unit}__throughput.avg.pct_of_peak_sustained_elapsed")
+    return percent(None if share is None else share / 100)
+
+
+def of_cases(document):
+    """Our time per case, its floor, its yardstick and its peers."""
+    cases, peers = document["cases"], list(document["peers"])
+    floors = any(case.get("floor_us") for case in cases)
+    yardsticks = list(dict.fromkeys(case["yardstick"] for case in cases if "yardstick_us" in case))
+    yardstick = yardsticks[0] if len(yardsticks) == 1 else "yardstick"
+    counted = any(case.get("metrics", {}).get("counters") for case in cases)
+    columns = ["case", "ours"]
+    columns += ["floor", "ours / floor"] if floors else []
+    columns += [yardstick, f"{yardstick} / ours"] if yardsticks else []
+    for peer in peers:
+        columns += [peer, f"{peer} / ours"]
+    columns += ["DRAM"] if counted else []
+    rows = []
+    for case in cases:
+        ours = judged_us(case["ours"])
+        row = [case["case"], shown_us(ours)]
+        if floors:
+            row += [shown_us(case.get("floor_us")), ratio(over(ours, case.get("floor_us")))]
+        if yardsticks:
+            row += [shown_us(case.get("yardstick_us")), ratio(over(case.get("yardstick_us"), ours))]
+        for peer in peers:
+            time = judged_us(case["peer"].get(peer))
+            row += [shown_us(time), ratio(over(time, ours))]
+        if counted:
+            row.append(of_peak(case.get("metrics", {}).get("counters", {}), "dram"))
+        rows.append(row)
+    parts = [table(columns, rows)]
+    notes = []
+    if floors:
+        notes.append("*floor*: the best time of the slowest engine alone, measured in the same run.")
+    if "roof" in yardsticks:
+        notes.append("*roof*: the time to move the same bytes at the measured copy rate; it may be "
+                     "beaten.")
+    if peers:
+        notes.append("Peers: " + ", ".join(f"{peer} {document['peers'][peer]}" for peer in peers)
+                     + ".")
+    if counted:
+        notes.append("*DRAM*: share of the peak bandwidth, counted by ncu.")
+    return parts + ([" ".join(notes)] if notes else [])
+
+
+def of_calls(document):
+    """GPU, call and host times, where a case has all of them."""
+    rows = []
+    for case in document["cases"]:
+        ours, metrics = case["ours"], case.get("metrics", {})
+        if "enqueue_us" in metrics and "gpu_us" in ours:
+            rows.append([case["case"], *map(shown_us, (
+                ours["gpu_us"], ours.get("call_us"), ours.get("host_us"), metrics["enqueue_us"],
+                metrics.get("sustained_us")))])
+    if not rows:
+        return []
+    return ["## Call and host times",
+            table(["case", "GPU time", "call time after a pause", "host time after a pause",
+                   "host time, back to back", "time per call, back to back"], rows),
+            "*After a pause*: one call at a time, each after a rest of 0.5 ms. *Call time*: until the "
+            "work is done, on the host's clock. *Host time*: until the call returns. *Back to back*: "
+            "200 calls in a row without waiting, so that the host's caches and clocks are warm."]
+
+
+def of_profiles(document):
+    """Hardware counters, one row per kernel; times are per call."""
+    units = {"DRAM": "dram", "L1": "l1tex", "SMs": "sm"}
+    rows = []
+    for case in document["cases"]:
+        for kernel, counters in case["profiles"].items():
+            seconds, read_bytes, written = (counters[metric] / document["calls"] for metric in (
+                "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"))
+            rows.append([f"{case['case']}: {kernel}", shown_us(seconds * 1e6),
+                         f"{read_bytes * 1e-6:.2f} MB", f"{written * 1e-6:.2f} MB",
+                         percent(counters["of_ceiling"]),
+                         *(of_peak(counters, unit) for unit in units.values())])
+    return [table(["kernel", "time", "DRAM read", "DRAM written", "share of the copy rate", *units],
+                  rows),
+            "Measured by ncu, per call. The last three columns are shares of the hardware's peak."]
+
+
+def of_rungs(document):
+    rows = [[f"{rung['name']}: {row['label']}", row_time(row), ratio(row["speedup"], 2),
+             percent(row["hidden"]), percent(row["efficiency"])]
+            for rung in document["rungs"] for row in rung["rows"]]
+    return [table(["rung", "time", "speed-up", "hidden", "efficiency"], rows),
+            "*speed-up*: relative to the first row of the same work. *hidden*: the share of the time "
+            "that overlap can hide and did hide. *efficiency*: the floor, or in the ladders of kernels "
+            "the yardstick (a copy, or the tensor cores' peak), divided by the time."]
+
+
+def row_time(row):
+    """The time of a ladder's row, or why it has none."""
+    if row["seconds"]:
+        return shown_us(row["seconds"] * 1e6)
+    if row.get("dropped"):
+        return f"dropped: {row['dropped']}"
+    return row.get("note") or NONE
+
+
+def of_works(document):
+    """A ladder whose rungs ran in interleaved runs with the library's own operator."""
+    rungs = {rung["name"]: [row for row in rung["rows"] if row["seconds"]]
+             for rung in document["rungs"]}
+    works = list(dict.fromkeys(row["work"] for rows in rungs.values() for row in rows))
+    lines = []
+    for work in works:
+        here = {name: [row for row in rows if row["work"] == work] for name, rows in rungs.items()}
+        cells = [shown_us(min((row["seconds"] * 1e6 for row in rows), default=None))
+                 for rows in here.values()]
+        beside = [row["seconds"] / row["library_seconds"]
+                  for name, rows in here.items() if name != "library" for row in rows]
+        copy = [row["seconds"] * row["efficiency"] * 1e6 for row in here["library"]]
+        lines.append([work, *cells, shown_us(min(copy, default=None)),
+                      ratio(min(beside, default=None), 2)])
+    return [table(["work", *rungs, "cudaMemcpy", "best rung / library"], lines),
+            "Times of the best row of each rung. *cudaMemcpy*: a copy of the same size, rounded up to "
+            "whole pages. *best rung / library*: from interleaved runs; at 1 or above, no rung is "
+            "faster than the library."]
+
+
+def has_library(document):
+    return any("library_seconds" in row for rung in document["rungs"] for row in rung["rows"])
+
+
+def stamp(document):
+    """Where, when and on which sources the results were measured."""
+    machine = document["machine"]
+    where = machine.get("gpu", machine.get("model"))
+    if where in (None, "", "none"):
+        where = machine["cpu"]
+    driver = f", driver {machine['driver']}" if machine.get("driver") else ""
+    line = f"{where}{driver}, CUDA {machine['cuda']}, {document['date']}, commit {document['commit']}."
+    rates = [(key.removesuffix("_GBps").replace("_", " "), rate)
+             for key, rate in machine.get("ceilings", {}).items() if key.endswith("_GBps")]
+    if rates:
+        line += (" Measured ceilings: "
+                 + ", ".join(f"{name} {rate:.4g} GB/s" for name, rate in rates) + ".")
+    return line
+
+
+def body(path, document, calls=True):
+    """Stamp, tables and the command that repeats the measurement."""
+    try:
+        if "rungs" in document:
+            parts = of_works(document) if has_library(document) else of_rungs(document)
+        elif "calls" in document:
+            parts = of_profiles(document)
+        else:
+            parts = of_cases(document) + (of_calls(document) if calls else [])
+        parts += [f"Dropped: {case['case']}: {case['reason']}." for case in document.get("dropped", [])]
+        command = f"To measure again: `scripts/gpu_bench.sh {path.stem} --again`."
+        return "\n\n".join([stamp(document), *parts, command])
+    except (KeyError, TypeError, AttributeError, ZeroDivisionError, IndexError) as error:
+        raise Unreadable(f"{path}: not a valid results file: {type(error).__name__} {error}") from None
+
+
+def headline(path, document):
+    """The result of a benchmark in a few words."""
+    try:
+        if "rungs" in document:
+            return ladder_headline(document)
+        if "calls" in document:
+            return f"counters of {sum(len(case['profiles']) for case in document['cases'])} kernels"
+        return cases_headline(document)
+    except (KeyError, TypeError, AttributeError, ValueError, ZeroDivisionError) as error:
+        raise Unreadable(f"{path}: not a valid results file: {type(error).__name__} {error}") from None
+
+
+def cases_headline(document):
+    parts = []
+    # Of a benchmark of many kernels, the best ones.
+    cases = [case for case in document["cases"] if case["case"].endswith(", best")]
+    cases = cases or document["cases"]
+    floors = [over(judged_us(case["ours"]), case.get("floor_us")) for case in cases]
+    floors = sorted(value for value in floors if value)
+    if floors:
+        parts.append(f"{spread(floors)} × the floor")
+    for peer in document["peers"]:
+        found = [over(judged_us(case["peer"].get(peer)), judged_us(case["ours"]))
+                 for case in cases]
+        found = [value for value in found if value]
+        if found and len(parts) < 3:
+            parts.append(f"{geometric_mean(found):.3g} × as fast as {peer}")
+    if not parts:
+        times = [judged_us(case["ours"]) for case in cases]
+        parts = [f"{shown_us(min(times))} to {shown_us(max(times))}"] if times else ["no case"]
+    if document.get("dropped"):
+        parts.append(f"{len(document['dropped'])} dropped")
+    return "; ".join(parts)
+
+
+def ladder_headline(document):
+    rows = [row for rung in document["rungs"] for row in rung["rows"]]
+    best = max((row["efficiency"] for row in rows if row.get("efficiency") and row["seconds"]),
+               default=None)
+    return (f"{len(document['rungs'])} rungs"
+            + (f", best efficiency {percent(best)}" if best else ""))
+
+
+def spread(values):
+    low, high = f"{min(values):.3f}", f"{max(values):.3f}"
+    return low if low == high else f"{low} to {high}"
+
+
+# Single figures, which pages name by an expression.
+
+def value_of(case, path):
+    """A number of a case: a field such as metrics.of_cub; PEER/ours; or over_floor."""
+    if path == "over_floor":
+        return over(judged_us(case["ours"]), case.get("floor_us"))
+    if path.endswith("/ours"):
+        return over(judged_us(case["peer"].get(path.removesuffix("/ours"))), judged_us(case["ours"]))
+    if path.startswith("ours/"):
+        return over(judged_us(case["ours"]), judged_us(case["peer"].get(path.removeprefix("ours/"))))
+    found = case
+    for part in path.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
+UNITS = {"us": shown_us, "percent": percent, "ratio": ratio,
+         "ratio2": lambda value: ratio(value, 2), "more": lambda value: f"{100 * (value - 1):.0f} %",
+         "whole": lambda value: f"{value:.0f}"}
+
+
+def figure(document, expression):
+    """For example `mean ratio of ours/cub in *`, or `value us of ours.gpu_us in 1 GiB, best`."""
+    words, _, pattern = expression.partition(" in ")
+    kind, unit, word, path, *rest = [*words.split(), "", "", "", ""]
+    if word != "of" or any(rest) or unit not in UNITS or not pattern:
+        raise Unreadable(f"'{expression}': expected 'value|mean|least|most|spread UNIT of FIELD in "
+                         f"CASES', with a unit of {', '.join(UNITS)}")
+    values = [value_of(case, path) for case in document["cases"]
+              if fnmatch.fnmatchcase(case["case"], pattern)]
+    values = [value for value in values if isinstance(value, int | float)]
+    show = UNITS[unit]
+    if not values:
+        raise Unreadable(f"'{expression}': no case of {document.get('name')} has it")
+    if kind == "value" and len(values) > 1:
+        raise Unreadable(f"'{expression}': expected one case, got {len(values)}")
+    if kind == "spread":
+        low, high = show(min(values)), show(max(values))
+        return low if low == high else f"{low} to {high}"
+    reduce = {"value": min, "mean": geometric_mean, "least": min, "most": max}.get(kind)
+    if reduce is None:
+        raise Unreadable(f"'{expression}': expected value, mean, least, most or spread")
+    return show(reduce(values))
