@@ -285,18 +285,24 @@ def value_of(case, path):
 
 UNITS = {"us": shown_us, "percent": percent, "ratio": ratio,
          "ratio2": lambda value: ratio(value, 2), "more": lambda value: f"{100 * (value - 1):.0f} %",
-         "whole": lambda value: f"{value:.0f}"}
+         "whole": lambda value: f"{value:.0f}",
+         "multiply_adds": lambda value: f"{2e-12 * value:.0f} TFLOP/s"}
 
 
 def figure(document, expression):
-    """For example `mean ratio of ours/cub in *`, or `value us of ours.gpu_us in 1 GiB, best`."""
+    """For example `mean ratio of cub/ours in *`, or `value us of ours.gpu_us in 1 GiB, best`.
+
+    `in facts` means what a ladder measured besides its rungs.
+    """
     words, _, pattern = expression.partition(" in ")
     kind, unit, word, path, *rest = [*words.split(), "", "", "", ""]
     if word != "of" or any(rest) or unit not in UNITS or not pattern:
         raise Unreadable(f"'{expression}': expected 'value|mean|least|most|spread UNIT of FIELD in "
                          f"CASES', with a unit of {', '.join(UNITS)}")
-    values = [value_of(case, path) for case in document["cases"]
-              if fnmatch.fnmatchcase(case["case"], pattern)]
+    cases = ([document.get("facts", {})] if pattern == "facts" else
+             [case for case in document.get("cases", [])
+              if fnmatch.fnmatchcase(case["case"], pattern)])
+    values = [value_of(case, path) for case in cases]
     values = [value for value in values if isinstance(value, int | float)]
     show = UNITS[unit]
     if not values:

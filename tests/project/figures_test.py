@@ -22,8 +22,8 @@ GENERATED = [re.compile(pattern, re.DOTALL) for pattern in (
 # What looks like a figure and was not measured.
 VERSION = re.compile(r"(?:Python|CUDA|CMake|GCC|clang|Ubuntu|Debian|NumPy|torch|toolkit)(?: toolkit)?"
                      r" \d+\.\d+")
-NOT_MEASURED = ("10 % jitter", "0.044715 x^3", "a share of 50 % here", "at once, 100 %",
-                "some 5 % faster or slower", "Above 100 % a kernel", "0.98 × its floor")
+NOT_MEASURED = ("10 % jitter", "0.044715 x^3", "reaches 50 % here", "at once reaches 100 %",
+                "may be about 5 %", "Above 100 % a kernel", "0.98 × its floor")
 
 
 def hand_written(text):
@@ -31,7 +31,7 @@ def hand_written(text):
         text = pattern.sub("", text)
     text = VERSION.sub("", text)
     for phrase in NOT_MEASURED:
-        text = text.replace(phrase, "")
+        text = re.sub(r"\s+".join(map(re.escape, phrase.split())), "", text)
     return [line for line in text.splitlines() if FIGURE.search(line)]
 
 

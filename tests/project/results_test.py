@@ -225,6 +225,13 @@ def test_a_figure_in_a_sentence(run, write, expression, shown):
     assert done.returncode == 1 and "README.md is stale" in done.stdout
 
 
+def test_a_figure_of_a_ladder(run, write):
+    place = "<!-- figure ladder: value multiply_adds of rate in facts -->"
+    page = write("README.md", f"It is {place}<!-- /figure -->.\n")
+    assert run({"ladder.json": RUNGS | {"facts": {"rate": 33e12}}}).returncode == 0
+    assert page.read_text() == f"It is {place}66 TFLOP/s<!-- /figure -->.\n"
+
+
 @pytest.mark.parametrize("expression, message", [
     ("value us of ours.gpu_us in none", "no case"), ("value us of ours.gpu_us in *", "one case"),
     ("value us of nothing in *", "no case"), ("guess us of ours.gpu_us in *", "expected value"),
