@@ -1,4 +1,4 @@
-"""What Python costs: importing the package, and a stage's item beyond its own work.
+"""Measures the cost of Python: importing the package, and one item of a stage that does nothing.
 
     python3 bench/python.py --output bench/results/python.json
 """
@@ -23,13 +23,13 @@ def python_seconds(code):
 
 
 def import_seconds():
-    """Beyond starting Python; by turns."""
+    """The import alone: interleaved runs with and without it, and their difference."""
     pairs = [(python_seconds("import penstock"), python_seconds("pass")) for _ in range(11)]
     return statistics.median(ours - bare for ours, bare in pairs)
 
 
 class Stages:
-    """Pipelines whose stages do nothing, and count how often they do it."""
+    """Pipelines whose stages do nothing but count their calls."""
 
     def __init__(self):
         self.calls = 0
@@ -45,7 +45,7 @@ class Stages:
             pipeline.run(ITEMS)
             times.append((time.perf_counter() - begin) / ITEMS)
             if self.calls != stages * ITEMS:
-                raise RuntimeError(f"{self.calls} calls instead of {stages * ITEMS}")
+                raise RuntimeError(f"expected {stages * ITEMS} calls, got {self.calls}")
         return statistics.median(times)
 
 
@@ -93,9 +93,9 @@ def main():
             "tolerance": 0, "ours": {"call_us": seconds * 1e6}, "peer": {},
             "metrics": {"what": what}})
 
-    add("import", import_seconds(), "beyond starting Python")
+    add("import", import_seconds(), "for the import, beyond starting Python")
     for build in (empty, with_slot, with_numpy):
-        add(build.__name__, Stages().seconds_per_item(build), "an item of one stage")
+        add(build.__name__, Stages().seconds_per_item(build), "per item of one stage")
     if output:
         _results.write(output, results)
 

@@ -1,9 +1,9 @@
-"""resample on one core beside what SciPy and NumPy have for it, by turns.
+"""Times resample on one core next to SciPy and NumPy, in interleaved runs.
 
     python3 bench/resample_scipy.py --output bench/results/resample_scipy.json
 
-SciPy is needed for this benchmark alone: pip install scipy. Without it the file says that it was
-absent.
+Only this benchmark needs SciPy (pip install scipy); without it, the results say that it was absent. All
+columns are peers, which may be beaten; there is no floor.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import statistics
 import time
 from pathlib import Path
 
-# Before the library counts cores and starts threads: those it has share this one.
+# Before the library counts cores and starts threads, so that all of them share one core.
 os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 import numpy  # noqa: E402
@@ -32,7 +32,7 @@ ABSENT = "absent (pip install scipy)"
 
 
 def draw(random, count, regular):
-    if not regular:  # no two the same, which splines refuse
+    if not regular:  # no duplicates, which splines refuse
         drawn = random.choice(1 << 24, count, replace=False, shuffle=False)
         return numpy.sort(drawn).astype("f4") / (1 << 24)
     jitter = 0.2 * (random.random(count, dtype="f4") - 0.5)
@@ -40,7 +40,7 @@ def draw(random, count, regular):
 
 
 class Data:
-    """Episodes in f32, which all of them take; wanted times within each."""
+    """Episodes in f32, which all candidates accept, and target times within each."""
 
     def __init__(self, shape, regular):
         episodes, samples, targets, columns = shape
@@ -85,7 +85,7 @@ def works():
 
 
 def largest_error(data):
-    """Against f64, by a search of its own."""
+    """The largest difference from a computation in f64 with numpy.searchsorted."""
     worst = 0.0
     for times, values, at, out in data.episodes():
         index = numpy.clip(numpy.searchsorted(times, at, side="right") - 1, 0, len(times) - 2)
@@ -101,7 +101,7 @@ def measure(shape, regular, turns):
     seconds = {name: [] for name in works()}
     ours(data)
     error = largest_error(data)
-    for turn in range(1 + turns):  # the first is not counted
+    for turn in range(1 + turns):  # the first does not count
         for name, work in works().items():
             begin = time.perf_counter()
             work(data)
@@ -126,14 +126,14 @@ def measure(shape, regular, turns):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, help="results file to write")
-    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--turns", type=int, default=5, help="timed runs per candidate")
     args = parser.parse_args()
     if args.output:
         _results.check_writable("--output", args.output)
     device = penstock.Device("cpu")
     version = scipy.__version__ if scipy else ABSENT
     if not scipy:
-        print(f"scipy is {ABSENT}: numpy.interp alone is beside ours")
+        print(f"scipy is {ABSENT}: only numpy.interp is compared")
     peers = {"numpy.interp": numpy.__version__, "scipy interp1d": version,
              "scipy make_interp_spline": version}
     results = _results.document("resample_scipy", device, penstock.limits(device, quick=True), SEED,
@@ -142,9 +142,10 @@ def main():
         for regular in (True, False):
             case = measure(shape, regular, args.turns)
             if not case["correct"]:
-                raise SystemExit(f"{case['case']}: wrong by {case['max_error']}")
+                raise SystemExit(f"{case['case']}: largest error {case['max_error']}, expected at most "
+                                 f"{TOLERANCE}")
             print(f"{case['case']}: {case['ours']['call_us'] / 1e3:.1f} ms; "
-                  + ", ".join(f"{name} {times:.1f} times as long"
+                  + ", ".join(f"{times:.1f} times as fast as {name}"
                               for name, times in case["metrics"]["times_faster_than"].items()))
             results["cases"].append(case)
     if args.output:
