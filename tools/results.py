@@ -18,6 +18,7 @@ import re
 import sys
 from pathlib import Path
 
+import results_resample
 from results_tables import (Unreadable, body, figure, headline, judged_us, over, percent, ratio, read,
                             shown_us, table)
 
@@ -110,7 +111,8 @@ def gpu_table(documents):
     return table(["what", "compared with", "times as fast: mean (range)"], rows)
 
 
-TABLES = {"overlap": overlap_table, "gpu": gpu_table}
+TABLES = {"overlap": overlap_table, "gpu": gpu_table, "resample": results_resample.gpu_table,
+          "resample-cpu": results_resample.cpu_table}
 
 
 def filled(text, documents, folder):

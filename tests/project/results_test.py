@@ -279,3 +279,33 @@ def test_the_pages_in_the_tree_are_what_the_files_say():
 
 def test_every_benchmark_has_a_sentence_in_the_summary():
     assert set(results.ABOUT) == set(benchmarks.every())
+
+
+def one_sensor(name, **params):
+    return {"case": name, "ours": {"gpu_us": 8.0, "host_us": 70.0}, "metrics": {"enqueue_us": 12.0},
+            "peer": {"cudaMemcpy, whole pages": {"gpu_us": 6.0}, "triton": {"gpu_us": 9.0}},
+            "params": {"episodes": 4, "samples": 500, "targets": 25, "columns": 7, "dtype": "f32",
+                       "ragged": False, **params}}
+
+
+def test_the_table_of_resample_shows_shapes_and_host_times():
+    sensors = one_sensor("sensors")
+    sensors["params"] = {"episodes": 2, "dtype": "f32", "hz": {"arm": 100, "camera": 30}}
+    document = {"cases": [one_sensor("small"), one_sensor("ragged", ragged=True), sensors]}
+    rows = results.TABLES["resample"]({"resample": (None, document)}).splitlines()[2:]
+    times = "8 µs | 6 µs | – | – | 9 µs | 12 µs | 70 µs |"
+    assert rows == [f"| small | (4, 500 → 25, 7) f32 | {times}",
+                    f"| ragged | (4, 50–500 → 25, 7) f32 | {times}",
+                    f"| sensors | 2 episodes, 2 sensors, f32 | {times}"]
+
+
+def test_the_table_of_resample_on_the_cpu_has_one_row_per_shape():
+    def case(name, us):
+        return {"case": name, "floor_us": us / 2, "ours": {"call_us": us},
+                "peer": {"memcpy": {"call_us": us + 1}}}
+
+    document = {"cases": [case("(4, 9 to 5, 7) f32, all cores", 10),
+                          case("(4, 9 to 5, 7) f32, one thread", 20), case("other, one thread", 30)]}
+    rows = results.TABLES["resample-cpu"]({"resample_cpu": (None, document)}).splitlines()[2:]
+    assert rows == ["| (4, 9 → 5, 7) f32 | 10 µs | 5 µs | 11 µs | 20 µs | 10 µs | 21 µs |",
+                    "| other | – | – | – | 30 µs | 15 µs | 31 µs |"]
