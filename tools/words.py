@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that tracked text names no path of a developer's machine and leaves no note to self."""
+"""Checks that tracked text names no path of a developer's machine and leaves no note to self, and that
+the pages use the usual terms."""
 
 import re
 import subprocess
@@ -14,6 +15,21 @@ REFUSED = {
     "a note to self": re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b"),
 }
 
+# Terms that readers do not know, in Markdown pages, with the usual ones.
+UNUSUAL = {
+    re.compile(r"\bby turns\b"): "interleaved",
+    re.compile(r"\b(under way|on (its|their) way)\b"): "in flight",
+    re.compile(r"\bwanted times?\b"): "target time",
+    re.compile(r"\bof the house\b"): "of Penstock",
+    re.compile(r"\bof as many bytes\b"): "of the same size",
+}
+
+
+def unusual(name, number, line):
+    for pattern, usual in UNUSUAL.items():
+        if found := pattern.search(line):
+            yield f"{name}:{number}: write '{usual}' instead of '{found[0]}'"
+
 
 def violations(root, names):
     for name in names:
@@ -24,6 +40,8 @@ def violations(root, names):
             for what, pattern in REFUSED.items():
                 if pattern.search(line):
                     yield f"{name}:{number}: {what}: {line.strip()[:80]}"
+            if name.endswith(".md"):
+                yield from unusual(name, number, line)
 
 
 def main():

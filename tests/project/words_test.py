@@ -29,3 +29,16 @@ def test_accepted(write, tmp_path, line):
 def test_binary_and_absent_files_are_passed_over(write, tmp_path):
     (tmp_path / "a.bin").write_bytes(b"\0 TO" + b"DO")
     assert list(words.violations(tmp_path, ["a.bin", "gone.txt"])) == []
+
+
+@pytest.mark.parametrize("line, usual", [
+    ("both run by turns", "interleaved"),
+    ("copies are under way", "in flight"),
+    ("bytes on their way", "in flight"),
+    ("the wanted times", "target time"),
+])
+def test_pages_use_the_usual_terms(write, tmp_path, line, usual):
+    write("page.md", f"# Title\n\n{line}\n")
+    write("code.cpp", f"// {line}\n")
+    found = list(words.violations(tmp_path, ["page.md", "code.cpp"]))
+    assert len(found) == 1 and found[0].startswith(f"page.md:3: write '{usual}'")
