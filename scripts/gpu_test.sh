@@ -36,8 +36,8 @@ run_cpp() {
 
 run_python() {
   echo "== Python tests that need a GPU or torch"
-  PYTHONPATH=$PWD/build/gpu/python "$PENSTOCK_PYTHON" -m pytest -m "gpu or torch" --require-gpu \
-    --durations=5 tests/python "$@"
+  PYTHONPATH=$PWD/build/gpu/python "$PENSTOCK_PYTHON" -m pytest -p no:cacheprovider \
+    -m "gpu or torch" --require-gpu --durations=5 tests/python "$@"
 }
 
 built=elsewhere
