@@ -1,4 +1,4 @@
-"""Element types by whatever name a caller has for them."""
+"""Element types, by the names that Penstock, NumPy, torch and Python have for them."""
 
 from typing import Any
 
@@ -15,27 +15,43 @@ _NAMES = {
     "bool": "bool", "bool_": "bool",
 }
 SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "u8": 1, "bool": 1}
-FLOATS = ("f32", "f16", "bf16")  # what elementwise functions work on
-NAMES_ELSEWHERE = {"f32": "float32", "f16": "float16", "bf16": "bfloat16",
-                   "bool": "bool"}  # in NumPy and torch
+FLOATS = ("f32", "f16", "bf16")  # the types of elementwise functions
+# as in NumPy and torch
+FULL_NAMES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "bool": "bool"}
 
 
 def dtype_name(dtype: Any) -> str:
-    """Penstock's name of an element type given by name, or as NumPy's, torch's or Python's type."""
+    """Penstock's name of an element type, which is given by a name or as NumPy's, torch's or
+    Python's type."""
+    name = _known_name(dtype)
+    if name is None:
+        raise InvalidArgument("dtype", ", ".join(SIZES), repr(dtype))
+    return name
+
+
+def float_name(dtype: Any) -> str:
+    """The same for a type that elementwise functions support."""
+    name = dtype_name(dtype)
+    if name not in FLOATS:
+        raise InvalidArgument("dtype", "f32, f16 or bf16", repr(dtype))
+    return name
+
+
+def check_same(dtype: Any, out: Any) -> None:
+    """Refuses a `dtype` that is not the dtype of `out`."""
+    name, of_out = float_name(dtype), getattr(out, "dtype", None)
+    if of_out is None:
+        raise InvalidArgument("dtype", "None, as out has no dtype to compare with", repr(dtype))
+    known = _known_name(of_out)
+    if known in FLOATS and known != name:  # if it is not in FLOATS, `out` is refused
+        raise InvalidArgument("dtype", f"{known}, the dtype of out, or None", repr(dtype))
+
+
+def _known_name(dtype: Any) -> str | None:
     if isinstance(dtype, str):
         text = dtype
     elif isinstance(dtype, type):
         text = dtype.__name__
     else:
         text = getattr(dtype, "name", None) or str(dtype).rpartition(".")[2]
-    if text not in _NAMES:
-        raise InvalidArgument("dtype", ", ".join(SIZES), repr(dtype))
-    return _NAMES[text]
-
-
-def float_name(dtype: Any) -> str:
-    """The same for what elementwise functions work on."""
-    name = dtype_name(dtype)
-    if name not in FLOATS:
-        raise InvalidArgument("dtype", "f32, f16 or bf16", repr(dtype))
-    return name
+    return _NAMES.get(text)

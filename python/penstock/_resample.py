@@ -1,4 +1,4 @@
-"""Signals at irregular times, brought to wanted times."""
+"""Signals sampled at irregular times, resampled to target times."""
 
 import math
 import sys
@@ -8,24 +8,27 @@ from typing import Any
 
 from . import _core
 from ._errors import InvalidArgument
-from ._memory import room_like
+from ._lists import index_array, is_list, times_arrays, values_array
+from ._memory import empty_like
 
-# In the order of the library's own.
+# In the order of the library's enums.
 _MODES = {"linear": 0, "nearest": 1, "previous": 2, "next": 3, "slerp": 4}
 _ORDERS = {"xyzw": 0, "wxyz": 1}
 
 Columns = Sequence[tuple[Any, ...]]
 Sensors = tuple[Any, Any, Any, Any, Sequence[int]]
-"""values, times, lengths and offsets, lists of them where sensors are numbered; and the layout"""
+"""values, times, lengths and offsets, each a list if the sensors are numbered; and the layout"""
 
-_PLAIN = 0, 0, 0  # the layout of a linear sensor
-_torch_part: Any = None  # _resample_torch and torch.Tensor, where a tensor has come
+_PLAIN = 0, 0, 0  # the layout of a sensor that is linear in all columns
+_torch_part: Any = None  # _resample_torch and torch.Tensor, from the first tensor on
 _Tensor: Any = None
 
 
-@dataclass(eq=False, slots=True)  # not frozen: four would take longer to make than to resample
+@dataclass(eq=False, slots=True)  # not frozen: creating four would take longer than to resample
 class Sensor:
-    """One of several signals that :func:`resample` brings to one clock; with its arguments.
+    """One of several signals that :func:`resample` resamples in one call.
+
+    The fields are the arguments of :func:`resample` that each sensor has for itself.
 
     >>> import numpy, penstock
     >>> times = numpy.arange(4.0)
@@ -48,66 +51,75 @@ def resample(values: Any, times: Any = None, at: Any = None, *, mode: str = "lin
              outside: str = "clamp", fill: float = math.nan, check: bool = False, out: Any = None,
              valid: Any = None, quaternion: str = "xyzw", stream: Any = None,
              kernel: str = "best") -> Any:
-    """Values taken at `times`, at the times `at`.
+    """Resamples signals from the times of their samples to target times.
 
-    Values are (B, S, D) for B episodes of S samples, times (B, S), or (S) for all, and `at` (B, T),
-    or (T) for all; the result is (B, T, D). An episode alone is (S, D) and gives (T, D). Where
-    episodes differ in length, either `lengths` (B) says how many samples of each count, or the
-    samples of all stand in one row, values (N, D) and times (N), and `offsets` (B + 1) says where
-    each begins. Arrays may have any strides and are not copied.
+    `values` has shape (B, S, D): B episodes of S samples with D columns. `times`, the time of every
+    sample, has shape (B, S), or (S) if all episodes share them. `at`, the target times, has shape
+    (B, T), or (T) if all episodes share them. The result has shape (B, T, D). For a single episode,
+    `values` has shape (S, D) and the result (T, D).
+
+    Episodes of different lengths are either padded, and `lengths` (B) holds the number of samples
+    in each, or concatenated: `values` (N, D) and `times` (N) hold the samples of all episodes, and
+    `offsets` (B + 1) holds where each episode begins and the last one ends.
+
+    Arrays are NumPy's, torch's or Penstock's. They may have any strides and are not copied. Lists
+    are read as NumPy reads them.
 
     >>> import numpy, penstock
     >>> times = numpy.array([0.0, 1.0, 3.0])
     >>> values = numpy.array([[0.0], [10.0], [30.0]])
-    >>> penstock.resample(values, times, numpy.array([0.5, 2.0, 9.0])).ravel()
+    >>> penstock.resample(values, times, [0.5, 2.0, 9.0]).ravel()
     array([ 5., 20., 30.])
 
-    Times of an episode do not decrease; of samples with one time, the last is the one at that time.
-    They are f32, f64 or i64, and `at` has their type. Between two samples `mode` decides:
-    ``"linear"``, ``"nearest"``, ``"previous"``, ``"next"``, or ``"slerp"`` for unit quaternions,
-    whose real part `quaternion` says is last (``"xyzw"``) or first (``"wxyz"``). `columns` gives
-    ranges of columns modes of their own: ``(slice or (begin, end), mode)``, or
-    ``(..., "slerp", "wxyz")``.
+    The times of an episode must not decrease. If times repeat, the last sample at that time wins.
+    Times are f32, f64 or i64, and `at` has the same dtype. `mode` says how values between two
+    samples are computed: ``"linear"``, ``"nearest"``, ``"previous"``, ``"next"``, or ``"slerp"``
+    for unit quaternions, whose real part is last (``quaternion="xyzw"``) or first (``"wxyz"``).
+    `columns` sets other modes for ranges of columns, each ``(slice or (begin, end), mode)`` or
+    ``(slice or (begin, end), "slerp", "wxyz")``.
 
-    >>> penstock.resample(values, times, numpy.array([0.5, 2.5]), mode="previous").ravel()
+    >>> penstock.resample(values, times, [0.5, 2.5], mode="previous").ravel()
     array([ 0., 10.])
 
-    `outside` is for times before the first and after the last sample: ``"clamp"`` holds that
-    sample, ``"fill"`` gives `fill`, ``"extrapolate"`` goes on, ``"error"`` raises. With
-    ``valid=True``, or an array for it, the result is (out, valid): valid (B, T) is whether the time
-    lies within the episode.
+    `outside` says what happens at target times before the first and after the last sample:
+    ``"clamp"`` repeats that sample, ``"fill"`` writes `fill`, ``"extrapolate"`` continues the line,
+    ``"error"`` raises InvalidArgument. With ``valid=True``, or an array to write to, the result is
+    the tuple (out, valid); `valid` (B, T) is True where the target time is within the episode.
 
-    >>> penstock.resample(values, times, numpy.array([-1.0, 2.0]), outside="fill", valid=True)[1]
+    >>> penstock.resample(values, times, [-1.0, 2.0], outside="fill", valid=True)[1]
     array([False,  True])
 
-    Several sensors, each with times of its own, fill one row side by side; valid is then
-    (B, T, sensors).
+    Several sensors, each with its own times, are resampled by one call into one array, side by
+    side. `valid` then has shape (B, T, number of sensors).
 
     >>> camera = penstock.Sensor(numpy.arange(3.0)[:, None], times, mode="previous")
-    >>> arm = penstock.Sensor(numpy.ones((2, 2)), numpy.array([0.0, 9.0]))
-    >>> penstock.resample([camera, arm], at=numpy.array([1.5, 3.5]))
+    >>> arm = penstock.Sensor(numpy.ones((2, 2)), [0.0, 9.0])
+    >>> penstock.resample([camera, arm], at=[1.5, 3.5])
     array([[1., 1., 1.],
            [2., 1., 1.]])
 
-    The result goes into `out` or a new array of the library of `values`. `check` looks for times
-    that decrease or are NaN, and for wrong lengths, which are found without it on the CPU. On a GPU
-    the work is enqueued on `stream`; None is torch's current stream for its tensors. ``check=True``
-    and ``outside="error"`` wait for it. torch differentiates linear mode with respect to values,
-    and compiles and captures the call. `kernel` is for comparing a GPU's kernels.
+    The result is written to `out`, or to a new array of the library that `values` belongs to. On a
+    GPU the work is enqueued on `stream`; for torch tensors the default is torch's current stream.
+    Only ``check=True`` and ``outside="error"`` wait for it. `check` searches for times that
+    decrease or are NaN, and on a GPU for invalid lengths and offsets, which are always found on the
+    CPU. torch can compile and capture the call, and differentiate linear mode with respect to
+    `values`. `kernel` selects a GPU kernel, to compare them.
     """
     numbered = False
     plain = columns is None and mode == "linear" and quaternion == "xyzw"
-    if type(values) is not _Tensor and isinstance(values, (Sensor, list, tuple)):
+    if type(values) is not _Tensor and _holds_sensors(values):
         if not plain or not times is lengths is offsets is None:
             _refuse_beside_sensors(times=times, columns=columns, lengths=lengths, offsets=offsets,
                                    mode=None if mode == "linear" else mode,
                                    quaternion=None if quaternion == "xyzw" else quaternion)
         numbered = not isinstance(values, Sensor)
-        sensors = _parts(values) if isinstance(values, Sensor) else _together(values)
+        sensors = _together(values) if numbered else _parts(values)
         values, times = sensors[:2]
         if numbered:
             values, times = values[0], times[0]
     else:
+        if is_list(values):
+            values = values_array("values", values, mode)
         layout = _PLAIN if plain else _layout(mode, columns, quaternion, values)
         sensors = values, times, lengths, offsets, layout
     if times is None or at is None:
@@ -119,30 +131,32 @@ def resample(values: Any, times: Any = None, at: Any = None, *, mode: str = "lin
     if torch_part is not None:
         return torch_part.run(sensors, at, out, valid, stream, outside, fill, check, kernel,
                               numbered)
+    sensors, at = _without_lists(sensors, at, numbered)
     if out is None:
-        out = room_like(values, out_shape(sensors, at, numbered))
+        out = empty_like(values, out_shape(sensors, at, numbered))
     if valid is True:
-        valid = room_like(values, valid_shape(sensors, at, numbered), "bool")
+        valid = empty_like(values, valid_shape(sensors, at, numbered), "bool")
     _core.resample(*sensors, at, out, valid, outside, fill, check, kernel, stream, numbered)
     return out if valid is None else (out, valid)
 
 
 def out_shape(sensors: Sensors, at: Any, numbered: bool) -> tuple[int, ...]:
-    """Of the result; what does not fit together the library refuses."""
+    """The shape of the result. The library checks that the shapes fit together."""
     columns = 0
-    for each in sensors[0] if numbered else [sensors[0]]:
-        columns += _shape("values", each)[-1]
+    for i, each in enumerate(sensors[0] if numbered else [sensors[0]]):
+        columns += _shape(f"sensors[{i}].values" if numbered else "values", each)[-1]
     return *_rows(sensors, at, numbered), columns
 
 
 def valid_shape(sensors: Sensors, at: Any, numbered: bool) -> tuple[int, ...]:
-    """Of the mask, which tells sensors apart where they have numbers."""
+    """The shape of the mask, which has one column per sensor if the sensors are numbered."""
     rows = _rows(sensors, at, numbered)
     return (*rows, len(sensors[0])) if numbered else rows
 
 
 def _rows(sensors: Sensors, at: Any, numbered: bool) -> tuple[int, ...]:
-    """Episodes, unless there is one alone, and wanted times."""
+    """The number of episodes, unless there is a single one without that dimension, and of target
+    times."""
     values, _, _, offsets, _ = sensors
     if numbered:
         values, offsets = values[0], offsets[0]
@@ -162,17 +176,17 @@ def _shape(name: str, array: Any) -> tuple[int, ...]:
     if shape is None:
         raise TypeError(f"{name}: expected an array, given {type(array).__name__}")
     if len(shape) == 0:
-        raise InvalidArgument(name, "an array of one dimension or more", "a single number")
+        raise InvalidArgument(name, "an array with at least one dimension", "a single number")
     return shape
 
 
 def _torch_part_for(array: Any) -> Any:
-    """What runs calls with tensors, known from the first one on; None for other arrays."""
+    """The module that handles torch tensors; None if `array` is not one."""
     if "torch" not in sys.modules or not isinstance(array, sys.modules["torch"].Tensor):
         return None
     import penstock._resample_torch as torch_part
 
-    if not sys.modules["torch"].compiler.is_compiling():  # which wants what it saw left as it is
+    if not sys.modules["torch"].compiler.is_compiling():  # a traced call must not change globals
         global _torch_part, _Tensor
         _torch_part, _Tensor = torch_part, sys.modules["torch"].Tensor
     return torch_part
@@ -181,35 +195,62 @@ def _torch_part_for(array: Any) -> Any:
 def _refuse_beside_sensors(**given: Any) -> None:
     for name, value in given.items():
         if value is not None:
-            raise InvalidArgument(name, "none beside sensors, which have their own",
+            raise InvalidArgument(name, "None, as every Sensor has its own",
                                   type(value).__name__ if name != "mode" else repr(value))
 
 
+def _holds_sensors(values: Any) -> bool:
+    """Whether `values` is a Sensor or a list with one; other lists are lists of numbers."""
+    return isinstance(values, Sensor) or (
+        is_list(values) and any(isinstance(each, Sensor) for each in values))
+
+
 def _parts(sensor: Sensor) -> Sensors:
-    return (sensor.values, sensor.times, sensor.lengths, sensor.offsets,
-            _layout(sensor.mode, sensor.columns, sensor.quaternion, sensor.values))
+    values = _values("values", sensor)
+    return (values, sensor.times, sensor.lengths, sensor.offsets,
+            _layout(sensor.mode, sensor.columns, sensor.quaternion, values))
 
 
 def _together(sensors: Sequence[Any]) -> Sensors:
-    """Of all."""
-    if not sensors:
-        raise InvalidArgument("values", "one sensor or more", "an empty list")
-    values, times, lengths, offsets = [], [], [], []
+    """The parts of all sensors, as lists."""
+    all_values, times, lengths, offsets = [], [], [], []
     layout: list[int] = []
-    for each in sensors:
+    for i, each in enumerate(sensors):
         if not isinstance(each, Sensor):
-            raise InvalidArgument("values", "an array, a Sensor, or a list of Sensor",
-                                  f"a list with {type(each).__name__}")
-        values.append(each.values)
+            raise InvalidArgument(f"values[{i}]", "a Sensor, as other elements of the list are",
+                                  type(each).__name__)
+        values = _values(f"sensors[{i}].values", each)
+        all_values.append(values)
         times.append(each.times)
         lengths.append(each.lengths)
         offsets.append(each.offsets)
-        layout += _layout(each.mode, each.columns, each.quaternion, each.values)
-    return values, times, lengths, offsets, layout
+        layout += _layout(each.mode, each.columns, each.quaternion, values)
+    return all_values, times, lengths, offsets, layout
+
+
+def _values(name: str, sensor: Sensor) -> Any:
+    values = sensor.values
+    return values_array(name, values, sensor.mode) if is_list(values) else values
+
+
+def _without_lists(sensors: Sensors, at: Any, numbered: bool) -> tuple[Sensors, Any]:
+    """The same arguments, with arrays in place of lists."""
+    values, times, lengths, offsets, layout = sensors
+    if not numbered:
+        times, at = times_arrays("times", times, at)
+        return (values, times, index_array("lengths", lengths), index_array("offsets", offsets),
+                layout), at
+    times, lengths, offsets = list(times), list(lengths), list(offsets)
+    for i in range(len(values)):
+        name = f"sensors[{i}]."
+        times[i], at = times_arrays(name + "times", times[i], at)
+        lengths[i] = index_array(name + "lengths", lengths[i])
+        offsets[i] = index_array(name + "offsets", offsets[i])
+    return (values, times, lengths, offsets, layout), at
 
 
 def _layout(mode: str, columns: Columns | None, quaternion: str, values: Any) -> Sequence[int]:
-    """The modes of a sensor in numbers, as python/src/resample.cpp reads them."""
+    """The modes of a sensor as numbers, for the class Layout in python/src/resample.cpp."""
     if columns is None and mode == "linear" and quaternion == "xyzw":
         return _PLAIN
     layout = [_number("mode", mode, _MODES), _number("quaternion", quaternion, _ORDERS), 0]
@@ -218,8 +259,8 @@ def _layout(mode: str, columns: Columns | None, quaternion: str, values: Any) ->
     for place, each in enumerate(columns):
         name = f"columns[{place}]"
         if not isinstance(each, (tuple, list)) or not 2 <= len(each) <= 3:
-            raise InvalidArgument(name, "(slice or (begin, end), mode) or (..., mode, order)",
-                                  repr(each))
+            raise InvalidArgument(name, "(range, mode) or (range, mode, quaternion), where range is "
+                                  "a slice or (begin, end)", repr(each))
         begin, end = _range(name, each[0], values)
         order = each[2] if len(each) == 3 else quaternion
         layout += [begin, end, _number(name, each[1], _MODES), _number(name, order, _ORDERS)]

@@ -1,4 +1,4 @@
-"""Elementwise functions over arrays that a device has no room for."""
+"""Elementwise functions on arrays that do not fit in device memory."""
 
 import os
 from collections.abc import Callable
@@ -6,20 +6,20 @@ from typing import Any
 
 from . import _core
 from ._check import not_negative
-from ._dtypes import float_name
+from ._dtypes import check_same, float_name
 from ._errors import InvalidArgument
 from ._files import Path
 
 
 class FileArray(_core.FileArray):
-    """An array that lies in a file, for :class:`Streamed`: where, and what its elements are.
+    """Describes an array in a file, for :class:`Streamed`.
 
-    It begins `offset` bytes into the file and has `count` elements, or all to the end. Nothing is
-    opened before it is used.
+    The array starts at byte `offset` and has `count` elements of `dtype`, or all to the end of the
+    file. The file is opened only when the array is used.
 
     >>> import penstock
     >>> penstock.transform.FileArray("weights.bin", "bf16", offset=128)
-    <penstock.transform.FileArray bf16[...] in 'weights.bin' from byte 128 on>
+    <penstock.transform.FileArray bf16[...] in 'weights.bin' from byte 128>
     """
 
     def __init__(self, path: Path, dtype: Any, *, offset: int = 0,
@@ -30,23 +30,23 @@ class FileArray(_core.FileArray):
 
 
 class Streamed:
-    """The functions of :mod:`penstock.transform` for more than the device has memory for.
+    """The functions of :mod:`penstock.transform` for arrays that do not fit in device memory.
 
-    Arrays lie in the host's memory or in files, and flow through the device in pieces: reading,
-    uploading, computing, downloading and writing overlap. Inputs are arrays of NumPy, torch or
-    Penstock, or :class:`FileArray`; so is `out`, which is always given and may be a path too: a file
-    that is made or replaced. All of a call have as many elements, and arrays one shape. `out` may be
-    an array that is an input, but no file that is one.
+    Arrays are in host memory or in files, and go through the device in pieces, so that reading,
+    uploading, computing, downloading and writing overlap. Inputs are NumPy, torch or Penstock
+    arrays, or :class:`FileArray`. `out` is one of these, or a path: a file that is created or
+    replaced. It is always required. All operands of a call have the same number of elements, and
+    all arrays the same shape. `out` may be the same array as an input, but not the same file.
 
-    `device` is the first GPU, else the CPU, unless given. At most `device_bytes` of its memory are
-    used, and `pinned_bytes` of page-locked slots, through which files and ordinary memory go.
-    Page-locked memory of :func:`penstock.empty` or torch needs none; give the array itself, as a NumPy
-    view of it looks like any other.
+    `device` is the first GPU by default, or the CPU if there is none. At most `device_bytes` of its
+    memory are used, and at most `pinned_bytes` of page-locked host memory, through which files and
+    pageable arrays are staged. Arrays from :func:`penstock.empty` and page-locked torch tensors are
+    not staged; pass the array itself, since a NumPy view of it cannot be recognised.
 
-    A call returns when the last piece is done, with a :class:`penstock.RunReport` whose items are
-    pieces. `progress`, `recorder` and `after` are those of :meth:`penstock.Pipeline.run`; with
-    `flush` a file is on the disk itself at the end. A file that fails raises OSError, and Ctrl-C ends
-    the call soon; `out` then holds anything.
+    A call returns when the last piece is done. It returns a :class:`penstock.RunReport` whose items
+    are the pieces. `progress`, `recorder` and `after` are as in :meth:`penstock.Pipeline.run`. With
+    `flush` an output file is on the disk, as after fsync. A file error raises OSError, and Ctrl-C
+    stops the call; the content of `out` is then undefined.
 
     >>> import numpy, os, penstock, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "halves.f16")
@@ -66,7 +66,7 @@ class Streamed:
                  recorder: _core.Timeline | None = None, after: Any = None,
                  flush: bool = False) -> None:
         if progress is not None and not callable(progress):
-            raise InvalidArgument("progress", "something to call with the pieces done and all "
+            raise InvalidArgument("progress", "a function of the pieces done and the number of "
                                   "pieces, or None", repr(progress))
         self._device = _core.Device(device)
         self._options = (not_negative("device_bytes", device_bytes),
@@ -78,7 +78,7 @@ class Streamed:
         return self._device
 
     def cast(self, x: Any, dtype: Any = None, *, out: Any) -> _core.RunReport:
-        """x in another type: that of `out`, or `dtype` where `out` is a path.
+        """Converts x to the dtype of `out`, or to `dtype`, which is required if `out` is a path.
 
         >>> import numpy, penstock
         >>> out = numpy.empty(2, numpy.float16)
@@ -86,10 +86,13 @@ class Streamed:
         >>> out
         array([0.1, inf], dtype=float16)
         """
-        if _is_path(out) == (dtype is None):
-            raise InvalidArgument("dtype", "the type wanted, where `out` is a path, else None",
-                                  repr(dtype))
-        return self._run("cast", {"x": x}, out if dtype is None else FileArray(out, dtype))
+        if _is_path(out):
+            if dtype is None:
+                raise InvalidArgument("dtype", "the dtype of the result, as `out` is a path", "None")
+            out = FileArray(out, dtype)
+        elif dtype is not None:
+            check_same(dtype, out)
+        return self._run("cast", {"x": x}, out)
 
     def scale(self, x: Any, factor: float, *, out: Any) -> _core.RunReport:
         """factor * x
@@ -150,7 +153,7 @@ class Streamed:
         return self._run("swiglu", {"gate": gate, "up": up}, out)
 
     def gelu(self, x: Any, *, out: Any, approximate: str = "none") -> _core.RunReport:
-        """x/2 (1 + erf(x / sqrt(2))), or with ``approximate="tanh"`` the usual approximation of it.
+        """x/2 (1 + erf(x / sqrt(2))), or with ``approximate="tanh"`` its tanh approximation.
 
         >>> import numpy, penstock
         >>> x = numpy.float32([-1, 0, 1])
@@ -167,8 +170,8 @@ class Streamed:
              b: float = 1.0) -> _core.RunReport:
         for name, x in inputs.items():
             if _is_path(x):
-                raise InvalidArgument(name, "an array, or a FileArray, which says what the elements "
-                                      "of a file are", repr(x))
+                raise InvalidArgument(name, "an array, or a FileArray, which gives a file its dtype",
+                                      repr(x))
         if _is_path(out):
             out = _core.FileArray(out, None, 0, None)
         if isinstance(out, _core.FileArray):
@@ -189,8 +192,8 @@ def _is_path(given: Any) -> bool:
 
 
 def _refuse_to_empty_what_is_mapped(inputs: dict[str, Any], out: _core.FileArray) -> None:
-    """A mapped file that becomes shorter takes the process with it."""
+    """Truncating a file that is mapped into memory would crash the process."""
     for name, x in inputs.items():
         mapped = getattr(x, "filename", None)  # of numpy.memmap
         if mapped and os.path.exists(out.path) and os.path.samefile(mapped, out.path):
-            raise InvalidArgument("out", f"another file than {name}'s", repr(out.path))
+            raise InvalidArgument("out", f"another file than that of {name}", repr(out.path))

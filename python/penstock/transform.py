@@ -1,28 +1,32 @@
-"""Elementwise functions at the speed of memory, on arrays of NumPy, torch and Penstock.
+"""Elementwise functions that run at memory bandwidth, on NumPy, torch and Penstock arrays.
 
-Elements are f32, f16 or bf16; all arrays of a call are contiguous, of one shape, on one device and,
-but for :func:`cast`, of one type. Numbers are computed in f32 and rounded once, to the nearest. The
-result goes into `out`, which may be one of the inputs, or into a new array of the first input's
-library; both are returned. On a GPU the work is enqueued on `stream`, which must be given, and the
-arrays must stay alive until it is done; on the CPU it is done when the call returns.
+Elements are f32, f16 or bf16. All arrays of a call must be contiguous and have the same shape,
+device and, except for :func:`cast`, dtype. Results are computed in f32 and rounded once, to
+nearest.
+
+The result is written to `out`, which may be one of the inputs, or to a new array of the library
+that the first input belongs to, and is returned. On the CPU the call returns when the result is
+complete. On a GPU the work is enqueued on `stream`; for torch tensors the default is torch's
+current stream, and other arrays need one. The arrays must stay alive until the work is done, which
+torch takes care of on its current stream.
 
 >>> import numpy, penstock
 >>> x = numpy.array([-1, 0, 2], numpy.float32)
 >>> penstock.transform.scale(x, 3)
 array([-3.,  0.,  6.], dtype=float32)
 
-`kernel` is for comparing a GPU's kernels: ``"portable"``, ``"sm90"``, or the ``"best"`` of them.
+`kernel` selects a GPU kernel, to compare them: ``"portable"``, ``"sm90"``, or the ``"best"`` of both.
 
-:class:`Streamed` has the same functions for arrays that the device has no memory for, in the host's
-memory or in files.
+:class:`Streamed` has the same functions for arrays that do not fit in device memory, in host memory
+or in files.
 """
 
 from typing import Any
 
 from . import _core
-from ._dtypes import float_name
+from ._dtypes import check_same, float_name
 from ._errors import InvalidArgument
-from ._memory import room_like
+from ._memory import empty_like, torch_stream
 from ._streamed import FileArray, Streamed, gelu_form
 
 __all__ = ["FileArray", "Streamed", "add", "axpby", "cast", "gelu", "mul", "scale", "swiglu"]
@@ -30,15 +34,20 @@ __all__ = ["FileArray", "Streamed", "add", "axpby", "cast", "gelu", "mul", "scal
 
 def cast(x: Any, dtype: Any = None, out: Any = None, *, stream: Any = None,
          kernel: str = "best") -> Any:
-    """x in another type: `dtype`, or that of `out`. The same type makes a copy, bit by bit.
+    """Converts x to `dtype`, or to the dtype of `out`. Converting to the same dtype copies the bits.
+
+    `dtype` is a name such as ``"f16"``, or a dtype of NumPy or torch. It may be omitted if `out` is
+    given, and must otherwise be the dtype of `out`.
 
     >>> import numpy, penstock
     >>> x = numpy.array([1, 0.1, 1e6], numpy.float32)
     >>> penstock.transform.cast(x, "f16")
     array([1. , 0.1, inf], dtype=float16)
     """
-    if (dtype is None) == (out is None):
-        raise InvalidArgument("dtype", "the type wanted, or None beside `out`", repr(dtype))
+    if dtype is None and out is None:
+        raise InvalidArgument("dtype", "the dtype of the result, as there is no `out`", "None")
+    if dtype is not None and out is not None:
+        check_same(dtype, out)
     return _run("cast", [x], out, stream, kernel, dtype=dtype)
 
 
@@ -104,7 +113,7 @@ def swiglu(gate: Any, up: Any, out: Any = None, *, stream: Any = None,
 
 def gelu(x: Any, out: Any = None, *, approximate: str = "none", stream: Any = None,
          kernel: str = "best") -> Any:
-    """x/2 (1 + erf(x / sqrt(2))), or with ``approximate="tanh"`` the usual approximation of it.
+    """x/2 (1 + erf(x / sqrt(2))), or with ``approximate="tanh"`` its tanh approximation.
 
     >>> import numpy, penstock
     >>> x = numpy.array([-1, 0, 1], numpy.float32)
@@ -120,6 +129,8 @@ def _run(function: str, inputs: list[Any], out: Any, stream: Any, kernel: str, *
          a: float = 1.0, b: float = 1.0, dtype: Any = None) -> Any:
     if out is None:
         name = None if dtype is None else float_name(dtype)
-        out = room_like(inputs[0], getattr(inputs[0], "shape", ()), name)
+        out = empty_like(inputs[0], getattr(inputs[0], "shape", ()), name)
+    if stream is None:
+        stream = torch_stream([*inputs, out])
     _core.elementwise(function, inputs, out, a, b, stream, kernel)
     return out

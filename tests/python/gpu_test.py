@@ -67,13 +67,13 @@ def test_device_memory_is_no_buffer_and_says_so():
     room = penstock.empty(4, memory="device")
     assert room.place == "cuda:0" and room.__dlpack_device__() == (2, 0)
     for use in (np.asarray, memoryview, penstock.Array.numpy):
-        with pytest.raises(BufferError, match="the memory is a GPU's"):
+        with pytest.raises(BufferError, match="the array is in GPU memory"):
             use(room)
 
 
 def test_a_stream_must_be_given():
     room = penstock.empty(4, memory="device")
-    with pytest.raises(ValueError, match="^stream: expected the stream to use"):
+    with pytest.raises(ValueError, match="^stream: expected a stream, as the memory is on a GPU"):
         penstock.copy(room, penstock.empty(4))
 
 
@@ -149,7 +149,7 @@ class TestStreamed:
 
     def test_what_is_on_the_gpu_is_refused(self):
         x = penstock.empty(4, memory="device", device="cuda")
-        with pytest.raises(ValueError, match="^x: expected memory of the host.*given .*cuda:0"):
+        with pytest.raises(ValueError, match="^x: expected an array in host memory.*given .*cuda:0"):
             penstock.transform.Streamed("cuda").scale(x, 2, out=np.ones(4, np.float32))
 
     def test_torchs_page_locked_memory_is_page_locked(self, torch):
@@ -158,6 +158,45 @@ class TestStreamed:
         report = penstock.transform.Streamed("cuda").scale(x, 2, out=out)
         assert set(report.stages) == {"upload", "compute", "download"}
         assert torch.equal(out, 2 * x)
+
+
+class TestTransformOfTorch:
+    def test_the_current_stream_is_used(self, torch):
+        late, more = torch.zeros(SIZE, device="cuda"), torch.rand(SIZE, device="cuda")
+        torch.cuda.synchronize()
+        own = torch.cuda.Stream()
+        with torch.cuda.stream(own):
+            torch.cuda._sleep(50_000_000)
+            late.fill_(3)
+            out = penstock.transform.mul(late, more)
+            assert not own.query()  # the call did not wait
+        own.synchronize()
+        assert torch.equal(out, 3 * more)
+
+    @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+    def test_as_on_the_cpu(self, torch, dtype):
+        x = torch.randn(3, 1001).to(getattr(torch, dtype))
+        for call in (penstock.transform.gelu, lambda x: penstock.transform.scale(x, 0.3),
+                     lambda x: penstock.transform.add(x, x, x)):
+            torch.testing.assert_close(call(x.cuda()).cpu(), call(x))
+        for to in (torch.float16, np.float16):
+            assert torch.equal(penstock.transform.cast(x.cuda(), to).cpu(), x.to(torch.float16))
+
+    def test_captured(self, torch):
+        x = torch.rand(SIZE, device="cuda")
+        penstock.transform.scale(x, 2)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = penstock.transform.scale(x, 2)
+        x.fill_(4)
+        graph.replay()
+        assert (out == 8).all()
+
+    def test_arrays_of_penstock_need_a_stream(self):
+        x = penstock.empty(4, memory="device")
+        with pytest.raises(ValueError, match="^stream: expected"):
+            penstock.transform.scale(x, 2)
 
 
 class TestTorch:

@@ -334,6 +334,75 @@ def test_arrays_of_penstock_make_arrays_of_penstock():
     np.testing.assert_array_equal(out.numpy(), resample(values, times, at))
 
 
+class TestLists:
+    """Lists are read as NumPy reads them."""
+
+    VALUES, TIMES, AT = [[0.0], [10.0], [30.0]], [0.0, 1.0, 3.0], [0.5, 2.0, 9.0]
+    WANTED = [[5.0], [20.0], [30.0]]
+
+    @pytest.mark.parametrize("lists", ["values", "times", "at", "values times at", "values at"])
+    def test_in_place_of_arrays(self, lists):
+        arrays = {"values": self.VALUES, "times": self.TIMES, "at": self.AT}
+        out = resample(**{name: given if name in lists.split() else np.array(given)
+                          for name, given in arrays.items()})
+        assert out.dtype == np.float64 and out.tolist() == self.WANTED
+
+    def test_of_whole_numbers(self):
+        out = resample([[0], [10], [30]], [0, 1, 3], self.AT)
+        assert out.dtype == np.float64 and out.tolist() == self.WANTED
+        out = resample([[0], [10], [30]], [0, 1, 3], [0, 2, 9], mode="previous")
+        assert out.dtype == np.int64 and out.tolist() == [[0], [10], [30]]
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+    def test_times_get_the_dtype_of_the_other_times(self, dtype):
+        assert resample(self.VALUES, np.array(self.TIMES, dtype), [1, 9]).tolist() == [[10.0], [30.0]]
+        assert resample(self.VALUES, self.TIMES, np.array([1, 9], dtype)).tolist() == [[10.0], [30.0]]
+
+    def test_lengths_and_offsets(self):
+        padded = [[[1.0], [2.0], [3.0]], [[4.0], [0.0], [0.0]]]
+        wanted = [[[1.5], [2.75]], [[4.0], [4.0]]]
+        assert resample(padded, self.TIMES, [0.5, 2.5], lengths=[3, 1]).tolist() == wanted
+        row = [[1.0], [2.0], [3.0], [4.0]]
+        out = resample(row, [0.0, 1.0, 3.0, 0.0], [0.5, 2.5], offsets=(0, 3, 4))
+        assert out.tolist() == wanted
+
+    def test_in_sensors(self):
+        camera = Sensor([[0.0], [1.0], [2.0]], self.TIMES, mode="previous", columns=[(slice(0, 1),
+                                                                                    "next")])
+        arm = Sensor(np.ones((2, 2)), [0, 9])
+        assert resample([camera, arm], at=[1.5, 2.5]).tolist() == [[2.0, 1.0, 1.0]] * 2
+        assert resample(camera, at=(1.5,)).tolist() == [[2.0]]
+
+    def test_of_no_target_times(self):
+        assert resample(self.VALUES, self.TIMES, []).shape == (0, 1)
+
+    @pytest.mark.parametrize("call, says", [
+        (lambda v, t, a: resample([[1.0], [2.0, 3.0]], t, a),
+         "^values: expected an array, or a list of numbers, given a list that NumPy refuses"),
+        (lambda v, t, a: resample([["a"]], t, a),
+         "^values: expected an array, or a list of numbers, given a list that NumPy reads as <U1"),
+        (lambda v, t, a: resample(v, ["now"] * 3, a), "^times: expected an array, or a list of"),
+        (lambda v, t, a: resample(v, t, [None]), "^at: expected an array, or a list of numbers"),
+        (lambda v, t, a: resample(v, np.arange(3), [1, 0.5]),
+         "^at: expected whole numbers, as times has dtype int64, given 0.5"),
+        (lambda v, t, a: resample(v, [0, 0.5, 2], np.arange(3)),
+         "^times: expected whole numbers, as at has dtype int64, given 0.5"),
+        (lambda v, t, a: resample(v, t, a, lengths=[1.5]), "^lengths: .* a list of whole numbers"),
+        (lambda v, t, a: resample(v, t, a, offsets=["0"]), "^offsets: .* a list of whole numbers"),
+        (lambda v, t, a: resample(v, t, 2.0), "^at: expected an array, given float"),
+        (lambda v, t, a: resample(v, t, a, out=[0.0]), "^out: expected an array"),
+        (lambda v, t, a: resample([1.0, 2.0], t, a), r"^values: expected \(S, D\)"),
+        (lambda v, t, a: resample([Sensor(v, t), v], at=a), r"^values\[1\]: expected a Sensor"),
+        (lambda v, t, a: resample([Sensor(v, t), Sensor([["a"]], t)], at=a),
+         r"^sensors\[1\].values: expected an array, or a list of numbers"),
+        (lambda v, t, a: resample([Sensor(v, t), Sensor(v, t, lengths=["a"])], at=a),
+         r"^sensors\[1\].lengths: expected an array, or a list of whole numbers"),
+    ])
+    def test_errors_name_the_argument(self, call, says):
+        with pytest.raises((ValueError, TypeError), match=says):
+            call(np.array(self.VALUES), np.array(self.TIMES), np.array(self.AT))
+
+
 def test_read_only_arrays_are_read():
     arrays = draw(11, 2, 6, 9, 3)
     for array in arrays:
@@ -365,7 +434,7 @@ def bad(function):
     (lambda v, t, a: resample(v, None, a), "^times: expected an array of times, given None"),
     (lambda v, t, a: resample(v, t), "^at: expected an array of times, given None"),
     (lambda v, t, a: resample(3, t, a), "^values: expected an array, given int"),
-    (lambda v, t, a: resample(v, [1.0], a), "^times: expected an array"),
+    (lambda v, t, a: resample(v, [1.0], a), "^times: expected shape"),
     (lambda v, t, a: resample(v[0, 0], t, a),
      r"^values: expected \(S, D\), \(B, S, D\), or \(N, D\)"),
     (lambda v, t, a: resample(v, t[:, :3], a), "^times: expected shape"),
@@ -387,17 +456,17 @@ def bad(function):
      r"^columns\[1\]: expected columns apart"),
     (lambda v, t, a: resample(v, t, a, columns=[(slice(0, 4, 2), "next")]),
      r"^columns\[0\]: expected a slice without a step"),
-    (lambda v, t, a: resample(v, t, a, columns=["next"]), r"^columns\[0\]: expected \(slice or"),
+    (lambda v, t, a: resample(v, t, a, columns=["next"]), r"^columns\[0\]: expected \(range, mode"),
     (lambda v, t, a: resample(v, t, a, columns=[((0, 2), "warp")]),
      r"^columns\[0\]: expected 'linear'"),
     (lambda v, t, a: resample(v, t, a, lengths=np.array([4, 5])),
-     r"^lengths: expected lengths from 0 to 4, the samples, given 5 at \[1\]"),
+     r"^lengths: expected lengths from 0 to 4, the number of samples, given 5 at \[1\]"),
     (lambda v, t, a: resample(v, t, a, lengths=np.array([-1, 5])),
      r"^lengths: .*given -1 at \[0\]"),
     (lambda v, t, a: resample(v, t, a, lengths=np.array([4])), "^lengths: expected shape"),
     (lambda v, t, a: resample(v, t, a, lengths=np.array([4, 4.0])), "^lengths: expected elements"),
     (lambda v, t, a: resample(v[0], t[0], a, offsets=np.array([0, 3, 2])),
-     r"^offsets: expected offsets from 0 to 4.*given 2 at \[2\]"),
+     r"^offsets: expected non-decreasing offsets from 0 to 4.*given 2 at \[2\]"),
     (lambda v, t, a: resample(v[0], t[0], a, offsets=np.array([0, 3, 5])), r"^offsets: .*given 5"),
     (lambda v, t, a: resample(v[0], t[0], a, offsets=np.array([0, 4]), lengths=np.array([4])),
      "^lengths: expected none where there are offsets"),
@@ -413,13 +482,12 @@ def bad(function):
      "^out: expected memory apart from that of values"),
     (lambda v, t, a: resample(v, t, a, valid=np.zeros((2, 3))),
      "^valid: expected elements of type bool"),
-    (lambda v, t, a: resample(v.view(np.complex128), t, a), "^values: expected elements of f64"),
-    (lambda v, t, a: resample([], at=a), "^values: expected one sensor or more"),
-    (lambda v, t, a: resample([v], at=a),
-     "^values: expected .*a list of Sensor, given a list with nd"),
-    (lambda v, t, a: resample([Sensor(v, t)], t, a), "^times: expected none beside sensors"),
+    (lambda v, t, a: resample(v.view(np.complex128), t, a), "^values: expected elements of type f64"),
+    (lambda v, t, a: resample([], t, a), r"^values: expected \(S, D\)"),
+    (lambda v, t, a: resample([v], t, a), r"^values: expected \(S, D\).*given \(1, 2, 4, 4\)"),
+    (lambda v, t, a: resample([Sensor(v, t)], t, a), "^times: expected None, as every Sensor"),
     (lambda v, t, a: resample([Sensor(v, t)], at=a, mode="next"),
-     "^mode: expected none beside sensors"),
+     "^mode: expected None, as every Sensor"),
     (lambda v, t, a: resample([Sensor(v, t), Sensor(v, t[:, :2])], at=a),
      r"^sensors\[1\]\.times: expected shape"),
     (lambda v, t, a: resample([Sensor(v, t), Sensor(v[:1], t[:1])], at=a),

@@ -158,7 +158,7 @@ def test_a_mapped_file_is_memory(streamed, tmp_path):
     x = np.memmap(path, np.float32, "r+")
     streamed.scale(x, 2, out=x)
     assert path.read_bytes() == content(transform.scale(random(MANY), 2))
-    with pytest.raises(ValueError, match="^out: expected another file than x's"):
+    with pytest.raises(ValueError, match="^out: expected another file than that of x"):
         streamed.scale(x, 2, out=path)  # which would empty it
     assert path.stat().st_size == 4 * MANY
     streamed.scale(np.memmap(path, np.float32, "r+")[:10], 0.5, out=tmp_path / "out")
@@ -262,20 +262,21 @@ class OnGpu:
     (lambda on, x, d: on.mul(x, x, out=None), "^out: expected an array"),
     (lambda on, x, d: on.mul(x, (d / "8", "f32"), out=x), "^y: expected an array"),
     (lambda on, x, d: on.mul(x, d / "8", out=x), "^y: expected an array, or a FileArray"),
-    (lambda on, x, d: on.mul(x, OnGpu(), out=x), "^y: expected memory of the host.*given .*cuda:0"),
-    (lambda on, x, d: on.mul(x, x, out=OnGpu()), "^out: expected memory of the host"),
+    (lambda on, x, d: on.mul(x, OnGpu(), out=x), "^y: expected an array in host memory.*given .*cuda:0"),
+    (lambda on, x, d: on.mul(x, x, out=OnGpu()), "^out: expected an array in host memory"),
     (lambda on, x, d: on.gelu(x, out=x, approximate="erf"), "^approximate: expected 'none' or 'tanh'"),
-    (lambda on, x, d: on.cast(x, out=d / "out"), "^dtype: expected the type wanted"),
-    (lambda on, x, d: on.cast(x, "f16", out=x), "^dtype: expected the type wanted"),
+    (lambda on, x, d: on.cast(x, out=d / "out"), "^dtype: expected the dtype of the result"),
+    (lambda on, x, d: on.cast(x, "f16", out=x),
+     "^dtype: expected f32, the dtype of out, or None, given 'f16'"),
     (lambda on, x, d: on.cast(x, "i32", out=d / "out"), "^dtype: expected f32, f16 or bf16"),
     (lambda on, x, d: FileArray(d / "8", "u8"), "^dtype: expected f32, f16 or bf16, given 'u8'"),
     (lambda on, x, d: FileArray(d / "8", "f32", offset=-1), "^offset: expected 0 or more, given -1"),
     (lambda on, x, d: FileArray(d / "8", "f32", count=-1), "^count: expected 0 or more, given -1"),
     (lambda on, x, d: FileArray(None, "f32"), "path should be|expected str, bytes or os.PathLike"),
     (lambda on, x, d: on.scale(FileArray(d / "8", "f32", offset=9), 2, out=x),
-     "^x.offset: expected at most the file's 8 bytes, given 9"),
+     "^x.offset: expected at most 8, the size of the file, given 9"),
     (lambda on, x, d: on.scale(FileArray(d / "8", "f32", offset=1), 2, out=x),
-     "^x.dtype: expected elements that divide the 7 bytes from 1 on, given f32, of 4 bytes"),
+     "^x.dtype: expected a type whose size divides the 7 bytes from offset 1 to the end, given f32"),
     (lambda on, x, d: on.scale(FileArray(d / "8", "f32", count=4), 2, out=x),
      "^x: expected at least 16 bytes, 4 of f32 from byte 0 on, given '.*8' with 8 bytes"),
     (lambda on, x, d: on.scale(FileArray(d / "8", "f32", count=1 << 62), 2, out=d / "out"), "^x"),
@@ -288,7 +289,7 @@ class OnGpu:
     (lambda on, x, d: Streamed("tpu"), "^device: "),
     (lambda on, x, d: Streamed("cpu", device_bytes=-1), "^device_bytes: expected 0 or more"),
     (lambda on, x, d: Streamed("cpu", pinned_bytes=-1), "^pinned_bytes: expected 0 or more"),
-    (lambda on, x, d: Streamed("cpu", progress=3), "^progress: expected something to call"),
+    (lambda on, x, d: Streamed("cpu", progress=3), "^progress: expected a function of the pieces done"),
     (lambda on, x, d: Streamed("cpu", after="x").scale(x, 2, out=x), "^stream: "),
 ])
 def test_errors_name_the_argument(streamed, tmp_path, call, says):

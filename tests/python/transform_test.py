@@ -3,6 +3,8 @@
 import doctest
 import inspect
 import math
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -74,6 +76,22 @@ def test_cast_rounds_to_the_nearest():
     assert (back.view(np.uint32) == rounded).all()
 
 
+@pytest.mark.parametrize("dtype", ["f16", "float16", "half", np.float16, np.half, np.dtype("f2")])
+def test_cast_takes_the_dtypes_of_numpy(dtype):
+    x = random(100, np.float32)
+    assert (transform.cast(x, dtype) == x.astype(np.float16)).all()
+    out = np.zeros(100, np.float16)
+    assert transform.cast(x, dtype, out=out) is out  # the dtype of out
+    assert (out == x.astype(np.float16)).all()
+
+
+def test_cast_takes_a_dtype_beside_an_array_of_penstock():
+    x, out = np.ones(4, np.float32), penstock.empty(4, "bf16", device="cpu")
+    assert transform.cast(x, "bfloat16", out=out) is out
+    with pytest.raises(ValueError, match="^dtype: expected bf16, the dtype of out, or None"):
+        transform.cast(x, "f16", out=out)
+
+
 def test_arrays_of_penstock_make_arrays_of_penstock():
     x = penstock.empty((2, 3), "f32", device="cpu")
     x.numpy()[:] = 3
@@ -97,11 +115,14 @@ def test_nothing_to_do():
     (lambda x: transform.add(x, x, 3), r"inputs\[2\]"),
     (lambda x: transform.gelu(x, approximate="erf"), "^approximate: expected 'none' or 'tanh'"),
     (lambda x: transform.gelu(x, kernel="fast"), "^kernel: expected 'best', 'portable' or 'sm90'"),
-    (lambda x: transform.cast(x), "^dtype: expected the type wanted"),
-    (lambda x: transform.cast(x, "f16", out=x), "^dtype: expected the type wanted"),
+    (lambda x: transform.cast(x), "^dtype: expected the dtype of the result"),
+    (lambda x: transform.cast(x, "f16", out=x),
+     "^dtype: expected f32, the dtype of out, or None, given 'f16'"),
+    (lambda x: transform.cast(x, "f32", out=x.astype(np.int32)), "^out: expected elements of type"),
+    (lambda x: transform.cast(x, "f32", out=memoryview(x)), "^dtype: expected None, as out has no"),
     (lambda x: transform.cast(x, "i32"), "^dtype: expected f32, f16 or bf16"),
     (lambda x: transform.cast(x, "bf16"), "^out: expected an array .*NumPy has no bf16"),
-    (lambda x: transform.scale(memoryview(x), 2), "^out: expected an array for the result"),
+    (lambda x: transform.scale(memoryview(x), 2), "^out: expected an array to write to"),
 ])
 def test_errors_name_the_argument(call, says):
     x = np.ones(4, np.float32)
@@ -128,9 +149,30 @@ def test_tensors_of_torch(torch, dtype):
     wanted = torch.nn.functional.gelu(x.double())
     torch.testing.assert_close(y.double(), wanted, rtol=1e-2 if element != torch.float32 else 1e-5,
                                atol=1e-6)
-    assert (transform.cast(x, torch.float32) == x.float()).all()
+    for to in (torch.float32, np.float32, "f32"):
+        assert torch.equal(transform.cast(x, to), x.float())
+        assert torch.equal(transform.cast(x, to, out=torch.zeros(3, 1001)), x.float())
+    with pytest.raises(ValueError, match="^dtype: expected f32, the dtype of out, or None"):
+        transform.cast(x, torch.float16, out=torch.zeros(3, 1001))
     with pytest.raises(ValueError, match="^x: expected an array that its library shares"):
         transform.scale(torch.ones(4, requires_grad=True), 2)
+
+
+@pytest.mark.parametrize("on_gpu", ["x", "y", "out"])
+def test_tensors_on_a_gpu_use_the_current_stream_of_torch(monkeypatch, on_gpu):
+    """torch is replaced by a fake; gpu_test.py has the real one."""
+    fake = types.ModuleType("torch")
+    fake.Tensor = type("Tensor", (), {"is_cuda": True, "device": "cuda:1"})
+    fake.cuda = types.SimpleNamespace(current_stream=lambda device: f"current on {device}")
+    streams = []
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    monkeypatch.setattr("penstock._core.elementwise",
+                        lambda function, inputs, out, a, b, stream, kernel: streams.append(stream))
+    arrays = {name: np.ones(4, np.float32) for name in ("x", "y", "out")}
+    arrays[on_gpu] = fake.Tensor()
+    transform.mul(**arrays)
+    transform.mul(**arrays, stream="given")
+    assert streams == ["current on cuda:1", "given"]
 
 
 EXAMPLES = {"transform": transform.__doc__} | {
