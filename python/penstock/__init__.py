@@ -1,13 +1,14 @@
-"""Overlaps data movement with computation, and says how far from the limit it was.
+"""Overlaps data movement with computation, and measures how close to the hardware limit it came.
 
 >>> import penstock
->>> pipeline = penstock.Pipeline(depth=4)  # on the first GPU, else the CPU
+>>> pipeline = penstock.Pipeline(depth=4)  # on the first GPU, or the CPU
 >>> stage = pipeline.host_stage("work", lambda item: None)
 >>> pipeline.run(100).items
 100
 
-Threads do not survive ``os.fork``: a child of a process that has used Penstock gets an error. Start
-processes by spawn (``multiprocessing.set_start_method("spawn")``).
+Penstock cannot be used after ``os.fork`` in a child of a process that has used it, since threads do
+not survive a fork; calls there raise :class:`Unsupported`. Start processes with spawn:
+``multiprocessing.set_start_method("spawn")``.
 """
 
 from . import _core, transform

@@ -1,4 +1,4 @@
-"""The program `penstock`, which lies beside this file: runs it in place of Python."""
+"""Replaces the Python process by the program `penstock`, which is installed next to this file."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    os.environ.setdefault("PENSTOCK_PYTHON", sys.executable)  # that has this package, for `bench`
+    os.environ.setdefault("PENSTOCK_PYTHON", sys.executable)  # for `bench`
     os.execv(Path(__file__).with_name("penstock"), ["penstock", *sys.argv[1:]])
 
 

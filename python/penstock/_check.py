@@ -1,4 +1,4 @@
-"""Checks that the extension module would answer less clearly."""
+"""Checks for which the extension module has a less clear message."""
 
 from ._errors import InvalidArgument
 

@@ -7,7 +7,7 @@ import penstock._timeline
 
 class Device:
     """
-    The CPU, or a GPU.
+    The CPU or a GPU: "cpu", "cuda", "cuda:N", or "best", the first GPU or else the CPU.
 
     >>> import penstock
     >>> penstock.Device("cpu")
@@ -20,11 +20,11 @@ class Device:
 
     @staticmethod
     def all() -> list[Device]:
-        """The CPU first, then every usable GPU."""
+        """All devices: the CPU, then every usable GPU."""
 
     @staticmethod
     def best() -> Device:
-        """The first usable GPU, else the CPU."""
+        """The first usable GPU, or the CPU if there is none."""
 
     @staticmethod
     def cpu() -> Device: ...
@@ -34,7 +34,7 @@ class Device:
 
     @staticmethod
     def why_no_gpu() -> str:
-        """Why no GPU is usable here; empty when one is."""
+        """Why no GPU is usable; empty if one is."""
 
     @property
     def name(self) -> str: ...
@@ -44,13 +44,13 @@ class Device:
 
     @property
     def index(self) -> int:
-        """The GPU's number; -1 for the CPU."""
+        """The index of the GPU; -1 for the CPU."""
 
     @property
     def capabilities(self) -> dict[str, Any]: ...
 
     def synchronize(self) -> None:
-        """Waits until everything enqueued on the device has completed."""
+        """Waits until all work enqueued on the device is complete."""
 
     def __eq__(self, other: object, /) -> bool: ...
 
@@ -62,8 +62,8 @@ class Stream:
     """
     An ordered queue of work on a device.
 
-    On the CPU, calls from Python have completed when they return, and a stream is only there so that
-    the same program runs on both.
+    On the CPU, calls from Python are complete when they return. Streams exist there so that the same
+    program runs on both.
 
     >>> import penstock
     >>> stream = penstock.Stream("cpu")
@@ -77,7 +77,7 @@ class Stream:
     @staticmethod
     def borrow(stream: Any, device: str | Device | None = None) -> Stream:
         """
-        A stream that belongs to somebody else: torch's, or a CUDA stream's address.
+        Uses a stream of another library: a torch stream, or the address of a CUDA stream. Its owner must keep it alive.
         """
 
     @property
@@ -85,18 +85,18 @@ class Stream:
 
     @property
     def native(self) -> int:
-        """The address of CUDA's stream; 0 on the CPU."""
+        """The address of the CUDA stream; 0 on the CPU."""
 
     @property
     def done(self) -> bool:
-        """Whether everything enqueued so far has completed."""
+        """Whether all work enqueued so far is complete."""
 
     def synchronize(self) -> None:
-        """Waits until everything enqueued so far has completed."""
+        """Waits until all work enqueued so far is complete."""
 
     def torch(self) -> Any:
         """
-        The same stream for torch: ``with torch.cuda.stream(stream.torch()): ...``
+        The stream as a torch stream: ``with torch.cuda.stream(stream.torch()): ...``
         """
 
     def __eq__(self, other: object, /) -> bool: ...
@@ -107,16 +107,16 @@ class Stream:
 
 class Array:
     """
-    Memory of Penstock: a shape, an element type and a place.
+    An array in memory that Penstock allocated, on the host or on a GPU.
 
-    NumPy (``numpy.asarray``), ``memoryview`` and anything that speaks DLPack
-    (``torch.from_dlpack``) see the same bytes, without a copy. A view keeps the memory alive.
+    NumPy (``numpy.asarray``), ``memoryview`` and every library with DLPack (``torch.from_dlpack``)
+    share the memory without a copy. A view keeps the memory alive.
 
     >>> import numpy, penstock
-    >>> room = penstock.empty((2, 3), "f32")
-    >>> view = room.numpy()
+    >>> array = penstock.empty((2, 3), "f32")
+    >>> view = array.numpy()
     >>> view[:] = 7
-    >>> float(numpy.asarray(room).sum())
+    >>> float(numpy.asarray(array).sum())
     42.0
     """
 
@@ -132,27 +132,29 @@ class Array:
 
     @property
     def place(self) -> str:
-        """Where the bytes are: 'pinned', 'cpu', 'cuda:0'."""
+        """Where the memory is: 'pinned', 'cpu' or 'cuda:0'."""
 
     def __len__(self) -> int: ...
 
     @overload
     def __getitem__(self, index: int) -> Array:
-        """The part at this place of the first dimension; it shares the bytes."""
+        """The subarray at an index of the first dimension. It shares the memory."""
 
     @overload
     def __getitem__(self, range: slice) -> Array:
-        """Neighbouring parts of the first dimension; they share the bytes."""
+        """A range of the first dimension, with step 1. It shares the memory."""
 
     def numpy(self) -> Any:
-        """A NumPy array over the same bytes. Host memory only."""
+        """A NumPy array that shares the memory, which must be host memory."""
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        """Reached where the buffer is refused: says why."""
+        """
+        NumPy calls it if the buffer protocol is refused; it raises the reason.
+        """
 
     def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
         """
-        Shares the bytes. On a GPU the consumer's `stream` is made to wait for the work on them.
+        Shares the memory. On a GPU, the consumer's `stream` waits for work on the array that was enqueued before.
         """
 
     def __dlpack_device__(self) -> tuple[int, int]: ...
@@ -163,25 +165,25 @@ def allocate(shape: Sequence[int], dtype: str, memory: str, device: Device) -> A
 
 def copy(dst: Any, src: Any, stream: Any = None, *, allow_pageable: bool = False) -> None:
     """
-    Copies src to dst, which has as many bytes; both are contiguous.
+    Copies src to dst. Both are contiguous and have the same number of bytes.
 
-    On a GPU the copy is enqueued on `stream` and both arrays must stay alive until it is done; ordinary
-    (pageable) memory makes the call wait, and is refused unless `allow_pageable` says so. Between arrays
-    of the CPU the copy is done when the call returns.
+    If either is on a GPU, the copy is enqueued on `stream`, and both must stay alive until it is done.
+    Pageable host memory makes the call wait, and is refused unless `allow_pageable` is True. If both are
+    in host memory, the copy is done when the call returns.
 
     >>> import penstock
-    >>> room = penstock.empty(5, "u8")
-    >>> penstock.copy(room, b"slots")
-    >>> bytes(room)
+    >>> array = penstock.empty(5, "u8")
+    >>> penstock.copy(array, b"slots")
+    >>> bytes(array)
     b'slots'
     """
 
 def iterate(x: Any, out: Any = None, rounds: int = 1, stream: Any = None) -> None:
     """
-    The yardstick: `rounds` multiply-adds on every f32 of x, into `out` or in place.
+    Applies `rounds` multiply-adds to every f32 element of x, and writes to `out` or in place.
 
-    It sets a known amount of arithmetic against copies, on a GPU (where it is enqueued on `stream`) or
-    on the CPU.
+    It is a known amount of arithmetic, for measuring overlap with copies. On a GPU it is enqueued on
+    `stream`; on the CPU it is done when the call returns.
 
     >>> import numpy, penstock
     >>> x = numpy.ones(4, numpy.float32)
@@ -191,31 +193,33 @@ def iterate(x: Any, out: Any = None, rounds: int = 1, stream: Any = None) -> Non
     """
 
 def elementwise(function: str, inputs: Sequence[Any], out: Any, a: float = 1.0, b: float = 1.0, stream: Any = None, kernel: str = 'best') -> None:
-    """What penstock.transform is made of."""
+    """Implements penstock.transform."""
 
 def resample(values: Any, times: Any, lengths: Any, offsets: Any, layout: Sequence[int], at: Any, out: Any, valid: Any, outside: str, fill: float, check: bool, kernel: str, stream: Any, numbered: bool) -> None:
-    """What penstock.resample is made of."""
+    """Implements penstock.resample."""
 
 def resample_gradient(gradient: Any, times: Any, lengths: Any, offsets: Any, at: Any, out: Any, outside: str, stream: Any = None) -> None:
-    """What the gradient of penstock.resample is made of."""
+    """Implements the gradient of penstock.resample."""
 
 class File:
     """
-    A file read or written past the page cache, many transfers at once.
+    A file that is read or written with many transfers in flight, bypassing the page cache.
 
-    Offsets and sizes may be anything; whole blocks of 4 KiB into memory of Penstock (slots,
-    :func:`penstock.empty`) are fastest. Mode 'w' makes the file, or empties it.
+    `mode` is "r" to read, or "w" to write to a new or emptied file. Any offset and size is allowed;
+    multiples of 4 KiB into memory of Penstock (slots, :func:`penstock.empty`) are fastest. `engine` is
+    "io_uring", "threads", or the "best" that is available; `in_flight` limits the transfers in flight.
+    With ``direct=False`` the page cache is used.
 
     >>> import os, penstock, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "numbers")
     >>> with penstock.File(path, "w") as file:
     ...     file.write(b"0123456789")
-    >>> room = bytearray(4)
+    >>> data = bytearray(4)
     >>> with penstock.File(path) as file:
-    ...     file.read(room, offset=3)
+    ...     file.read(data, offset=3)
     ...     file.size
     10
-    >>> bytes(room)
+    >>> bytes(data)
     b'3456'
     """
 
@@ -226,32 +230,34 @@ class File:
 
     @property
     def size(self) -> int:
-        """Bytes in the file now."""
+        """The current size of the file in bytes."""
 
     @property
     def direct(self) -> bool:
-        """Whether transfers go past the page cache."""
+        """Whether transfers bypass the page cache."""
 
     @property
     def engine(self) -> str:
-        """Who moves the bytes: 'io_uring' or 'threads'."""
+        """How data is transferred: 'io_uring' or 'threads'."""
 
     @property
     def closed(self) -> bool: ...
 
     def read(self, out: Any, offset: int = 0) -> None:
         """
-        Fills the array, which is contiguous, with the bytes at `offset`. Into a GPU's memory they go through page-locked slots, reading and uploading at once.
+        Fills `out`, a contiguous array, with the bytes at `offset`. If it is on a GPU, reading and uploading overlap.
         """
 
     def write(self, source: Any, offset: int = 0) -> None:
-        """Writes the array's bytes (contiguous, of the host) at `offset`."""
+        """
+        Writes `source`, a contiguous array in host memory or bytes, at `offset`.
+        """
 
     def flush(self) -> None:
-        """Waits until what was written is on the disk itself."""
+        """Waits until everything written is on the disk, as fsync does."""
 
     def close(self) -> None:
-        """Lets the file go; what was begun still ends."""
+        """Closes the file. Transfers in flight are completed."""
 
     def __enter__(self) -> Self: ...
 
@@ -260,7 +266,7 @@ class File:
     def __repr__(self) -> str: ...
 
 class Gaps:
-    """Idle time of one engine between its first and its last work."""
+    """The idle times of one engine between its first and its last work."""
 
     @property
     def count(self) -> int: ...
@@ -275,9 +281,9 @@ class Gaps:
 
 class Timeline:
     """
-    What every engine did and when.
+    Records when each engine worked on which stage and item.
 
-    Give one to :meth:`Pipeline.run` as `recorder`; a notebook draws it.
+    Pass one to :meth:`Pipeline.run` as `recorder`. Notebooks display it as a chart.
 
     >>> import penstock
     >>> timeline = penstock.Timeline()
@@ -293,21 +299,21 @@ class Timeline:
     def __init__(self) -> None: ...
 
     def entries(self) -> list[penstock._timeline.Entry]:
-        """Every interval, sorted by its begin."""
+        """All intervals, sorted by their start."""
 
     def busy_seconds(self, engine: str) -> float:
-        """Time in which the engine worked; what overlaps counts once."""
+        """How long the engine worked; overlapping intervals count once."""
 
     def gaps(self, engine: str) -> Gaps:
         """Idle time between the engine's first and its last work."""
 
     @property
     def span_seconds(self) -> float:
-        """From the first begin to the last end."""
+        """The time from the first start to the last end."""
 
     @property
     def complete(self) -> bool:
-        """False when memory ran out while recording."""
+        """False if memory ran out while recording."""
 
     def clear(self) -> None: ...
 
@@ -323,14 +329,14 @@ class Timeline:
 def page(runs: Sequence[tuple[str, Timeline]], title: str) -> str: ...
 
 class Ring:
-    """A ring of slots; what :meth:`Pipeline.ring` returns."""
+    """A ring of slots, created by :meth:`Pipeline.ring`."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def bytes(self) -> int:
-        """Of one slot."""
+        """The size of one slot."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -341,7 +347,7 @@ class Ring:
     def __repr__(self) -> str: ...
 
 class Stage:
-    """A stage of a pipeline, for `after`."""
+    """A stage of a pipeline, to be passed as `after`."""
 
     @property
     def name(self) -> str: ...
@@ -350,37 +356,39 @@ class Stage:
 
 class Item:
     """
-    What a stage function is given.
+    The argument of a stage function: the item to work on.
 
-    It and its slots may be used until the function returns; later use raises RuntimeError. Arrays made
-    from a slot stay safe to touch after that, but the next item's bytes will appear in them.
+    The item and its slots may be used until the function returns; later use raises RuntimeError. A NumPy
+    or torch view of a slot remains valid memory after that, but other items will overwrite it.
     """
 
     @property
     def index(self) -> int:
-        """The item's number, from 0."""
+        """The number of the item, starting at 0."""
 
     def slot(self, ring: Ring | str) -> Array:
-        """This item's slot of a ring that the stage has in its `uses`."""
+        """
+        The slot of this item in a ring, which must be in the `uses` of the stage.
+        """
 
     @property
     def stream(self) -> Stream:
-        """The stream to enqueue work on. Not in host stages."""
+        """The stream to enqueue work on. Host stages have none."""
 
     @property
     def stopping(self) -> bool:
         """
-        Whether the run is to end early; a long stage should look now and then.
+        True if the run is about to stop early. Long stage functions should check it.
         """
 
     def __repr__(self) -> str: ...
 
 class RunReport:
-    """What a run did."""
+    """The result of a run."""
 
     @property
     def items(self) -> int:
-        """Items that every stage has done."""
+        """The number of items that all stages are done with."""
 
     @property
     def cancelled(self) -> bool: ...
@@ -391,26 +399,28 @@ class RunReport:
 
     @property
     def submit_cpu_seconds(self) -> float:
-        """CPU time of the thread that enqueued the device stages."""
+        """
+        The CPU time of the thread that enqueued the work of the device stages.
+        """
 
     @property
     def allocations(self) -> int:
         """
-        Of memory, streams or events made during the run; 0 from the second run on.
+        The number of buffers, streams and events created in the run; 0 from the second run on.
         """
 
     @property
     def stages(self) -> dict[str, int]:
-        """Items done, by stage."""
+        """The number of items done by each stage."""
 
     @property
     def rings(self) -> dict[str, int]:
-        """Times that an item waited for a slot, by ring."""
+        """How often an item had to wait for a slot, for each ring."""
 
     def __repr__(self) -> str: ...
 
 class Pipeline:
-    """What penstock.Pipeline is written on."""
+    """The base class of penstock.Pipeline."""
 
     def __init__(self, device: object | None, depth: int) -> None: ...
 
@@ -430,7 +440,7 @@ class Pipeline:
     def _run(self, arg0: int, arg1: object | None, arg2: Timeline | None, arg3: object | None, /) -> RunReport: ...
 
 class FileArray:
-    """What penstock.transform.FileArray is written on."""
+    """The base class of penstock.transform.FileArray."""
 
     def __init__(self, path: str | bytes | os.PathLike[str], dtype: str | None, offset: int, count: int | None) -> None: ...
 
@@ -443,16 +453,16 @@ class FileArray:
 
     @property
     def offset(self) -> int:
-        """Bytes before the first element."""
+        """The byte at which the array starts."""
 
     @property
     def count(self) -> int | None:
-        """Elements; None: all to the end of the file."""
+        """The number of elements; None for all to the end of the file."""
 
     def __repr__(self) -> str: ...
 
 def elementwise_streamed(function: str, inputs: Sequence[Any], out: Any, a: float, b: float, device: str | Device | None, device_bytes: int, pinned_bytes: int, progress: Callable[[int, int], object] | None, recorder: Timeline | None, after: Any, flush: bool) -> RunReport:
-    """What penstock.transform.Streamed is made of."""
+    """Implements penstock.transform.Streamed."""
 
 def inspect() -> tuple[str, list[dict[str, str]]]: ...
 

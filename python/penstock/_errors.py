@@ -1,15 +1,17 @@
-"""The package's exceptions. Each is also the built-in one that callers already handle."""
+"""The exceptions of this package. Each is also a matching built-in exception."""
 
 
 class Error(Exception):
-    """What every error of this package is, besides a built-in exception."""
+    """The base class of all exceptions of this package."""
 
     def __init_subclass__(cls) -> None:
-        cls.__module__ = "penstock"  # where users find it, and tracebacks name it
+        cls.__module__ = "penstock"  # where users import it from
 
 
 class InvalidArgument(Error, ValueError):
-    """An argument broke its contract. Raised before anything was done.
+    """An argument is invalid. The message names the argument, what was expected and what was given.
+
+    It is raised before the call has any effect.
 
     >>> import penstock
     >>> try:
@@ -30,15 +32,15 @@ class InvalidArgument(Error, ValueError):
 
 
 class OutOfMemory(Error, MemoryError):
-    """Memory of some kind ran out; the failed request left nothing allocated."""
+    """Host, page-locked or device memory ran out. The failed request allocated nothing."""
 
 
 class Unsupported(Error, NotImplementedError):
-    """This machine, build or process cannot do that; the text says what to do instead."""
+    """This machine, build or process cannot do what was asked. The message says what to do instead."""
 
 
 class DeviceError(Error, RuntimeError):
-    """A device refused a call, or work enqueued on it failed."""
+    """A device call failed, or work enqueued on the device failed. `code` is the CUDA error code."""
 
     def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(message, code)
@@ -49,11 +51,11 @@ class DeviceError(Error, RuntimeError):
 
 
 class DeviceLost(DeviceError):
-    """The device cannot be used again in this process."""
+    """The device failed and cannot be used again in this process."""
 
 
 class PipelineError(Error, RuntimeError):
-    """The first failure of a run; ``__cause__`` is the exception that the stage raised.
+    """A stage failed in :meth:`Pipeline.run`. ``__cause__`` is the exception that the stage raised.
 
     >>> import penstock
     >>> def work(item):

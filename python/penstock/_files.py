@@ -1,4 +1,4 @@
-"""Whole files, or parts of them, in one call."""
+"""Reading and writing files in one call."""
 
 import os
 from typing import Any
@@ -15,11 +15,11 @@ Path = str | bytes | os.PathLike[str]
 def read_file(path: Path, *, offset: int = 0, count: int | None = None, dtype: Any = "u8",
               out: Any = None, device: str | _core.Device | None = None,
               like: str = "numpy") -> Any:
-    """Reads a file past the page cache, from byte `offset` on: `count` elements, or to the end.
+    """Reads `count` elements of a file, or all to its end, starting at byte `offset`.
 
-    The result is a NumPy array, or a tensor with ``like="torch"``, or a :class:`penstock.Array`
-    with ``like="penstock"``; the latter two may be on another `device` than the CPU. An array given
-    as `out`, wherever it is, is filled and returned instead.
+    The page cache is bypassed. The result is a NumPy array, a tensor (``like="torch"``) or a
+    :class:`penstock.Array` (``like="penstock"``); the latter two may be on a GPU (`device`). If
+    `out` is given, that array is filled and returned; it may be in host or in device memory.
 
     >>> import os, penstock, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "numbers")
@@ -35,7 +35,7 @@ def read_file(path: Path, *, offset: int = 0, count: int | None = None, dtype: A
     if like not in ("numpy", "torch", "penstock"):
         raise InvalidArgument("like", "'numpy', 'torch' or 'penstock'", repr(like))
     if out is not None and device is not None:
-        raise InvalidArgument("device", "None, as `out` is where it is", repr(device))
+        raise InvalidArgument("device", "None, as `out` determines the device", repr(device))
     place = _core.Device("cpu" if device is None else device)
     if like == "numpy" and place.kind != "cpu":
         raise InvalidArgument("like", f"'torch' or 'penstock' on {place.name}", "'numpy'")
@@ -54,12 +54,12 @@ def read_file(path: Path, *, offset: int = 0, count: int | None = None, dtype: A
 
 
 def _as_numpy(file: _core.File, offset: int, count: int | None, dtype: Any) -> Any:
-    import numpy  # not before: it takes longer to import than this package
+    import numpy  # here, as importing it takes longer than importing this package
 
-    # Penstock's short names beside all of NumPy's own, which for f8 or u8 count bytes.
+    # Penstock's names count bits (u8), NumPy's bytes; Penstock's take precedence.
     element = numpy.dtype(_NUMPY.get(dtype, dtype) if isinstance(dtype, str) else dtype)
     if element.hasobject:
-        raise InvalidArgument("dtype", "elements that are plain bytes", repr(dtype))
+        raise InvalidArgument("dtype", "a type without Python objects", repr(dtype))
     elements = _elements(file, offset, count, element.itemsize)
     room = empty(elements * element.itemsize, "u8", device="cpu")
     file.read(room, offset)
@@ -84,17 +84,17 @@ def _elements(file: _core.File, offset: int, count: int | None, size: int) -> in
         return count
     left = file.size - offset
     if left < 0:
-        raise InvalidArgument("offset", f"at most the file's {file.size} bytes", str(offset))
+        raise InvalidArgument("offset", f"at most {file.size}, the size of the file", str(offset))
     if left % size:
-        raise InvalidArgument("dtype", f"elements that divide the {left} bytes from {offset} on",
-                              f"elements of {size} bytes")
+        raise InvalidArgument("dtype", f"a type whose size divides the {left} bytes from offset "
+                              f"{offset} to the end", f"one of {size} bytes")
     return left // size
 
 
 def write_file(path: Path, source: Any, *, flush: bool = False) -> None:
-    """Writes an array, or bytes, to a file, which is made or replaced.
+    """Writes an array or bytes to a file, which is created or replaced.
 
-    With `flush` the bytes are on the disk itself when the call returns.
+    With `flush` the call returns only when the data is on the disk, as after fsync.
 
     >>> import numpy, os, penstock, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "numbers")

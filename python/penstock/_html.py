@@ -1,4 +1,4 @@
-"""What notebooks show."""
+"""HTML for notebooks."""
 
 from collections.abc import Iterable
 from html import escape
@@ -7,7 +7,7 @@ from . import _core
 
 
 def table(rows: Iterable[Iterable[object]], head: Iterable[object] = ()) -> str:
-    """A small table; every cell's text is escaped."""
+    """A table; the text of every cell is escaped."""
     def row(cells: Iterable[object], tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
 
@@ -16,10 +16,10 @@ def table(rows: Iterable[Iterable[object]], head: Iterable[object] = ()) -> str:
 
 
 def of_timeline(timeline: _core.Timeline) -> str:
-    return in_frame(_core.page([("run", timeline)], "What ran when"))
+    return in_frame(_core.page([("run", timeline)], "Timeline"))
 
 
 def in_frame(page: str, height: int = 480) -> str:
-    """A whole page inside a notebook's, neither of which can touch the other."""
+    """An HTML page in a sandboxed frame."""
     return (f'<iframe srcdoc="{escape(page, quote=True)}" sandbox="allow-scripts" '
             f'style="width: 100%; height: {height}px; border: 0"></iframe>')

@@ -1,4 +1,4 @@
-"""What the machine has, what it can do, and how near to that a run came."""
+"""Inspects the machine, measures its bandwidths, and compares an overlapped run with its floor."""
 
 import json
 import os
@@ -12,7 +12,7 @@ Progress = Callable[[str, float], object]
 
 
 class Doctor:
-    """What this machine has and lacks; `data` is the document, `findings` what to mend."""
+    """The result of :func:`doctor`: `machine` describes this machine, `findings` lists problems."""
 
     def __init__(self, machine: dict[str, Any], findings: list[dict[str, str]]) -> None:
         self.data: dict[str, Any] = {"machine": machine, "findings": findings}
@@ -60,7 +60,9 @@ class Doctor:
 
 
 def doctor() -> Doctor:
-    """Looks at this machine and says what is missing or in the way. Measures nothing.
+    """Inspects this machine and lists what is missing or misconfigured. It measures nothing.
+
+    Every finding says what is wrong, why it matters, and how to fix it.
 
     >>> import penstock
     >>> found = penstock.doctor()
@@ -74,7 +76,7 @@ def doctor() -> Doctor:
 
 
 class Limits:
-    """Measured ceilings; `data` is the document, and a ceiling's name gives its bytes a second."""
+    """Measured bandwidths: ``limits["host_copy"]`` is one, in bytes per second; `data` has all."""
 
     def __init__(self, data: dict[str, Any], cached: bool, warnings: list[str]) -> None:
         self.data = data
@@ -92,9 +94,9 @@ class Limits:
                 for name, rate in self.data["rates"].items()]
 
     def __str__(self) -> str:
-        when = f"{'kept from' if self.cached else 'measured'} {self.data['date']}"
+        when = f"{'cached on' if self.cached else 'measured on'} {self.data['date']}"
         lines = [f"  {name:<14}{rate:>12}" for name, rate in self._rows()]
-        return "\n".join([f"Ceilings of {self.data['device']}, {when}", *lines])
+        return "\n".join([f"Bandwidths of {self.data['device']}, {when}", *lines])
 
     __repr__ = __str__
 
@@ -105,11 +107,12 @@ class Limits:
 def limits(device: str | _core.Device | None = None, *, quick: bool = False, fresh: bool = False,
            disk: bool = True, directory: str | os.PathLike[str] = ".",
            progress: Progress | None = None) -> Limits:
-    """What the link, the memories and the disk of this machine move a second, measured.
+    """Measures the bandwidth of the link to the GPU, of device and host memory, and of the disk.
 
-    Known figures come from the cache that `penstock doctor` keeps too, unless `fresh` is set.
-    `quick` takes a quarter of the time, is good to about a tenth, and is not kept. `directory` says
-    which disk. `progress` is called with what is being measured and the share done. Ctrl-C ends it.
+    Results are cached, in the same cache that `penstock doctor` uses; `fresh` measures again.
+    `quick` takes a quarter of the time, is accurate to about 10 %, and is not cached. `directory`
+    selects the disk. `progress` is called with what is being measured and the fraction done. Ctrl-C
+    stops it.
 
     >>> import penstock
     >>> ceilings = penstock.limits("cpu", quick=True, fresh=True, disk=False)
@@ -121,7 +124,7 @@ def limits(device: str | _core.Device | None = None, *, quick: bool = False, fre
 
 
 class Overlap:
-    """What an overlap measurement found: figures, and what ran when in both runs."""
+    """The result of :func:`overlap`: times, and the timelines of the sequential and pipelined runs."""
 
     def __init__(self, data: dict[str, Any], sequential: _core.Timeline,
                  pipelined: _core.Timeline) -> None:
@@ -131,35 +134,40 @@ class Overlap:
 
     @property
     def hidden(self) -> float | None:
-        """Share of what could be hidden that was; None where there was nothing to hide."""
+        """How much of the possible gain was achieved: (sequential - pipelined) / (sequential - floor).
+
+        None if there was nothing to gain.
+        """
         return self.data["hidden"]  # type: ignore[no-any-return]
 
     @property
     def efficiency(self) -> float:
-        """The limit's time over the time it took."""
+        """The floor divided by the time of the pipelined run."""
         return float(self.data["efficiency"])
 
     @property
     def speedup(self) -> float:
+        """The time of the sequential run divided by that of the pipelined run."""
         return float(self.data["speedup"])
 
     @property
     def seconds(self) -> float:
-        """The pipelined run's."""
+        """The time of the pipelined run."""
         return float(self.data["pipelined_us"]) * 1e-6
 
     @property
     def floor_seconds(self) -> float:
-        """The limit: the slowest engine alone, or the link both ways."""
+        """The lowest possible time: of the slowest engine alone, or of copies in both directions."""
         return float(self.data["floor_us"]) * 1e-6
 
     @property
     def valid(self) -> bool:
-        """False when a figure is above its limit: something was measured wrongly."""
+        """False if the run came out faster than its floor: the measurement is unreliable."""
         return bool(self.data["valid"])
 
     @property
     def note(self) -> str:
+        """A remark on the result, such as why it is not valid; usually empty."""
         return str(self.data["note"])
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -190,11 +198,13 @@ def overlap(device: str | _core.Device | None = None, *, ways: int = 3, items: i
             item_bytes: int | None = None, chunk: int = 0, depth: int = 4,
             compute_ratio: float = 1.0, rounds: int = 0, repeats: int = 7,
             progress: Progress | None = None) -> Overlap:
-    """Copies and compute, one after the other and overlapped, beside their limit.
+    """Measures copies and compute run sequentially and overlapped, and compares them with the floor.
 
-    `ways` is 2 (upload, compute), 3 (and download) or 4 (and device copy). `item_bytes` is 256 MiB
-    on a GPU and 16 MiB on the CPU unless given; `chunk` is chosen from measured costs unless given.
-    `progress` is called with what is going on and the share done. Ctrl-C ends it.
+    `ways` is 2 (upload and compute), 3 (and download) or 4 (and device copy). `items` items of
+    `item_bytes` each are moved, by default of 256 MiB on a GPU and 16 MiB on the CPU, in chunks of
+    `chunk` bytes; 0 chooses the chunk from measured costs. `depth` is the number of slots.
+    `compute_ratio` sets the compute time relative to the copy time, or `rounds` sets the work per
+    element. `progress` is called with the current step and the fraction done. Ctrl-C stops it.
 
     >>> import penstock
     >>> found = penstock.overlap("cpu", items=2, item_bytes=1 << 20, repeats=1)

@@ -16,11 +16,14 @@ StageFunction = Callable[[_core.Item], object]
 
 
 class Pipeline(_core.Pipeline):
-    """A graph of stages through which numbered items flow, each stage working on another item.
+    """A graph of stages through which numbered items flow. Stages work on different items at once.
 
-    A ring has `depth` slots, and item i uses slot i modulo depth. The first stage that uses a ring
-    takes the slot, every other user comes after that stage, and the slot is free again when all
-    are done with it: a few slots serve any number of items.
+    Data is passed between stages in slots of rings. A ring has `depth` slots, and item i uses slot
+    i modulo `depth`. The first stage that uses a ring waits for the slot to be free; all other
+    stages that use it must come after that stage. When they are all done with an item, its slot is
+    free again, so a few slots serve any number of items.
+
+    `device` is the first GPU by default, or the CPU if there is none.
 
     >>> import numpy, penstock
     >>> sums = []
@@ -43,17 +46,17 @@ class Pipeline(_core.Pipeline):
 
     def ring(self, name: str, *, bytes: int | None = None, shape: int | Sequence[int] | None = None,
              dtype: Any = None, memory: str = "pinned", depth: int = 0) -> _core.Ring:
-        """Adds a ring. A slot is so many `bytes`, or an array of `shape` and `dtype`.
+        """Adds a ring, whose slots have a size of `bytes` or are arrays of `shape` and `dtype`.
 
-        `memory` is 'pinned' (of the host, page-locked) or 'device'. `depth` is the pipeline's
-        unless given. Slots are allocated once, at the first run.
+        `memory` is ``"pinned"`` (page-locked host memory) or ``"device"``. `depth` is the number of
+        slots; 0 means the depth of the pipeline. Slots are allocated once, at the first run.
 
         >>> import penstock
         >>> penstock.Pipeline("cpu").ring("pixels", shape=(640, 480, 3), dtype="u8").bytes
         921600
         """
         if (bytes is None) == (shape is None):
-            raise InvalidArgument("bytes, shape", "one of the two",
+            raise InvalidArgument("bytes, shape", "exactly one of them",
                                   "neither" if bytes is None else "both")
         element = dtype_name(dtype) if dtype is not None else "u8" if bytes is not None else "f32"
         if shape is not None:
@@ -61,20 +64,25 @@ class Pipeline(_core.Pipeline):
         elif bytes is not None and not_negative("bytes", bytes) % SIZES[element] == 0:
             extents = [bytes // SIZES[element]]
         else:
-            raise InvalidArgument("bytes", f"a multiple of {SIZES[element]}", str(bytes))
+            raise InvalidArgument("bytes", f"a multiple of {SIZES[element]}, the size of {element}",
+                                  str(bytes))
         if any(extent < 0 for extent in extents):
-            raise InvalidArgument("shape", "extents from 0 on", repr(shape))
+            raise InvalidArgument("shape", "sizes of 0 or more", repr(shape))
         total = math.prod(extents) * SIZES[element]
         return self._ring(name, total, element, extents, memory, not_negative("depth", depth))
 
     def stage(self, name: str, function: StageFunction, *, after: Stages = (), uses: Rings = (),
               engine: str = "compute", stream: Any = None, high_priority: bool = False
               ) -> _core.Stage:
-        """Adds a stage that enqueues work on ``item.stream`` and returns.
+        """Adds a device stage: `function` enqueues work on ``item.stream`` and returns.
 
-        On a GPU the function runs on the thread that called :meth:`run`, ahead of the device, which
-        waits by itself for what the work needs. On the CPU it runs when its inputs are there, on a
-        thread of its own.
+        `after` names the stages that must be done with an item first, `uses` the rings whose slots
+        the stage uses. `engine` is where the stage appears on timelines. `stream` is a stream to
+        use instead of one created for this stage.
+
+        On a GPU, `function` runs on the thread that called :meth:`run`, usually long before the
+        device executes the work; the device waits for the stages in `after`. On the CPU, `function`
+        runs on a thread of this stage, when the stages in `after` are done with the item.
 
         >>> import penstock
         >>> pipeline = penstock.Pipeline("cpu")
@@ -92,10 +100,10 @@ class Pipeline(_core.Pipeline):
 
     def host_stage(self, name: str, function: StageFunction, *, after: Stages = (),
                    uses: Rings = (), engine: str = "host") -> _core.Stage:
-        """Adds a stage on a thread of its own, which does one item after the other and may block.
+        """Adds a stage that runs `function` on its own thread, one item at a time. It may block.
 
-        Python lets one thread run Python code at a time; stages overlap where they wait, or work
-        in libraries that let others run (NumPy on large arrays, files, compression, torch).
+        Because of the GIL, stages overlap only while they wait or while they are in libraries that
+        release it, such as NumPy on large arrays, file access, compression and torch.
 
         >>> import penstock
         >>> pipeline = penstock.Pipeline("cpu")
@@ -109,10 +117,11 @@ class Pipeline(_core.Pipeline):
 
     def read_stage(self, name: str, file: _core.File, *, into: _core.Ring | str, offset: int = 0,
                    after: Stages = ()) -> _core.Stage:
-        """Adds a stage that reads a file, a slot an item, as many at once as the ring has slots.
+        """Adds a stage that reads one slot per item from a file.
 
-        Item i gets the bytes from ``offset + i * slot`` on; where the file ends inside a slot, the
-        rest of the slot keeps what it had. No Python runs for it.
+        Item i gets the bytes starting at ``offset + i * slot size``. If the file ends within a
+        slot, the rest of the slot is left unchanged. Up to as many reads as the ring has slots are
+        in flight at once. No Python code runs in this stage.
 
         >>> import os, penstock, tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), "words")
@@ -133,9 +142,10 @@ class Pipeline(_core.Pipeline):
 
     def write_stage(self, name: str, file: _core.File, *, source: _core.Ring | str,
                     offset: int = 0, size: int | None = None, after: Stages = ()) -> _core.Stage:
-        """Adds a stage that writes a slot an item: item i's to ``offset + i * slot``.
+        """Adds a stage that writes one slot per item to a file, at ``offset + i * slot size``.
 
-        No more than `size` bytes are written in all, so that the last item may be shorter.
+        With `size`, only that many bytes are written in total, so the last item may be shorter. No
+        Python code runs in this stage.
 
         >>> import os, penstock, tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), "letters")
@@ -156,14 +166,14 @@ class Pipeline(_core.Pipeline):
 
     def run(self, items: int, *, progress: Callable[[int, int], object] | None = None,
             recorder: _core.Timeline | None = None, after: Any = None) -> _core.RunReport:
-        """Flows items 0 to ``items - 1`` through the graph, and returns when all are done.
+        """Runs items 0 to ``items - 1`` through the graph, and returns when all are done.
 
-        `progress` is called with the items done and all items, at most ten times a second, by the
-        calling thread. `recorder` receives what ran when. The run starts behind the work enqueued
-        on the stream `after`.
+        `progress` is called on this thread, at most ten times per second, with the number of items
+        done and `items`. `recorder` records when each stage worked on which item. Device work
+        starts after the work already enqueued on the stream `after`.
 
-        The first failure of a stage stops the run and is raised as :class:`PipelineError`; Ctrl-C
-        stops it too, once the stage functions that are running have returned. However it ends,
-        every slot is back and the pipeline can run again.
+        If a stage fails, the run stops and :class:`PipelineError` is raised for the first failure.
+        Ctrl-C stops the run as well, as soon as stage functions that are running have returned. In
+        all cases every slot is released and the pipeline can run again.
         """
         return self._run(not_negative("items", items), progress, recorder, after)

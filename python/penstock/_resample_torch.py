@@ -1,7 +1,7 @@
-"""resample() for tensors of torch: operators that torch traces, compiles and differentiates.
+"""resample() for torch tensors: operators that torch traces, compiles and differentiates.
 
-Imported when the first tensor comes. A plain call goes past the operators, whose dispatch costs
-more than the launch itself.
+This module is imported at the first call with a tensor. A call that torch need not see bypasses the
+operators, since their dispatch costs more than the launch.
 """
 
 from typing import Any
@@ -18,12 +18,13 @@ from ._resample import out_shape, valid_shape
 
 _LINEAR = 0
 _PLAIN = (Tensor, torch.nn.Parameter)
-# Without its functions of C a tensor goes through __dlpack__, which wants a stream, no gradient.
+# Without torch's C functions for DLPack a tensor goes through __dlpack__, which needs a stream and
+# refuses tensors that require a gradient.
 _EXCHANGES = hasattr(Tensor, "__dlpack_c_exchange_api__")
-# What increment_version() is made of, in half its time; that of older ones takes a tensor.
+# The C function behind increment_version(), which takes half the time. Older torches have only that.
 _increment_versions = (torch._C._increment_version if _EXCHANGES else
                        lambda tensors: increment_version(tensors[0]))
-# Who wants to see every operation: tracers and counters, torch.func.
+# Modes and transforms that must see every operation: tracers, counters, torch.func.
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _transform = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)
 
@@ -41,7 +42,7 @@ def run(sensors: Any, at: Any, out: Any, valid: Any, stream: Any, outside: str, 
         if _needs_operator(lists[0], lists[1], at, out, valid, stream):
             return _by_operator(lists, at, out, valid, outside, fill, check, kernel, numbered)
     if out is None:
-        # A shape that is one argument takes twice the time.
+        # Passing the shape as one argument takes twice the time.
         out = torch.empty(*out_shape(sensors, at, numbered), dtype=tensors[0].dtype,
                           device=tensors[0].device)
     else:
@@ -69,13 +70,13 @@ def _by_operator(lists: Any, at: Any, out: Any, valid: Any, *options: Any) -> An
 
 
 def _sensors(lists: Any, numbered: bool) -> Any:
-    """As resample() has them, of what the operators have."""
+    """The operators' lists, in the form that resample() uses."""
     values, times, lengths, offsets, layout = lists
     return lists if numbered else (values[0], times[0], lengths[0], offsets[0], layout)
 
 
 def _are_plain(tensors: Any) -> bool:
-    """Whether torch need not see a call with these, values first. Most often; little is asked."""
+    """Whether torch need not see a call with these tensors, `values` first. True for most calls."""
     if (is_compiling() or _modes() > 0 or _transform() is not None or tensors[0].is_meta or
             forward_ad._current_level >= 0):
         return False
@@ -87,24 +88,24 @@ def _are_plain(tensors: Any) -> bool:
 
 def _needs_operator(values: list[Any], times: list[Any], at: Any, out: Any, valid: Any,
                     stream: Any) -> bool:
-    """Whether torch has to see a call that is not plain."""
+    """Whether torch must see a call that is not plain."""
     watched = is_compiling() or _is_watched(values) or values[0].is_meta
     _refuse_mixture(values, times, at)
     learns = is_grad_enabled() and any(each.requires_grad for each in values)
     if learns:
-        _refuse("out", out, "as values require a gradient")
-        _refuse("valid", None if valid is True else valid, "as values require a gradient")
+        _refuse("out", out, "as values requires a gradient")
+        _refuse("valid", None if valid is True else valid, "as values requires a gradient")
     strange = any(type(each) not in _PLAIN for each in (*values, *times, at))
     if not (watched or learns or strange):
         return False
-    _refuse("stream", stream, "torch's current one, where torch traces or differentiates the call")
+    _refuse("stream", stream, "as torch traces or differentiates the call on its current stream")
     return True
 
 
 def _is_watched(values: list[Any]) -> bool:
-    if forward_ad._current_level >= 0:  # where torch would take operators for constants
+    if forward_ad._current_level >= 0:  # torch would treat the operators as constants
         if any(forward_ad.unpack_dual(each).tangent is not None for each in values):
-            raise Unsupported("resample: no derivative forwards; backward() has the gradient")
+            raise Unsupported("resample: forward-mode differentiation is unsupported; use backward()")
     return _modes() > 0 or _transform() is not None
 
 
@@ -112,10 +113,10 @@ def _refuse_mixture(values: list[Any], times: list[Any], at: Any) -> None:
     for name, tensors in (("values", values), ("times", times), ("at", [at])):
         for each in tensors:
             if not isinstance(each, Tensor):
-                raise InvalidArgument(name, "a tensor of torch, as values are", type(each).__name__)
+                raise InvalidArgument(name, "a torch tensor, as values is one", type(each).__name__)
             if name != "values" and each.requires_grad and is_grad_enabled():
-                raise InvalidArgument(name, "a tensor without a gradient; only values have one",
-                                      "one that requires it")
+                raise InvalidArgument(name, "a tensor that does not require a gradient; only values "
+                                      "has one", "one that does")
 
 
 def _refuse(name: str, given: Any, why: str) -> None:
@@ -124,10 +125,10 @@ def _refuse(name: str, given: Any, why: str) -> None:
 
 
 def _tell_of_write(name: str, tensor: Any) -> None:
-    """Lets autograd see that a tensor it may have kept is not the same any more."""
+    """Tells autograd that a tensor, which it may have saved, is about to change."""
     if is_grad_enabled() and isinstance(tensor, Tensor):
         if tensor.requires_grad:
-            raise InvalidArgument(name, "a tensor that requires no gradient", "one that does")
+            raise InvalidArgument(name, "a tensor that does not require a gradient", "one that does")
         _increment_versions((tensor,))
 
 
@@ -154,7 +155,7 @@ def _mask(sensors: Any, at: Any, numbered: bool, device: Any) -> Any:
 
 def _fake(values: Any, times: Any, lengths: Any, offsets: Any, layout: Any, at: Any, valid: bool,
           outside: str, fill: float, check: bool, kernel: str, numbered: bool) -> Any:
-    """Room for what the operator returns; the mask is empty where it is not wanted."""
+    """Uninitialised results of the operator; the mask is empty if it was not asked for."""
     sensors, first = _sensors((values, times, lengths, offsets, layout), numbered), values[0]
     out = first.new_empty(out_shape(sensors, at, numbered))
     if valid:
@@ -185,7 +186,7 @@ def _gradient(gradient: Any, times: Any, lengths: Any, offsets: Any, at: Any, ou
               shape: Any) -> Any:
     out = gradient.new_empty(shape)
     if gradient.stride(-1) != 1:
-        gradient = gradient.contiguous()  # one number for all, say, as sum() gives
+        gradient = gradient.contiguous()  # such as the expanded scalar that sum() passes
     stream = None if _EXCHANGES else _current(None, gradient)
     _core.resample_gradient(gradient, times, lengths, offsets, at, out, outside, stream)
     return out
@@ -210,7 +211,7 @@ def _backward(ctx: Any, gradient: Any, _: Any) -> Any:
             grads.append(None)
             continue
         if not linear:
-            raise Unsupported("resample: only linear mode has a gradient; detach() the values")
+            raise Unsupported("resample: only linear mode has a gradient; pass values.detach()")
         times, lengths, offsets = saved[i::count]
         grads.append(torch.ops.penstock.resample_gradient(part, times, lengths, offsets, at,
                                                           ctx.outside, shape))
@@ -219,7 +220,7 @@ def _backward(ctx: Any, gradient: Any, _: Any) -> Any:
 
 
 def _linear(layout: list[int]) -> list[bool]:
-    """Of each sensor, whether all its columns are."""
+    """For each sensor, whether all its columns are linear."""
     found = []
     while layout:
         end = 3 + 4 * layout[2]
@@ -229,7 +230,7 @@ def _linear(layout: list[int]) -> list[bool]:
 
 
 def _no_second(ctx: Any, *_: Any) -> Any:
-    raise Unsupported("resample: the gradient has no gradient of its own")
+    raise Unsupported("resample: second derivatives are not supported")
 
 
 def _define(name: str, schema: str, kernel: Any, fake: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a timeline's entries look like from Python."""
+"""The entries of a timeline."""
 
 from typing import Any, NamedTuple
 

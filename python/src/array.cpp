@@ -145,8 +145,9 @@ Array::Array(TensorView view, std::shared_ptr<const void> memory, Lease lease,
 const TensorView& Array::view() const {
   if (lease_ && !*lease_) {
     throw std::runtime_error(
-        "the slot is back in its ring: it may be used only in the stage that was given it, while "
-        "that stage runs; copy what is needed later");
+        "the slot was returned to its ring; a stage may use it only until its function returns. "
+        "Copy "
+        "what is needed later");
   }
   return view_;
 }
@@ -174,16 +175,18 @@ nb::object Array::export_dlpack(nb::handle self, nb::handle stream, nb::handle m
                                 nb::handle device, nb::handle copy) const {
   const dlpack::Device here = dlpack_device(view());
   if (!copy.is_none() && nb::cast<bool>(copy)) {
-    throw nb::buffer_error("copy: this memory is shared, never copied; copy what you get");
+    throw nb::buffer_error("copy: expected False or None, as __dlpack__ never copies; given True");
   }
   if (!device.is_none() &&
       (nb::cast<int>(device[0]) != here.type || nb::cast<int>(device[1]) != here.index)) {
-    throw nb::buffer_error("dl_device: the memory is elsewhere and is not moved");
+    throw nb::buffer_error(
+        "dl_device: expected the device of the array or None, as __dlpack__ never copies");
   }
   if (here.type == dlpack::cuda) {
     order(stream_, Device::cuda(here.index), stream);
   } else if (!stream.is_none() && nb::cast<std::intptr_t>(stream) != dlpack::no_sync) {
-    throw InvalidArgument("stream", "None, as the memory is the CPU's", nb::repr(stream).c_str());
+    throw InvalidArgument("stream", "None, as the array is in host memory",
+                          nb::repr(stream).c_str());
   }
   return wants_versioned(max_version) ? make_capsule<dlpack::ManagedVersioned>(view_, self.ptr())
                                       : make_capsule<dlpack::Managed>(view_, self.ptr());
@@ -193,11 +196,11 @@ int Array::fill_buffer(PyObject* self, Py_buffer* buffer, int flags) const {
   const char* why = nullptr;
   const char* format = buffer_format(view_.dtype());
   if (lease_ && !*lease_) {
-    why = "the slot is back in its ring: it may be used only while its stage runs";
+    why = "the slot was returned to its ring; a stage may use it only until its function returns";
   } else if (on_gpu(view_)) {
-    why = "the memory is a GPU's; use DLPack (torch.from_dlpack) or copy it to the host first";
+    why = "the array is in GPU memory; use DLPack (torch.from_dlpack) or copy it to the host first";
   } else if (format == nullptr && (flags & PyBUF_FORMAT) != 0) {
-    why = "Python's buffers have no bf16; use DLPack (torch.from_dlpack)";
+    why = "the buffer protocol has no bf16; use DLPack (torch.from_dlpack)";
   }
   if (why != nullptr) {
     PyErr_SetString(PyExc_BufferError, why);
@@ -226,7 +229,7 @@ int get_buffer(PyObject* self, Py_buffer* buffer, int flags) {
 // By way of a memoryview: given an object whose buffer is refused, numpy.asarray would not fail but
 // wrap the object itself.
 nb::object numpy_view(nb::handle self) {
-  nb::cast<const Array&>(self).view();  // throws when the slot is gone
+  nb::cast<const Array&>(self).view();  // throws if the slot was returned
   PyObject* const bytes = PyMemoryView_FromObject(self.ptr());
   if (bytes == nullptr) throw nb::python_error();
   return nb::module_::import_("numpy").attr("asarray")(nb::steal(bytes));
@@ -237,7 +240,7 @@ PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {
 std::size_t bytes_of(DType dtype, const std::vector<std::int64_t>& shape) {
   std::size_t bytes = size_of(dtype);
   for (const std::int64_t extent : shape) {
-    if (extent < 0) throw InvalidArgument("shape", "extents from 0 on", std::to_string(extent));
+    if (extent < 0) throw InvalidArgument("shape", "sizes of 0 or more", std::to_string(extent));
     bytes = checked_mul(bytes, static_cast<std::size_t>(extent), "shape");
   }
   return bytes;
@@ -248,9 +251,9 @@ Array part_of(const Array& array, Py_ssize_t index) {
   if (shape.empty()) throw nb::type_error("an array of one element has no parts");
   const Py_ssize_t at = index < 0 ? index + shape[0] : index;
   if (at < 0 || at >= shape[0]) {
-    throw nb::index_error(
-        ("index: expected one of " + std::to_string(shape[0]) + ", given " + std::to_string(index))
-            .c_str());
+    throw nb::index_error(("index: expected -" + std::to_string(shape[0]) + " to " +
+                           std::to_string(shape[0] - 1) + ", given " + std::to_string(index))
+                              .c_str());
   }
   return array.part(at);
 }
@@ -290,16 +293,16 @@ nb::tuple tuple_of(std::span<const std::int64_t> values) {
 
 void bind_array(nb::module_& m) {
   nb::class_<Array>(m, "Array", nb::type_slots(slots),
-                    R"(Memory of Penstock: a shape, an element type and a place.
+                    R"(An array in memory that Penstock allocated, on the host or on a GPU.
 
-NumPy (``numpy.asarray``), ``memoryview`` and anything that speaks DLPack
-(``torch.from_dlpack``) see the same bytes, without a copy. A view keeps the memory alive.
+NumPy (``numpy.asarray``), ``memoryview`` and every library with DLPack (``torch.from_dlpack``)
+share the memory without a copy. A view keeps the memory alive.
 
 >>> import numpy, penstock
->>> room = penstock.empty((2, 3), "f32")
->>> view = room.numpy()
+>>> array = penstock.empty((2, 3), "f32")
+>>> view = array.numpy()
 >>> view[:] = 7
->>> float(numpy.asarray(room).sum())
+>>> float(numpy.asarray(array).sum())
 42.0
 )")
       .def_prop_ro(
@@ -311,19 +314,19 @@ NumPy (``numpy.asarray``), ``memoryview`` and anything that speaks DLPack
       .def_prop_ro("nbytes", [](const Array& a) { return a.shape_of().bytes(); })
       .def_prop_ro(
           "place", [](const Array& a) { return name(a.shape_of().place()); },
-          "Where the bytes are: 'pinned', 'cpu', 'cuda:0'.")
+          "Where the memory is: 'pinned', 'cpu' or 'cuda:0'.")
       .def("__len__", [](const Array& a) { return a.shape_of().extent(0); })
       .def("__getitem__", &part_of, nb::arg("index"),
-           "The part at this place of the first dimension; it shares the bytes.")
+           "The subarray at an index of the first dimension. It shares the memory.")
       .def("__getitem__", &range_of, nb::arg("range"),
-           "Neighbouring parts of the first dimension; they share the bytes.")
+           "A range of the first dimension, with step 1. It shares the memory.")
       .def("numpy", &numpy_view, nb::sig("def numpy(self) -> typing.Any"),
-           "A NumPy array over the same bytes. Host memory only.")
+           "A NumPy array that shares the memory, which must be host memory.")
       .def(
           "__array__",
           [](nb::handle self, const nb::args&, const nb::kwargs&) { return numpy_view(self); },
           nb::sig("def __array__(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any"),
-          "Reached where the buffer is refused: says why.")
+          "NumPy calls it if the buffer protocol is refused; it raises the reason.")
       .def(
           "__dlpack__",
           [](nb::handle self, nb::handle stream, nb::handle max_version, nb::handle dl_device,
@@ -336,8 +339,9 @@ NumPy (``numpy.asarray``), ``memoryview`` and anything that speaks DLPack
           nb::sig("def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] "
                   "| None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = "
                   "None) -> typing.Any"),
-          "Shares the bytes. On a GPU the consumer's `stream` is made to wait for the work on "
-          "them.")
+          "Shares the memory. On a GPU, the consumer's `stream` waits for work on the array that "
+          "was "
+          "enqueued before.")
       .def("__dlpack_device__",
            [](const Array& a) {
              const dlpack::Device device = dlpack_device(a.shape_of());

@@ -15,7 +15,7 @@
 namespace ps::python {
 namespace {
 
-constexpr const char* element_types = "elements of f64, f32, f16, bf16, i64, i32, u8 or bool";
+constexpr const char* element_types = "elements of type f64, f32, f16, bf16, i64, i32, u8 or bool";
 
 std::string kind_of(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
 
@@ -64,9 +64,8 @@ Place place_of(dlpack::Device device, const BorrowOptions& options) {
     case dlpack::cuda_managed:
       return {Memory::device, device.index};
     default:
-      throw InvalidArgument(
-          options.name(), "memory of the CPU or of a CUDA GPU",
-          fmt::format("memory of device type {} (as DLPack counts)", device.type));
+      throw InvalidArgument(options.name(), "memory of the CPU or of a CUDA GPU",
+                            fmt::format("memory of DLPack device type {}", device.type));
   }
 }
 
@@ -255,12 +254,12 @@ void Borrowed::from_buffer(nb::handle object, const BorrowOptions& options) {
   const int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (write ? PyBUF_WRITABLE : 0);
   if (PyObject_GetBuffer(object.ptr(), buffer.get(), flags) != 0) {
     const nb::python_error error;
-    refuse(options, write ? "contiguous memory that may be written" : "contiguous memory", error);
+    refuse(options, write ? "writable contiguous memory" : "contiguous memory", error);
   }
   held_ = buffer;
   if (buffer->format != nullptr &&
       std::string_view(buffer->format).find('O') != std::string::npos) {
-    throw InvalidArgument(options.name(), "elements that are plain bytes", "Python objects");
+    throw InvalidArgument(options.name(), "elements without Python objects", "Python objects");
   }
   view_ = TensorView(buffer->buf, DType::u8, {static_cast<std::int64_t>(buffer->len)});
 }
@@ -298,11 +297,11 @@ void Borrowed::take(nb::handle capsule, const BorrowOptions& options) {
   auto* const managed = static_cast<M*>(PyCapsule_GetPointer(capsule.ptr(), M::name));
   if constexpr (requires { managed->version; }) {
     if (managed->version.major > dlpack::newest.major) {
-      throw InvalidArgument(options.name(), "DLPack of version 1 or older",
+      throw InvalidArgument(options.name(), "DLPack version 1 or older",
                             fmt::format("version {}", managed->version.major));
     }
     if (options.access == Access::write && (managed->flags & dlpack::read_only) != 0) {
-      throw InvalidArgument(options.name(), "an array that may be written", "a read-only one");
+      throw InvalidArgument(options.name(), "a writable array", "a read-only one");
     }
   }
   PyCapsule_SetName(capsule.ptr(), M::used);

@@ -13,15 +13,15 @@
 
 namespace ps::python {
 
-// The stream that the caller gave, for work on these arrays; none where all of them are the CPU's,
-// and the work is done at once.
+// The stream that the caller passed, for work on these arrays; none if all of them are in host
+// memory and the work is done at once.
 template <class Arrays>
 std::optional<Stream> stream_for(nb::handle stream, const Arrays& arrays) {
   for (const nb::handle array : arrays) {
     const std::optional<int> gpu = gpu_of(array);
     if (!gpu) continue;
     if (stream.is_none()) {
-      throw InvalidArgument("stream", "the stream to use, as the memory is a GPU's", "None");
+      throw InvalidArgument("stream", "a stream, as the memory is on a GPU", "None");
     }
     return stream_from(stream, Device::cuda(*gpu));
   }

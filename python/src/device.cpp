@@ -27,7 +27,7 @@ Stream stream_from(nb::handle object, const Device& device) {
   const nb::object number =
       nb::hasattr(object, "cuda_stream") ? object.attr("cuda_stream") : nb::borrow(object);
   if (!nb::isinstance<nb::int_>(number) || nb::isinstance<nb::bool_>(number)) {
-    throw InvalidArgument("stream", "a Stream, a CUDA stream's address, or torch's stream",
+    throw InvalidArgument("stream", "a Stream, a torch stream, or the address of a CUDA stream",
                           nb::repr(object).c_str());
   }
   // torch calls the legacy stream 0.
@@ -54,7 +54,7 @@ nb::dict capabilities(const Device& device) {
 nb::object torch_stream(const Stream& stream) {
   const Device device = stream.device();
   if (device.kind() == DeviceKind::cpu) {
-    throw Unsupported("torch has no streams on the CPU; its calls have completed when they return");
+    throw Unsupported("torch has no CPU streams; its CPU calls are complete when they return");
   }
   // torch remembers the streams that page-locked memory was used on, and records events on them
   // when that memory goes, however late: a stream that it was given lives as long as the process.
@@ -67,7 +67,9 @@ nb::object torch_stream(const Stream& stream) {
 }  // namespace
 
 void bind_device(nb::module_& m) {
-  nb::class_<Device>(m, "Device", R"(The CPU, or a GPU.
+  nb::class_<Device>(
+      m, "Device",
+      R"(The CPU or a GPU: "cpu", "cuda", "cuda:N", or "best", the first GPU or else the CPU.
 
 >>> import penstock
 >>> penstock.Device("cpu")
@@ -79,29 +81,28 @@ True
           "__init__", [](Device* self, nb::handle name) { new (self) Device(device_from(name)); },
           nb::arg("name") = nb::none(),
           nb::sig("def __init__(self, name: str | Device | None = None) -> None"))
-      .def_static("all", &Device::all, "The CPU first, then every usable GPU.")
-      .def_static("best", &Device::best, "The first usable GPU, else the CPU.")
+      .def_static("all", &Device::all, "All devices: the CPU, then every usable GPU.")
+      .def_static("best", &Device::best, "The first usable GPU, or the CPU if there is none.")
       .def_static("cpu", &Device::cpu)
       .def_static("cuda", &Device::cuda, nb::arg("index") = 0)
-      .def_static("why_no_gpu", &Device::why_no_gpu,
-                  "Why no GPU is usable here; empty when one is.")
+      .def_static("why_no_gpu", &Device::why_no_gpu, "Why no GPU is usable; empty if one is.")
       .def_prop_ro("name", &Device::name)
       .def_prop_ro("kind",
                    [](const Device& d) { return d.kind() == DeviceKind::cpu ? "cpu" : "cuda"; })
-      .def_prop_ro("index", &Device::index, "The GPU's number; -1 for the CPU.")
+      .def_prop_ro("index", &Device::index, "The index of the GPU; -1 for the CPU.")
       .def_prop_ro("capabilities", &capabilities,
                    nb::sig("def capabilities(self) -> dict[str, typing.Any]"))
       .def(
           "synchronize", [](const Device& d) { without_lock([&] { d.synchronize(); }); },
-          "Waits until everything enqueued on the device has completed.")
+          "Waits until all work enqueued on the device is complete.")
       .def(nb::self == nb::self, nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__hash__", [](const Device& d) { return d.index() + 1; })
       .def("__repr__", [](const Device& d) { return "<penstock.Device '" + d.name() + "'>"; });
 
   nb::class_<Stream>(m, "Stream", R"(An ordered queue of work on a device.
 
-On the CPU, calls from Python have completed when they return, and a stream is only there so that
-the same program runs on both.
+On the CPU, calls from Python are complete when they return. Streams exist there so that the same
+program runs on both.
 
 >>> import penstock
 >>> stream = penstock.Stream("cpu")
@@ -121,17 +122,18 @@ the same program runs on both.
           },
           nb::arg("stream"), nb::arg("device") = nb::none(),
           nb::sig("def borrow(stream: typing.Any, device: str | Device | None = None) -> Stream"),
-          "A stream that belongs to somebody else: torch's, or a CUDA stream's address.")
+          "Uses a stream of another library: a torch stream, or the address of a CUDA stream. "
+          "Its owner must keep it alive.")
       .def_prop_ro("device", &Stream::device)
       .def_prop_ro(
           "native", [](const Stream& s) { return reinterpret_cast<std::intptr_t>(s.native()); },
-          "The address of CUDA's stream; 0 on the CPU.")
-      .def_prop_ro("done", &Stream::done, "Whether everything enqueued so far has completed.")
+          "The address of the CUDA stream; 0 on the CPU.")
+      .def_prop_ro("done", &Stream::done, "Whether all work enqueued so far is complete.")
       .def(
           "synchronize", [](const Stream& s) { without_lock([&] { s.synchronize(); }); },
-          "Waits until everything enqueued so far has completed.")
+          "Waits until all work enqueued so far is complete.")
       .def("torch", &torch_stream, nb::sig("def torch(self) -> typing.Any"),
-           "The same stream for torch: ``with torch.cuda.stream(stream.torch()): ...``")
+           "The stream as a torch stream: ``with torch.cuda.stream(stream.torch()): ...``")
       .def(nb::self == nb::self, nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__hash__", [](const Stream& s) { return reinterpret_cast<std::intptr_t>(&s.impl()); })
       .def("__repr__",

@@ -69,7 +69,7 @@ nb::object python_exception(const std::exception_ptr& failure) {
   } catch (const std::exception& error) {
     return builtin(PyExc_RuntimeError, error.what());
   } catch (...) {
-    return builtin(PyExc_RuntimeError, "a C++ exception of an unknown type");
+    return builtin(PyExc_RuntimeError, "a C++ exception of unknown type");
   }
 }
 

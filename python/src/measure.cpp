@@ -83,7 +83,7 @@ nb::tuple overlap(nb::handle device, int ways, std::size_t items, std::size_t it
   std::shared_ptr<OverlapResult> result;
   std::string document;
   interruptible(progress, [&](const std::stop_token& stop, const Report& report) {
-    report("filling memory", 0);
+    report("initialising memory", 0);
     OverlapExperiment experiment(on, items, item_bytes);
     options.stop = stop;
     options.progress = report;

@@ -1,4 +1,4 @@
-// penstock._core: what the package's Python modules are written on.
+// penstock._core, the extension module under the Python modules of the package.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string_view.h>
 

@@ -55,7 +55,7 @@ const T& find_in(const std::vector<T>& known, std::uint64_t pipeline, nb::handle
 ps::Item& ItemOfPython::item() const {
   if (over()) {
     throw std::runtime_error(
-        "the item is over: it may be used only while the stage function that was given it runs");
+        "the item is over; it may be used only until the stage function returns");
   }
   return *item_;
 }
@@ -81,7 +81,7 @@ PipelineOfPython::PipelineOfPython(const Device& device, std::size_t depth)
       pipeline_(std::make_shared<Pipeline>(PipelineOptions{.device = device, .depth = depth})) {}
 
 void PipelineOfPython::refuse_while_running() const {
-  if (running_) throw InvalidArgument("pipeline", "one that is not running", "one that is");
+  if (running_) throw InvalidArgument("pipeline", "one that is not running", "one that is running");
 }
 
 Ring PipelineOfPython::ring(std::string name, const RingOptions& options, DType dtype,
@@ -160,7 +160,8 @@ Stage PipelineOfPython::write_stage(const std::string& name, const OpenedFile& f
                                     std::optional<std::uint64_t> size, HostStageOptions options) {
   refuse_while_running();
   if (file.mode() != FileMode::write) {
-    throw InvalidArgument("file", "one opened with mode 'w'", file.path() + ", opened to read");
+    throw InvalidArgument("file", "a file opened with mode 'w'",
+                          file.path() + ", opened with mode 'r'");
   }
   options.uses.push_back(from.id);
   const auto write = [file = file.file(), path = file.path(), id = from.id, bytes = from.bytes,

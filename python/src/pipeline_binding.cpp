@@ -38,7 +38,7 @@ Memory memory_from(const std::string& memory) {
 
 void refuse_uncallable(nb::handle function) {
   if (PyCallable_Check(function.ptr()) != 0) return;
-  throw InvalidArgument("function", "something to call with an item", nb::repr(function).c_str());
+  throw InvalidArgument("function", "a function of one item", nb::repr(function).c_str());
 }
 
 nb::tuple shape_of(const Ring& ring) {
@@ -60,42 +60,43 @@ nb::dict waits_by_ring(const RunReport& report) {
 }
 
 void bind_parts(nb::module_& m) {
-  nb::class_<Ring>(m, "Ring", "A ring of slots; what :meth:`Pipeline.ring` returns.")
+  nb::class_<Ring>(m, "Ring", "A ring of slots, created by :meth:`Pipeline.ring`.")
       .def_ro("name", &Ring::name)
-      .def_ro("bytes", &Ring::bytes, "Of one slot.")
+      .def_ro("bytes", &Ring::bytes, "The size of one slot.")
       .def_prop_ro("shape", &shape_of, nb::sig("def shape(self) -> tuple[int, ...]"))
       .def_prop_ro("dtype", [](const Ring& r) { return std::string(name(r.dtype)); })
       .def("__repr__", [](const Ring& r) { return "<penstock.Ring '" + r.name + "'>"; });
-  nb::class_<Stage>(m, "Stage", "A stage of a pipeline, for `after`.")
+  nb::class_<Stage>(m, "Stage", "A stage of a pipeline, to be passed as `after`.")
       .def_ro("name", &Stage::name)
       .def("__repr__", [](const Stage& s) { return "<penstock.Stage '" + s.name + "'>"; });
-  nb::class_<ItemOfPython>(m, "Item", R"(What a stage function is given.
+  nb::class_<ItemOfPython>(m, "Item", R"(The argument of a stage function: the item to work on.
 
-It and its slots may be used until the function returns; later use raises RuntimeError. Arrays made
-from a slot stay safe to touch after that, but the next item's bytes will appear in them.)")
-      .def_prop_ro("index", &ItemOfPython::index, "The item's number, from 0.")
+The item and its slots may be used until the function returns; later use raises RuntimeError. A NumPy
+or torch view of a slot remains valid memory after that, but other items will overwrite it.)")
+      .def_prop_ro("index", &ItemOfPython::index, "The number of the item, starting at 0.")
       .def("slot", &ItemOfPython::slot, nb::arg("ring"),
            nb::sig("def slot(self, ring: Ring | str) -> Array"),
-           "This item's slot of a ring that the stage has in its `uses`.")
+           "The slot of this item in a ring, which must be in the `uses` of the stage.")
       .def_prop_ro("stream", &ItemOfPython::stream,
-                   "The stream to enqueue work on. Not in host stages.")
+                   "The stream to enqueue work on. Host stages have none.")
       .def_prop_ro("stopping", &ItemOfPython::stopping,
-                   "Whether the run is to end early; a long stage should look now and then.")
+                   "True if the run is about to stop early. Long stage functions should check it.")
       .def("__repr__", [](const ItemOfPython& i) {
         return "<penstock.Item " + std::to_string(i.index()) + (i.over() ? ", over>" : ">");
       });
-  nb::class_<RunReport>(m, "RunReport", "What a run did.")
-      .def_ro("items", &RunReport::items, "Items that every stage has done.")
+  nb::class_<RunReport>(m, "RunReport", "The result of a run.")
+      .def_ro("items", &RunReport::items, "The number of items that all stages are done with.")
       .def_ro("cancelled", &RunReport::cancelled)
       .def_ro("seconds", &RunReport::seconds, "From the first submission to the last completion.")
       .def_ro("submit_cpu_seconds", &RunReport::submit_cpu_seconds,
-              "CPU time of the thread that enqueued the device stages.")
-      .def_ro("allocations", &RunReport::allocations,
-              "Of memory, streams or events made during the run; 0 from the second run on.")
+              "The CPU time of the thread that enqueued the work of the device stages.")
+      .def_ro(
+          "allocations", &RunReport::allocations,
+          "The number of buffers, streams and events created in the run; 0 from the second run on.")
       .def_prop_ro("stages", &done_by_stage, nb::sig("def stages(self) -> dict[str, int]"),
-                   "Items done, by stage.")
+                   "The number of items done by each stage.")
       .def_prop_ro("rings", &waits_by_ring, nb::sig("def rings(self) -> dict[str, int]"),
-                   "Times that an item waited for a slot, by ring.")
+                   "How often an item had to wait for a slot, for each ring.")
       .def("__repr__", [](const RunReport& r) {
         return "<penstock.RunReport: " + std::to_string(r.items) + " items in " +
                std::to_string(r.seconds) + " s" + (r.cancelled ? ", cancelled>" : ">");
@@ -108,7 +109,7 @@ void bind_pipeline(nb::module_& m) {
   bind_parts(m);
   using P = PipelineOfPython;
   nb::class_<P>(m, "Pipeline", nb::type_slots(slots), nb::is_weak_referenceable(),
-                "What penstock.Pipeline is written on.")
+                "The base class of penstock.Pipeline.")
       .def(
           "__init__",
           [](P* self, nb::handle device, std::size_t depth) {

@@ -129,7 +129,7 @@ void check_lengths(const TensorView& lengths, std::int64_t samples, int sensor) 
     const std::int64_t length = element(lengths, i);
     if (length >= 0 && length <= samples) continue;
     throw InvalidArgument(name_of("lengths", sensor),
-                          fmt::format("lengths from 0 to {}, the samples", samples),
+                          fmt::format("lengths from 0 to {}, the number of samples", samples),
                           fmt::format("{} at [{}]", length, i));
   }
 }
@@ -142,7 +142,7 @@ void check_offsets(const TensorView& offsets, std::int64_t samples, int sensor) 
     if (offset < before || offset > samples) {
       throw InvalidArgument(
           name_of("offsets", sensor),
-          fmt::format("offsets from 0 to {}, the samples, that do not decrease", samples),
+          fmt::format("non-decreasing offsets from 0 to {}, the number of samples", samples),
           fmt::format("{} at [{}]", offset, i));
     }
     before = offset;
@@ -208,7 +208,7 @@ void resample_arrays(nb::handle all_values, nb::handle all_times, nb::handle all
       lengths(all_lengths, numbered), offsets(all_offsets, numbered);
   const std::size_t count = values.size();
   if (times.size() != count || lengths.size() != count || offsets.size() != count) {
-    throw InvalidArgument("times", fmt::format("{} of them, as of values", count),
+    throw InvalidArgument("times", fmt::format("{} of them, one per array in values", count),
                           fmt::format("{} times, {} lengths, {} offsets", times.size(),
                                       lengths.size(), offsets.size()));
   }
@@ -279,14 +279,14 @@ void bind_resample(nb::module_& m) {
                 "typing.Any, layout: collections.abc.Sequence[int], at: "
                 "typing.Any, out: typing.Any, valid: typing.Any, outside: str, fill: float, check: "
                 "bool, kernel: str, stream: typing.Any, numbered: bool) -> None"),
-        "What penstock.resample is made of.");
+        "Implements penstock.resample.");
   m.def("resample_gradient", &gradient_arrays, nb::arg("gradient").none(), nb::arg("times").none(),
         nb::arg("lengths").none(), nb::arg("offsets").none(), nb::arg("at").none(),
         nb::arg("out").none(), nb::arg("outside"), nb::arg("stream") = nb::none(),
         nb::sig("def resample_gradient(gradient: typing.Any, times: typing.Any, lengths: "
                 "typing.Any, offsets: typing.Any, at: typing.Any, out: typing.Any, outside: str, "
                 "stream: typing.Any = None) -> None"),
-        "What the gradient of penstock.resample is made of.");
+        "Implements the gradient of penstock.resample.");
 }
 
 }  // namespace ps::python

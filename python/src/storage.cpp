@@ -52,7 +52,7 @@ OpenedFile::OpenedFile(std::string path, FileOptions options)
 }
 
 const File& OpenedFile::file() const {
-  if (!file_) throw InvalidArgument("file", "an open file", path_ + ", which was closed");
+  if (!file_) throw InvalidArgument("file", "an open file", path_ + ", which is closed");
   return *file_;
 }
 
@@ -78,22 +78,25 @@ void OpenedFile::write(std::uint64_t offset, MemoryView from) const {
 }
 
 void bind_storage(nb::module_& m) {
-  nb::class_<OpenedFile>(m, "File",
-                         R"(A file read or written past the page cache, many transfers at once.
+  nb::class_<OpenedFile>(
+      m, "File",
+      R"(A file that is read or written with many transfers in flight, bypassing the page cache.
 
-Offsets and sizes may be anything; whole blocks of 4 KiB into memory of Penstock (slots,
-:func:`penstock.empty`) are fastest. Mode 'w' makes the file, or empties it.
+`mode` is "r" to read, or "w" to write to a new or emptied file. Any offset and size is allowed;
+multiples of 4 KiB into memory of Penstock (slots, :func:`penstock.empty`) are fastest. `engine` is
+"io_uring", "threads", or the "best" that is available; `in_flight` limits the transfers in flight.
+With ``direct=False`` the page cache is used.
 
 >>> import os, penstock, tempfile
 >>> path = os.path.join(tempfile.mkdtemp(), "numbers")
 >>> with penstock.File(path, "w") as file:
 ...     file.write(b"0123456789")
->>> room = bytearray(4)
+>>> data = bytearray(4)
 >>> with penstock.File(path) as file:
-...     file.read(room, offset=3)
+...     file.read(data, offset=3)
 ...     file.size
 10
->>> bytes(room)
+>>> bytes(data)
 b'3456'
 )")
       .def(
@@ -116,13 +119,13 @@ b'3456'
       .def_prop_ro(
           "size",
           [](const OpenedFile& f) { return naming(f.path(), [&] { return f.file().size(); }); },
-          "Bytes in the file now.")
+          "The current size of the file in bytes.")
       .def_prop_ro(
           "direct", [](const OpenedFile& f) { return f.file().direct(); },
-          "Whether transfers go past the page cache.")
+          "Whether transfers bypass the page cache.")
       .def_prop_ro(
           "engine", [](const OpenedFile& f) { return std::string(name(f.file().engine())); },
-          "Who moves the bytes: 'io_uring' or 'threads'.")
+          "How data is transferred: 'io_uring' or 'threads'.")
       .def_prop_ro("closed", &OpenedFile::closed)
       .def(
           "read",
@@ -134,8 +137,9 @@ b'3456'
           },
           nb::arg("out").none(), nb::arg("offset") = 0,
           nb::sig("def read(self, out: typing.Any, offset: int = 0) -> None"),
-          "Fills the array, which is contiguous, with the bytes at `offset`. Into a GPU's memory "
-          "they go through page-locked slots, reading and uploading at once.")
+          "Fills `out`, a contiguous array, with the bytes at `offset`. If it is on a GPU, reading "
+          "and "
+          "uploading overlap.")
       .def(
           "write",
           [](const OpenedFile& f, nb::handle source, std::int64_t offset) {
@@ -144,14 +148,14 @@ b'3456'
           },
           nb::arg("source").none(), nb::arg("offset") = 0,
           nb::sig("def write(self, source: typing.Any, offset: int = 0) -> None"),
-          "Writes the array's bytes (contiguous, of the host) at `offset`.")
+          "Writes `source`, a contiguous array in host memory or bytes, at `offset`.")
       .def(
           "flush",
           [](const OpenedFile& f) {
             without_lock([&] { naming(f.path(), [&] { f.file().flush(); }); });
           },
-          "Waits until what was written is on the disk itself.")
-      .def("close", &OpenedFile::close, "Lets the file go; what was begun still ends.")
+          "Waits until everything written is on the disk, as fsync does.")
+      .def("close", &OpenedFile::close, "Closes the file. Transfers in flight are completed.")
       .def(
           "__enter__", [](nb::handle self) { return nb::borrow(self); },
           nb::sig("def __enter__(self) -> typing.Self"))

@@ -52,22 +52,24 @@ std::uint64_t elements_in(const FileArray& array, DType dtype, const std::string
   const std::uint64_t size =
       without_lock([&] { return naming(array.path, [&] { return File(array.path).size(); }); });
   if (array.offset > size) {
-    throw InvalidArgument(argument + ".offset", fmt::format("at most the file's {} bytes", size),
+    throw InvalidArgument(argument + ".offset",
+                          fmt::format("at most {}, the size of the file", size),
                           std::to_string(array.offset));
   }
   const std::uint64_t left = size - array.offset;
   if (left % size_of(dtype) != 0) {
     throw InvalidArgument(
         argument + ".dtype",
-        fmt::format("elements that divide the {} bytes from {} on", left, array.offset),
-        fmt::format("{}, of {} bytes", name(dtype), size_of(dtype)));
+        fmt::format("a type whose size divides the {} bytes from offset {} to the end", left,
+                    array.offset),
+        fmt::format("{}, which has {} bytes", name(dtype), size_of(dtype)));
   }
   return left / size_of(dtype);
 }
 
 Operand borrow(nb::handle object, std::string argument, Access access, const Device& device) {
   if (const std::optional<int> gpu = gpu_of(object)) {
-    throw InvalidArgument(argument, "memory of the host; what is on a GPU needs no streaming",
+    throw InvalidArgument(argument, "an array in host memory; use penstock.transform on a GPU",
                           fmt::format("memory of cuda:{}", *gpu));
   }
   const Borrowed array(object, {.argument = argument.c_str(),
@@ -230,7 +232,7 @@ nb::object type_of(const FileArray& array) {
 }  // namespace
 
 void bind_streamed(nb::module_& m) {
-  nb::class_<FileArray>(m, "FileArray", "What penstock.transform.FileArray is written on.")
+  nb::class_<FileArray>(m, "FileArray", "The base class of penstock.transform.FileArray.")
       .def(
           "__init__",
           [](FileArray* self, nb::handle path, const std::optional<std::string>& dtype,
@@ -250,13 +252,14 @@ void bind_streamed(nb::module_& m) {
                    })
       .def_prop_ro("dtype", &type_of, nb::sig("def dtype(self) -> str | None"),
                    "The element type: 'f32', 'f16' or 'bf16'.")
-      .def_ro("offset", &FileArray::offset, "Bytes before the first element.")
-      .def_ro("count", &FileArray::count, "Elements; None: all to the end of the file.")
+      .def_ro("offset", &FileArray::offset, "The byte at which the array starts.")
+      .def_ro("count", &FileArray::count,
+              "The number of elements; None for all to the end of the file.")
       .def("__repr__", [](const FileArray& f) {
         return fmt::format("<penstock.transform.FileArray {}[{}] in '{}'{}>",
                            f.dtype ? name(*f.dtype) : "?",
                            f.count ? std::to_string(*f.count) : "...", f.path,
-                           f.offset > 0 ? fmt::format(" from byte {} on", f.offset) : "");
+                           f.offset > 0 ? fmt::format(" from byte {}", f.offset) : "");
       });
   m.def("elementwise_streamed", &elementwise_streamed, nb::arg("function"), nb::arg("inputs"),
         nb::arg("out").none(), nb::arg("a"), nb::arg("b"), nb::arg("device").none(),
@@ -267,7 +270,7 @@ void bind_streamed(nb::module_& m) {
                 "device: str | Device | None, device_bytes: int, pinned_bytes: int, progress: "
                 "collections.abc.Callable[[int, int], object] | None, recorder: Timeline | None, "
                 "after: typing.Any, flush: bool) -> RunReport"),
-        "What penstock.transform.Streamed is made of.");
+        "Implements penstock.transform.Streamed.");
 }
 
 }  // namespace ps::python

@@ -1,4 +1,4 @@
-// What ran when.
+// Timelines.
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -40,7 +40,7 @@ std::string page(const std::vector<std::pair<std::string, const Timeline*>>& run
 }  // namespace
 
 void bind_timeline(nb::module_& m) {
-  nb::class_<Gaps>(m, "Gaps", "Idle time of one engine between its first and its last work.")
+  nb::class_<Gaps>(m, "Gaps", "The idle times of one engine between its first and its last work.")
       .def_ro("count", &Gaps::count)
       .def_ro("total_seconds", &Gaps::total_seconds)
       .def_ro("largest_seconds", &Gaps::largest_seconds)
@@ -49,9 +49,10 @@ void bind_timeline(nb::module_& m) {
                ", total_seconds=" + std::to_string(g.total_seconds) +
                ", largest_seconds=" + std::to_string(g.largest_seconds) + ")";
       });
-  nb::class_<Timeline>(m, "Timeline", nb::dynamic_attr(), R"(What every engine did and when.
+  nb::class_<Timeline>(m, "Timeline", nb::dynamic_attr(),
+                       R"(Records when each engine worked on which stage and item.
 
-Give one to :meth:`Pipeline.run` as `recorder`; a notebook draws it.
+Pass one to :meth:`Pipeline.run` as `recorder`. Notebooks display it as a chart.
 
 >>> import penstock
 >>> timeline = penstock.Timeline()
@@ -65,19 +66,20 @@ True
 )")
       .def(nb::init<>())
       .def("entries", &entries, nb::sig("def entries(self) -> list[penstock._timeline.Entry]"),
-           "Every interval, sorted by its begin.")
+           "All intervals, sorted by their start.")
       .def(
           "busy_seconds",
           [](const Timeline& t, const std::string& engine) {
             return t.busy_seconds(engine_from(engine));
           },
-          nb::arg("engine"), "Time in which the engine worked; what overlaps counts once.")
+          nb::arg("engine"), "How long the engine worked; overlapping intervals count once.")
       .def(
           "gaps",
           [](const Timeline& t, const std::string& engine) { return t.gaps(engine_from(engine)); },
           nb::arg("engine"), "Idle time between the engine's first and its last work.")
-      .def_prop_ro("span_seconds", &Timeline::span_seconds, "From the first begin to the last end.")
-      .def_prop_ro("complete", &Timeline::complete, "False when memory ran out while recording.")
+      .def_prop_ro("span_seconds", &Timeline::span_seconds,
+                   "The time from the first start to the last end.")
+      .def_prop_ro("complete", &Timeline::complete, "False if memory ran out while recording.")
       .def("clear", &Timeline::clear)
       .def("__len__", [](const Timeline& t) { return t.entries().size(); })
       .def(

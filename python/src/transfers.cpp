@@ -1,4 +1,4 @@
-// Copies, and the yardstick kernel.
+// Copies, and the kernel with a known amount of arithmetic.
 #include <cstring>
 #include <initializer_list>
 #include <optional>
@@ -28,7 +28,7 @@ void copy_array(nb::handle dst, nb::handle src, nb::handle stream, bool allow_pa
     return;
   }
   if (a.bytes != b.bytes) {
-    throw InvalidArgument("dst", std::to_string(b.bytes) + " bytes, as many as src",
+    throw InvalidArgument("dst", std::to_string(b.bytes) + " bytes, the size of src",
                           std::to_string(a.bytes) + " bytes");
   }
   without_lock([&] { std::memmove(a.data, b.data, b.bytes); });
@@ -57,26 +57,27 @@ void bind_transfers(nb::module_& m) {
         nb::arg("stream") = nb::none(), nb::kw_only(), nb::arg("allow_pageable") = false,
         nb::sig("def copy(dst: typing.Any, src: typing.Any, stream: typing.Any = None, *, "
                 "allow_pageable: bool = False) -> None"),
-        R"(Copies src to dst, which has as many bytes; both are contiguous.
+        R"(Copies src to dst. Both are contiguous and have the same number of bytes.
 
-On a GPU the copy is enqueued on `stream` and both arrays must stay alive until it is done; ordinary
-(pageable) memory makes the call wait, and is refused unless `allow_pageable` says so. Between arrays
-of the CPU the copy is done when the call returns.
+If either is on a GPU, the copy is enqueued on `stream`, and both must stay alive until it is done.
+Pageable host memory makes the call wait, and is refused unless `allow_pageable` is True. If both are
+in host memory, the copy is done when the call returns.
 
 >>> import penstock
->>> room = penstock.empty(5, "u8")
->>> penstock.copy(room, b"slots")
->>> bytes(room)
+>>> array = penstock.empty(5, "u8")
+>>> penstock.copy(array, b"slots")
+>>> bytes(array)
 b'slots'
 )");
-  m.def("iterate", &iterate_array, nb::arg("x").none(), nb::arg("out") = nb::none(),
-        nb::arg("rounds") = 1, nb::arg("stream") = nb::none(),
-        nb::sig("def iterate(x: typing.Any, out: typing.Any = None, rounds: int = 1, stream: "
-                "typing.Any = None) -> None"),
-        R"(The yardstick: `rounds` multiply-adds on every f32 of x, into `out` or in place.
+  m.def(
+      "iterate", &iterate_array, nb::arg("x").none(), nb::arg("out") = nb::none(),
+      nb::arg("rounds") = 1, nb::arg("stream") = nb::none(),
+      nb::sig("def iterate(x: typing.Any, out: typing.Any = None, rounds: int = 1, stream: "
+              "typing.Any = None) -> None"),
+      R"(Applies `rounds` multiply-adds to every f32 element of x, and writes to `out` or in place.
 
-It sets a known amount of arithmetic against copies, on a GPU (where it is enqueued on `stream`) or
-on the CPU.
+It is a known amount of arithmetic, for measuring overlap with copies. On a GPU it is enqueued on
+`stream`; on the CPU it is done when the call returns.
 
 >>> import numpy, penstock
 >>> x = numpy.ones(4, numpy.float32)

@@ -74,7 +74,7 @@ void bind_transform(nb::module_& m) {
       nb::sig("def elementwise(function: str, inputs: collections.abc.Sequence[typing.Any], out: "
               "typing.Any, a: float = 1.0, b: float = 1.0, stream: typing.Any = None, kernel: str "
               "= 'best') -> None"),
-      "What penstock.transform is made of.");
+      "Implements penstock.transform.");
 }
 
 }  // namespace ps::python

@@ -109,11 +109,11 @@ class TestSlots:
         penstock.Array.numpy, np.asarray, np.from_dlpack, lambda slot: penstock.copy(slot, b"x" * 16),
         lambda slot: penstock.iterate(slot)])
     def test_the_slot_says_that_it_is_back(self, kept, use):
-        with pytest.raises(RuntimeError, match="the slot is back in its ring"):
+        with pytest.raises(RuntimeError, match="the slot was returned to its ring"):
             use(kept[0][1])
 
     def test_its_buffer_is_refused(self, kept):
-        with pytest.raises(BufferError, match="the slot is back in its ring"):
+        with pytest.raises(BufferError, match="the slot was returned to its ring"):
             memoryview(kept[0][1])
 
     def test_views_outlive_the_pipeline(self):

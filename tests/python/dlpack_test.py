@@ -100,11 +100,11 @@ def test_unsupported_element_types_name_the_argument(array, given):
 def test_read_only_arrays_are_no_outputs(ones):
     out = np.ones(4, np.float32)
     out.flags.writeable = False
-    with pytest.raises(ValueError, match="^out: expected an array that may be written"):
+    with pytest.raises(ValueError, match="^out: expected a writable array"):
         penstock.iterate(ones, out=out)
-    with pytest.raises(ValueError, match="^dst: expected contiguous memory that may be written"):
+    with pytest.raises(ValueError, match="^dst: expected writable contiguous memory"):
         penstock.copy(out, ones)
-    with pytest.raises(ValueError, match="^dst: expected contiguous memory that may be written"):
+    with pytest.raises(ValueError, match="^dst: expected writable contiguous memory"):
         penstock.copy(b"1234", b"5678")
     penstock.iterate(out, out=ones)  # but they are inputs
 
@@ -118,7 +118,7 @@ def test_strides_are_refused_where_bytes_are_wanted():
 
 
 def test_sizes_must_agree():
-    with pytest.raises(ValueError, match="^dst: expected 8 bytes, as many as src, given 4 bytes"):
+    with pytest.raises(ValueError, match="^dst: expected 8 bytes, the size of src, given 4 bytes"):
         penstock.copy(np.zeros(4, np.uint8), np.zeros(8, np.uint8))
 
 

@@ -39,7 +39,7 @@ class TestResample:
         here = [pinned(each) for each in arrays]
         for room, each in zip(there, here):
             penstock.copy(room, each, stream)
-        with pytest.raises(ValueError, match="^stream: expected the stream to use"):
+        with pytest.raises(ValueError, match="^stream: expected a stream, as the memory is on a GPU"):
             penstock.resample(*there, mode=mode)
         out, valid = penstock.resample(*there, mode=mode, valid=True, stream=stream)
         assert out.place == valid.place == "cuda:0"

@@ -59,21 +59,21 @@ def spoiled(value, row, kind=None):
 
 
 DAMAGE = {
-    "truncated": (lambda p: p.write_bytes(p.read_bytes()[:-100]), "a Parquet file that is whole"),
-    "cut in half": (lambda p: p.write_bytes(p.read_bytes()[:200]), "a Parquet file that is whole"),
-    "empty": (lambda p: p.write_bytes(b""), "a Parquet file that is whole"),
-    "another file": (lambda p: p.write_bytes(b"hello " * 1000), "a Parquet file that is whole"),
-    "spoiled pages": (lambda p: spoil_pages(p, "action"), "a Parquet file that is whole"),
+    "truncated": (lambda p: p.write_bytes(p.read_bytes()[:-100]), "a complete Parquet file"),
+    "cut in half": (lambda p: p.write_bytes(p.read_bytes()[:200]), "a complete Parquet file"),
+    "empty": (lambda p: p.write_bytes(b""), "a complete Parquet file"),
+    "another file": (lambda p: p.write_bytes(b"hello " * 1000), "a complete Parquet file"),
+    "spoiled pages": (lambda p: spoil_pages(p, "action"), "a complete Parquet file"),
     "no column": (lambda p: change_column(p, "action", None), "a column 'action'"),
     "texts": (lambda p: change_column(p, "action", lambda c: pa.array(["a"] * len(c))),
-              "column 'action': expected numbers, or lists of numbers, given string"),
+              "column 'action': expected numbers or lists of numbers, given string"),
     "ragged lists": (lambda p: change_column(p, "action", ragged),
-                     "column 'action': expected lists of one length, 2 .*, given 1 in row 3"),
+                     "column 'action': expected lists of the same length, 2 .*, given 1 in row 3"),
     "wider lists": (lambda p: change_column(p, "action", lambda c: pa.array(
-        [[1.0, 2.0, 3.0]] * len(c))), "column 'action': expected 2 numbers a row"),
+        [[1.0, 2.0, 3.0]] * len(c))), "column 'action': expected 2 values per row"),
     # Not of fixed size, which older pyarrow does not write.
     "no value": (lambda p: change_column(p, "action", spoiled(None, 2, pa.list_(pa.float32()))),
-                 "column 'action': expected a value in every row, given 1 without one"),
+                 "column 'action': expected a value in every row, given 1 missing"),
     "NaN": (lambda p: change_column(p, "timestamp", spoiled(float("nan"), 2)),
             "column 'timestamp' of episode .*: expected finite times, given nan in row 2"),
     "infinite": (lambda p: change_column(p, "timestamp", spoiled(float("inf"), 2)),
@@ -82,7 +82,7 @@ DAMAGE = {
                   "column 'timestamp' of episode .*: expected times that do not decrease, given "
                   "-1.0 after .* in row 2"),
     "whole times": (lambda p: change_column(p, "timestamp", lambda c: pa.array(range(len(c)))),
-                    "expected float32, as meta/ says, given int64"),
+                    "expected float32, according to meta/, given int64"),
 }
 
 
@@ -110,7 +110,7 @@ class TestDamage:
         with pytest.raises(penstock.InvalidArgument, match=expected) as caught:
             dataset.read(1, "action")
         assert str(caught.value).startswith(str(path))
-        with pytest.raises(penstock.InvalidArgument, match="whole, given Expected all lists"):
+        with pytest.raises(penstock.InvalidArgument, match="Parquet file, given Expected all lists"):
             dataset.read(1, "observation.state")
 
     @pytest.mark.parametrize("layout", LAYOUTS)
@@ -130,7 +130,7 @@ class TestDamage:
     def test_rows_that_are_missing(self, make, layout):
         dataset, path = damaged(make, layout,
                                 lambda p: pq.write_table(pq.read_table(p).slice(0, 5), p))
-        with pytest.raises(ValueError, match=r"rows, as meta/ says, given 5") as caught:
+        with pytest.raises(ValueError, match=r"rows, according to meta/, given 5") as caught:
             list(loader(dataset))
         assert str(path) in str(caught.value)
 
@@ -138,7 +138,7 @@ class TestDamage:
         dataset, path = damaged(make, "v3.0",
                                 lambda p: pq.write_table(pq.read_table(p).slice(2), p),
                                 lengths=(8, 6, 9, 4))
-        with pytest.raises(ValueError, match=r"episode 0 from row 0 on, .*given episodes \[0, 1\]"):
+        with pytest.raises(ValueError, match=r"episode 0 at row 0, .*given episodes \[0, 1\]"):
             list(loader(dataset, episodes=[0]))
 
     def test_a_file_that_ends_while_it_is_read(self, make):
@@ -151,7 +151,7 @@ class TestDamage:
     @pytest.mark.parametrize("name, text, expected", [
         ("info.json", "{", "expected JSON"),
         ("info.json", "[]", "expected a JSON object"),
-        ("info.json", "{}", "expected a text 'codebase_version', given None"),
+        ("info.json", "{}", "expected a string 'codebase_version', given None"),
         ("episodes.jsonl", "{}", "line 1: expected episode_index and length"),
         ("tasks.jsonl", "no", "expected JSON"),
     ])
@@ -182,8 +182,8 @@ class TestDamage:
     @pytest.mark.parametrize("template, expected", [
         ("../{episode_index}.parquet", "a path inside the dataset"),
         ("/etc/{episode_index}", "a path inside the dataset"),
-        ("{nothing}.parquet", "a path made of episode_chunk, episode_index"),
-        ("{", "a path made of"),
+        ("{nothing}.parquet", "a path template with episode_chunk, episode_index"),
+        ("{", "a path template with"),
     ])
     def test_paths(self, make, template, expected):
         dataset, _ = make()
@@ -196,7 +196,7 @@ class TestDamage:
         dataset, _ = make("v3.0")
         path = dataset.path / "meta/episodes/chunk-000/file-000.parquet"
         pq.write_table(pq.read_table(path).drop_columns(["length"]), path)
-        with pytest.raises(ValueError, match="given none of length"):
+        with pytest.raises(ValueError, match="given a file without length"):
             robot.Dataset(dataset.path)
         path.unlink()
         with pytest.raises(ValueError, match="meta/episodes: expected Parquet files, given none"):
@@ -211,28 +211,28 @@ class TestDamage:
 
 
 @pytest.mark.parametrize("arguments, expected", [
-    ({"columns": []}, "columns: expected some columns, each once"),
-    ({"columns": ["action", "action"]}, "columns: expected some columns, each once"),
-    ({"columns": "actoin"}, "columns: expected some of observation.state, .*given 'actoin'"),
-    ({"columns": robot.Signal("action", times="when")}, "columns: expected some of .*'when'"),
+    ({"columns": []}, "columns: expected at least one column"),
+    ({"columns": ["action", "action"]}, "columns: expected .* each only once"),
+    ({"columns": "actoin"}, "columns: expected names from observation.state, .*given 'actoin'"),
+    ({"columns": robot.Signal("action", times="when")}, "columns: expected names from .*'when'"),
     ({"columns": {"action": "cubic"}}, "columns, mode of 'action': expected linear, .*'cubic'"),
     ({"columns": {"observation.gripper": "linear"}},
      "columns, mode of 'observation.gripper': expected nearest, previous, next, given 'linear'"),
     ({"columns": {FRONT: "linear"}}, f"columns, mode of '{FRONT}'"),
-    ({"columns": "text"}, "columns: expected columns of numbers, given 'text', of string"),
+    ({"columns": "text"}, "columns: expected numeric columns, given 'text' of dtype string"),
     ({"columns": ["action", "observation.state"], "fused": True, "dtype": "i64"}, "dtype: "),
     ({"at": 0}, "at: expected a rate above 0"),
     ({"at": float("nan")}, "at: "),
-    ({"at": [[1.0]]}, "at: expected a rate, or finite times"),
+    ({"at": [[1.0]]}, "at: expected a rate or a list of finite times"),
     ({"at": [float("inf")], "steps": None}, "at: "),
     ({"at": [1.0]}, "seconds, steps: expected neither"),
-    ({"seconds": 1}, "seconds, steps: expected one of the two"),
+    ({"seconds": 1}, "seconds, steps: expected at most one of them"),
     ({"steps": -1}, "steps: expected 0 or more"),
     ({"steps": None, "seconds": float("inf")}, "seconds: "),
     ({"batch": 0}, "batch: expected 1 or more"),
     ({"prefetch": 0}, "prefetch: expected 1 or more"),
     ({"threads": -1}, "threads: expected 1 or more"),
-    ({"episodes": [77]}, "episode: expected one of 5, by episode_index, given 77"),
+    ({"episodes": [77]}, "episode: expected the episode_index of one of 5 episodes, given 77"),
     ({"outside": "error"}, "outside: "),
     ({"like": "jax"}, "like: expected 'numpy', 'torch' or 'penstock'"),
     ({"dtype": "i32"}, "dtype: expected f64, f32, f16 or bf16"),

@@ -141,7 +141,7 @@ class TestLoader:
 
     def test_a_row_needs_one_type(self, make):
         dataset, _ = make()
-        with pytest.raises(ValueError, match="^dtype: expected a type for all .* bool, f32"):
+        with pytest.raises(ValueError, match="^dtype: expected a dtype for the fused columns.* bool, f32"):
             loader(dataset, ["action", "observation.gripper"], fused=True)
 
     def test_columns_with_times_of_their_own(self, make):

@@ -119,11 +119,11 @@ class TestDataset:
         assert {name: array.shape for name, array in dataset.read(
             1, ["action", "timestamp", "observation.gripper"]).items()} == {
             "action": (0, 2), "timestamp": (0,), "observation.gripper": (0,)}
-        with pytest.raises(ValueError, match="^episodes: expected some that have samples, "
-                                             "given 1, of length 0"):
+        with pytest.raises(ValueError, match="^episodes: expected episodes with samples, "
+                                             "given 1, which has none"):
             loader(dataset)
         assert [list(b.episodes) for b in loader(dataset, episodes=[2, 0])] == [[2, 0]]
-        with pytest.raises(ValueError, match="^episode: .*of length 0"):
+        with pytest.raises(ValueError, match="^episode: .*which has none"):
             dataset.frames(1, FRONT, [0])
 
     def test_episodes_are_known_by_their_numbers(self, make):
@@ -134,7 +134,7 @@ class TestDataset:
         dataset = robot.Dataset(dataset.path)
         assert [episode.index for episode in dataset.episodes] == [4, 1]
         assert (dataset.read(4)["action"] == episodes[4]["action"]).all()
-        with pytest.raises(ValueError, match="^episode: expected one of 2.*given 0"):
+        with pytest.raises(ValueError, match="^episode: expected the episode_index of one of 2.*given 0"):
             dataset.read(0)
 
     def test_tasks_as_pandas_stores_them(self, make):
@@ -181,7 +181,7 @@ class TestFrames:
     def test_what_is_no_video(self, make):
         dataset, _ = make()
         for call in (dataset.video, lambda *a: dataset.frames(*a, [0])):
-            with pytest.raises(ValueError, match=f"^feature: expected a video .*{FRONT}"):
+            with pytest.raises(ValueError, match=f"^feature: expected the name of a video .*{FRONT}"):
                 call(0, "action")
         with pytest.raises(ValueError, match="^mode: "):
             dataset.frames(0, FRONT, [0], mode="linear")

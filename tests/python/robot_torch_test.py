@@ -43,7 +43,7 @@ class TestTorch:
             except NotImplementedError as error:
                 print(error)
         """, timeout=120)
-        assert "a robot.Loader has threads of its own" in done.stdout
+        assert "a robot.Loader has its own threads" in done.stdout
         assert "num_workers=0" in done.stdout
 
 

@@ -62,11 +62,11 @@ def test_refusals_name_the_argument(path):
     frozen = np.zeros(4, np.uint8)
     frozen.flags.writeable = False
     for message, keywords in [
-        ("^out: expected contiguous memory that may be written", {"out": frozen}),
-        ("^out: expected contiguous memory", {"out": np.zeros((4, 4), np.uint8)[:, ::2]}),
-        ("^dtype: expected elements that divide the 10 bytes", {"dtype": "f32"}),
-        ("^dtype: expected elements that are plain bytes", {"dtype": object}),
-        ("^offset: expected at most the file's 10 bytes, given 11", {"offset": 11}),
+        ("^out: expected writable contiguous memory", {"out": frozen}),
+        ("^out: expected writable contiguous memory", {"out": np.zeros((4, 4), np.uint8)[:, ::2]}),
+        ("^dtype: expected a type whose size divides the 10 bytes", {"dtype": "f32"}),
+        ("^dtype: expected a type without Python objects", {"dtype": object}),
+        ("^offset: expected at most 10, the size of the file, given 11", {"offset": 11}),
         ("^offset: expected 0 or more, given -1", {"offset": -1}),
         ("^count: expected 0 or more, given -1", {"count": -1}),
         ("^like: expected 'numpy', 'torch' or 'penstock', given 'list'", {"like": "list"}),
@@ -117,7 +117,7 @@ def test_a_closed_file_says_so(path):
         assert file.size == 5 and not file.closed
         assert file.engine in ("io_uring", "threads")
     assert file.closed and "closed" in repr(file)
-    with pytest.raises(ValueError, match="^file: expected an open file, given .*which was closed"):
+    with pytest.raises(ValueError, match="^file: expected an open file, given .*which is closed"):
         file.read(bytearray(1))
 
 
@@ -172,5 +172,5 @@ def test_a_stage_that_reads_past_the_end(pipeline, path):
 def test_a_stage_writes_no_file_opened_to_read(pipeline, path):
     path.touch()
     slot = pipeline.ring("slot", bytes=64)
-    with pytest.raises(ValueError, match="^file: expected one opened with mode 'w'"):
+    with pytest.raises(ValueError, match="^file: expected a file opened with mode 'w'"):
         pipeline.write_stage("write", penstock.File(path), source=slot)

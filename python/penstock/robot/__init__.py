@@ -1,4 +1,4 @@
-"""Episodes of robots, in Parquet files laid out as LeRobot does, as batches on one clock.
+"""Loads robot episodes from LeRobot datasets (Parquet) in batches, resampled to common target times.
 
 >>> from penstock import robot
 >>> dataset = robot.Dataset(path)  # layout 2.0, 2.1 or 3.0
@@ -8,8 +8,8 @@
 >>> tuple(state.shape), tuple(mask.shape)
 ((4, 100, 3), (4, 100))
 
-Files are decoded by threads of the loader's own, uploaded and resampled while the caller works on
-the batch before. Needs pyarrow: ``pip install penstock[robot]``.
+The loader's threads decode the files, upload and resample the next batches while the caller works
+on the current one. It needs pyarrow: ``pip install penstock[robot]``.
 """
 
 from ._dataset import Dataset

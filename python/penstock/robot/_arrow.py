@@ -1,4 +1,4 @@
-"""pyarrow, where it is installed, and its failures in this package's words."""
+"""Access to pyarrow, with its errors turned into those of this package."""
 
 import os
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from .._errors import InvalidArgument, Unsupported
 
 @cache
 def module(name: str = "pyarrow") -> Any:
-    """pyarrow or a part of it; not before it is needed: importing it takes longer than most work."""
+    """pyarrow or one of its modules. It is imported when first needed, as importing it is slow."""
     try:
         return import_module(name)
     except ImportError as missing:
@@ -20,7 +20,7 @@ def module(name: str = "pyarrow") -> Any:
 
 
 class failures_of:
-    """What pyarrow says about a file, with the file's name."""
+    """Adds the file name to the exceptions of pyarrow."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -36,15 +36,16 @@ class failures_of:
         if code:
             raise OSError(code, os.strerror(code), str(self._path)) from failure
         said = str(failure).partition("\n")[0].rstrip(".")
-        raise InvalidArgument(str(self._path), "a Parquet file that is whole", said) from failure
+        raise InvalidArgument(str(self._path), "a complete Parquet file", said) from failure
 
 
 def read_table(path: Path, columns: Iterable[str] | None = None, *, group: int | None = None,
                optional: bool = False) -> Any:
-    """A file or a row group of it, all columns or some, which must be there unless `optional`."""
+    """Reads a file, or a row group of it: all columns, or `columns`, which must exist unless
+    `optional`."""
     wanted = None if columns is None else list(columns)
-    # Given a path, pyarrow looks at the file, its system and its schema: much of the time that a
-    # short file takes, and with the interpreter's lock.
+    # Given a path, pyarrow inspects the file, its file system and its schema, with the GIL held, which
+    # takes much of the time of reading a short file.
     with failures_of(path), module().OSFile(str(path)) as source:
         file = module("pyarrow.parquet").ParquetFile(source)
         groups = list(range(file.num_row_groups)) if group is None else [group]
@@ -61,12 +62,12 @@ def read_table(path: Path, columns: Iterable[str] | None = None, *, group: int |
         if missing and not optional:
             raise InvalidArgument(str(path), f"a column {missing[0]!r}",
                                   ", ".join(file.schema_arrow.names))
-        # By prefix, "a.b" also finds "a.b.c"; select() keeps what was asked for.
+        # pyarrow matches prefixes: "a.b" also reads "a.b.c", which select() drops.
         return table.select([name for name in wanted if name in there])
 
 
 def _refuse_gaps(path: Path, groups: Iterable[Any], wanted: Iterable[str]) -> None:
-    """Names a column without a value somewhere: older pyarrow reads no such lists of fixed size."""
+    """Names a column with missing values: older pyarrow cannot read fixed-size lists with nulls."""
     gaps = dict.fromkeys(wanted, 0)
     for group in groups:
         for column in map(group.column, range(group.num_columns)):
@@ -78,4 +79,4 @@ def _refuse_gaps(path: Path, groups: Iterable[Any], wanted: Iterable[str]) -> No
     for name, count in gaps.items():
         if count:
             raise InvalidArgument(f"{path}, column {name!r}", "a value in every row",
-                                  f"{count} without one")
+                                  f"{count} missing")

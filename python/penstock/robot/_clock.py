@@ -1,4 +1,4 @@
-"""The times at which a loader wants its columns."""
+"""The target times of a loader."""
 
 import math
 from typing import Any
@@ -14,9 +14,10 @@ Seconds = NDArray[numpy.float64]
 
 
 class Clock:
-    """`at` as a rate in Hz, so many steps or seconds long or as long as a batch; or times given.
+    """Target times: a rate in Hz for a number of steps or seconds or for the length of a batch, or
+    a list of times.
 
-    `feature` is the column of times that it is compared with.
+    `feature` is the column of times that they are compared with.
     """
 
     def __init__(self, at: Any, seconds: float | None, steps: int | None,
@@ -24,7 +25,7 @@ class Clock:
         self.feature = feature
         wanted = numpy.asarray(at, numpy.float64)
         if seconds is not None and steps is not None:
-            raise InvalidArgument("seconds, steps", "one of the two, or neither", "both")
+            raise InvalidArgument("seconds, steps", "at most one of them", "both")
         if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
             raise InvalidArgument("seconds", "0 or more", str(seconds))
         if steps is not None and steps < 0:
@@ -34,24 +35,24 @@ class Clock:
         self.steps = steps
         if wanted.ndim == 0:
             if not (math.isfinite(float(wanted)) and wanted > 0):
-                raise InvalidArgument("at", "a rate above 0, or times", repr(at))
+                raise InvalidArgument("at", "a rate above 0 or a list of times", repr(at))
             self._rate = float(wanted)
             if seconds is not None:
                 self.steps = round(seconds * self._rate)
         elif wanted.ndim != 1 or not numpy.isfinite(wanted).all():
-            raise InvalidArgument("at", "a rate, or finite times (T)", f"shape {wanted.shape}"
-                                  if wanted.ndim != 1 else "some that are not finite")
+            raise InvalidArgument("at", "a rate or a list of finite times", f"shape {wanted.shape}"
+                                  if wanted.ndim != 1 else "times that are not finite")
         elif seconds is not None or steps is not None:
-            raise InvalidArgument("seconds, steps", "neither, as `at` gives all times", "one")
+            raise InvalidArgument("seconds, steps", "neither, as `at` is a list of times", "one")
         else:
             self._times, self.steps = wanted.copy(), len(wanted)
 
     def steps_in(self, duration: Any) -> int:
-        """Steps of a batch whose longest episode lasts so long, as times are stored."""
+        """The number of steps of a batch whose longest episode has this duration."""
         if self._rate is None or self.steps is not None:
             return self.steps or 0
         steps = math.floor(_times.in_seconds(duration, self.feature) * self._rate)
-        # Times are rounded; the last sample is to have its step, and none comes behind it.
+        # Times are rounded. The last sample must get a step, and no step may follow it.
         near = numpy.arange(max(0, steps - 1), steps + 3)
         return int(near[_times.as_stored(near / self._rate, self.feature) <= duration][-1]) + 1
 

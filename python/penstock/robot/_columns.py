@@ -1,4 +1,4 @@
-"""Columns of Arrow as arrays of NumPy: no loop over rows, and no copy where the bytes allow it."""
+"""Arrow columns as NumPy arrays, without loops over rows, and without copies where possible."""
 
 from pathlib import Path
 from typing import Any
@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from .._errors import InvalidArgument
 from . import _arrow
 
-# By Arrow's names.
+# By the names of Arrow types.
 _TYPES = {"bool": "?", "halffloat": "f2", "float": "f4", "double": "f8",
           **{f"{kind}{bits}": f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}}
 
 
 def as_array(column: Any, name: str, path: Path) -> NDArray[Any]:
-    """(S) of numbers, (S, D) of lists, which all have one length, (S, D, E) of lists of them."""
+    """Numbers give shape (S), lists of one length (S, D), lists of such lists (S, D, E)."""
     what = f"{path}, column {name!r}"
     parts = [_one_chunk(chunk, what) for chunk in column.chunks]
     if len(parts) == 1:
@@ -27,7 +27,7 @@ def as_array(column: Any, name: str, path: Path) -> NDArray[Any]:
         return numpy.empty(0, _type_of(inner, what))
     filled = [part for part in parts if len(part)] or parts[:1]
     if len({part.shape[1:] for part in filled}) > 1:
-        raise InvalidArgument(what, "lists of one length",
+        raise InvalidArgument(what, "lists of the same length",
                               " and ".join(sorted({str(part.shape[1:]) for part in filled})))
     return filled[0] if len(filled) == 1 else numpy.concatenate(filled)
 
@@ -37,7 +37,7 @@ def _one_chunk(array: Any, what: str) -> NDArray[Any]:
     shape = [len(array)]
     while True:
         if array.null_count:
-            raise InvalidArgument(what, "a value in every row", f"{array.null_count} without one")
+            raise InvalidArgument(what, "a value in every row", f"{array.null_count} missing")
         if isinstance(array, arrow.ExtensionArray):
             array = array.storage
         elif isinstance(array, arrow.FixedSizeListArray):
@@ -54,14 +54,14 @@ def _one_chunk(array: Any, what: str) -> NDArray[Any]:
 
 
 def _numbers(array: Any, what: str) -> NDArray[Any]:
-    """Its bytes. to_numpy() and flatten() let go of the interpreter's lock and wait for it again
-    several times, which takes longer than they do."""
+    """A view of the values. to_numpy() and flatten() release and reacquire the GIL several times,
+    which takes longer than their work."""
     dtype = _type_of(array.type, what)
-    if dtype.kind == "b" or len(array) == 0:  # bits, which become bytes, or perhaps no memory
+    if dtype.kind == "b" or len(array) == 0:  # bits must be expanded; empty arrays may have no buffer
         made: NDArray[Any] = array.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
         return made
     shared = numpy.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
-    shared.flags.writeable = False  # as it is everyone's
+    shared.flags.writeable = False  # the decoded data is shared
     return shared
 
 
@@ -71,7 +71,7 @@ def _width(offsets: NDArray[Any], what: str) -> int:
     widths = numpy.diff(offsets)
     if (widths != widths[0]).any():
         row = int(numpy.argmax(widths != widths[0]))
-        raise InvalidArgument(what, f"lists of one length, {widths[0]} as in the first row",
+        raise InvalidArgument(what, f"lists of the same length, {widths[0]} as in the first row",
                               f"{widths[row]} in row {row}")
     return int(widths[0])
 
@@ -79,5 +79,5 @@ def _width(offsets: NDArray[Any], what: str) -> int:
 def _type_of(arrow_type: Any, what: str) -> numpy.dtype[Any]:
     name = _TYPES.get(str(arrow_type))
     if name is None:
-        raise InvalidArgument(what, "numbers, or lists of numbers", str(arrow_type))
+        raise InvalidArgument(what, "numbers or lists of numbers", str(arrow_type))
     return numpy.dtype(name)

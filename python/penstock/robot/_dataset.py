@@ -1,4 +1,4 @@
-"""A dataset on disk."""
+"""Datasets on disk."""
 
 import os
 from collections.abc import Hashable, Iterable, Sequence
@@ -18,9 +18,9 @@ TIMES = "timestamp"
 
 
 class Dataset:
-    """Episodes in a folder laid out as LeRobot does: 2.0, 2.1 or 3.0.
+    """A LeRobot dataset in a folder, of layout version 2.0, 2.1 or 3.0.
 
-    Where files hold many episodes (3.0), decoded parts of them are kept up to `cache_bytes`.
+    In version 3.0 a file holds many episodes; up to `cache_bytes` of decoded data are cached.
 
     >>> dataset = robot.Dataset(path)
     >>> dataset
@@ -33,7 +33,7 @@ class Dataset:
         self.path = Path(path)
         _arrow.module()
         if not self.path.is_dir():
-            raise InvalidArgument("path", "a folder with a dataset in it", str(path))
+            raise InvalidArgument("path", "a folder that contains a dataset", str(path))
         self._info = _metadata.Info(self.path)
         self._cache_bytes = not_negative("cache_bytes", cache_bytes)
         self._groups = RowGroups(cache_bytes)
@@ -43,20 +43,20 @@ class Dataset:
 
     @property
     def version(self) -> str:
-        """Of the layout."""
+        """The version of the layout."""
         return self._info.version
 
     @property
     def fps(self) -> float:
-        """Samples a second."""
+        """Samples per second."""
         return self._info.fps
 
     def read(self, episode: int, columns: str | Iterable[str] | None = None
              ) -> dict[str, NDArray[Any]]:
-        """The samples of one episode: by name (S), or (S, D) where a sample is a list.
+        """Reads the samples of one episode: per column an array (S), or (S, D) if samples are lists.
 
-        All columns of numbers, unless `columns` are given. Arrays may not be written: they share
-        the bytes that were decoded.
+        By default all numeric columns are read. The arrays are read-only, since they share the
+        decoded data.
 
         >>> dataset = robot.Dataset(path)
         >>> {name: array.shape for name, array in dataset.read(2, ["action", "timestamp"]).items()}
@@ -66,25 +66,25 @@ class Dataset:
 
     def read_rows(self, episodes: Sequence[_metadata.Episode], names: list[str]
                   ) -> dict[str, NDArray[Any]]:
-        """The samples of some episodes, one behind the other.
+        """Reads the samples of several episodes, concatenated.
 
-        What is wrong with one of several may be said of the first: alone, each tells its own.
+        If several are read, an error message may name the wrong one of them.
         """
         tables = ([self._file(episode, names) for episode in episodes] if self._info.episode_files
                   else [self._span(span, names) for span in _spans(episodes)])
-        # One copy, made without the interpreter's lock, is cheaper than arrays of every table.
+        # One copy, made without the GIL, is cheaper than one array per table.
         table = (tables[0] if len(tables) == 1
                  else _arrow.module().concat_tables(tables).combine_chunks())
         return {name: self._array(table[name], name, episodes[0]) for name in names}
 
     def decoded_with(self, episode: _metadata.Episode) -> Hashable:
-        """What episodes have in common that are decoded together."""
+        """A key that is equal for episodes that are decoded together."""
         if self._info.episode_files:
             return episode.index
         return episode.path, self._groups.group_of(episode.path, episode.row)
 
     def video(self, episode: int, feature: str) -> tuple[Path, int]:
-        """The file of an episode's video, and the frame in it with which the episode begins.
+        """The video file of an episode, and the number of the episode's first frame in it.
 
         >>> path_, first = robot.Dataset(path).video(2, "observation.images.front")
         >>> path_.name, first
@@ -95,9 +95,10 @@ class Dataset:
 
     def frames(self, episode: int, feature: str, at: ArrayLike, *, mode: str = "previous"
                ) -> NDArray[numpy.int64]:
-        """Which frames of an episode's video file to show `at` seconds after its beginning.
+        """The numbers of the frames in the video file at times `at`, in seconds from the start.
 
-        `mode` is 'previous', the frame on show, or 'nearest'. Decoding them is left to others.
+        `mode` is ``"previous"``, the frame that is visible at that time, or ``"nearest"``. The
+        video is not decoded.
 
         >>> robot.Dataset(path).frames(2, "observation.images.front", [0, 0.05, 1, 100])
         array([  0,   1,  30, 119])
@@ -107,11 +108,11 @@ class Dataset:
         _, first = self.video(episode, feature)
         found = self.episodes[self.episodes.place(episode)]
         if found.length == 0:
-            raise InvalidArgument("episode", "one with samples", f"{episode}, of length 0")
+            raise InvalidArgument("episode", "an episode with samples", f"{episode}, which has none")
         times = _times.of_episode(self.read(episode, [TIMES])[TIMES], self.features[TIMES], found)
         seconds = numpy.asarray(at, numpy.float64)
         if not numpy.isfinite(seconds).all():
-            raise InvalidArgument("at", "finite times", "some that are not")
+            raise InvalidArgument("at", "finite times", "times that are not finite")
         wanted = _times.as_stored(seconds, self.features[TIMES])
         before = numpy.searchsorted(times, wanted, "right") - 1
         after = numpy.minimum(before + 1, len(times) - 1)
@@ -123,8 +124,8 @@ class Dataset:
     def check_video(self, feature: str) -> None:
         videos = [name for name, about in self.features.items() if about.dtype == "video"]
         if feature not in videos:
-            raise InvalidArgument("feature", f"a video ({', '.join(videos) or 'there is none'})",
-                                  repr(feature))
+            raise InvalidArgument("feature", "the name of a video "
+                                  f"({', '.join(videos) or 'there is none'})", repr(feature))
 
     def __repr__(self) -> str:
         samples = int(self.episodes.lengths.sum())
@@ -140,16 +141,16 @@ class Dataset:
         names = [columns] if isinstance(columns, str) else list(dict.fromkeys(columns))
         for name in names:
             if name not in self.features:
-                raise InvalidArgument("columns", f"some of {', '.join(self.features)}", repr(name))
+                raise InvalidArgument("columns", f"names from {', '.join(self.features)}", repr(name))
             if self.features[name].dtype == "video":
-                raise InvalidArgument("columns", "columns of numbers (frames() tells the frames of "
-                                      "a video)", repr(name))
+                raise InvalidArgument("columns", "numeric columns (for videos, use frames())",
+                                      repr(name))
         return names
 
     def _file(self, episode: _metadata.Episode, names: list[str]) -> Any:
         table = _arrow.read_table(episode.path, names)
         if len(table) != episode.length:
-            raise InvalidArgument(str(episode.path), f"{episode.length} rows, as meta/ says",
+            raise InvalidArgument(str(episode.path), f"{episode.length} rows, according to meta/",
                                   str(len(table)))
         return table
 
@@ -161,19 +162,19 @@ class Dataset:
         wanted = numpy.repeat([episode.index for episode in episodes],
                               [episode.length for episode in episodes])
         if (there != wanted).any():
-            raise InvalidArgument(str(first.path), f"episode {first.index} from row {first.row} on, "
-                                  "as meta/ says", f"episodes {numpy.unique(there).tolist()}")
+            raise InvalidArgument(str(first.path), f"episode {first.index} at row {first.row}, "
+                                  "according to meta/", f"episodes {numpy.unique(there).tolist()}")
         return table
 
     def _array(self, column: Any, name: str, episode: _metadata.Episode) -> NDArray[Any]:
         array = as_array(column, name, episode.path)
         if len(array) == 0 and _arrow.module().types.is_nested(column.type):
-            array = array.reshape(0, *self.features[name].shape)  # no list says how long it is
+            array = array.reshape(0, *self.features[name].shape)  # the length of the lists is unknown
         return array
 
 
 def _spans(episodes: Sequence[_metadata.Episode]) -> list[list[_metadata.Episode]]:
-    """Those together whose rows adjoin in a file."""
+    """Groups episodes whose rows are adjacent in a file."""
     spans = [[episodes[0]]]
     for episode in episodes[1:]:
         before = spans[-1][-1]

@@ -1,4 +1,4 @@
-"""The pipeline behind a loader: rows decoded into slots, slots onto the device, there resampled."""
+"""The pipeline of a loader: decodes rows into slots, uploads the slots, and resamples them."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ class Settings:
     blocks: list[Block]
     clock: Clock
     batch: int
-    rows: int  # of the longest batch there can be
+    rows: int  # the number of samples of the longest possible batch
     fused: bool
     outside: str
     fill: float
@@ -47,7 +47,7 @@ class Settings:
 
     @property
     def begun(self) -> int:
-        """Batches that are being read or are read: one is uploaded and one is waited for meanwhile."""
+        """How many batches may be in reading or decoded: one more is uploaded, one is waited for."""
         return self.prefetch + 2
 
     @property
@@ -57,7 +57,7 @@ class Settings:
 
 @dataclass
 class Work:
-    """A batch on its way."""
+    """A batch in flight."""
 
     episodes: Indices
     rows: int = 0
@@ -65,11 +65,11 @@ class Work:
     clock: NDArray[numpy.float64] | None = None
     arrays: dict[str, Any] = field(default_factory=dict)
     valid: Any = None
-    held: list[Any] = field(default_factory=list)  # what the device may still be reading
+    held: list[Any] = field(default_factory=list)  # memory that the device may still be reading
 
 
 class Engine:
-    """Rings and stages, made once; runs one epoch after the other."""
+    """The rings and stages, created once, which run one epoch at a time."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -85,7 +85,7 @@ class Engine:
         self._apart = has_memory_of_its_own(settings.device)
         self._host = self._rings("pinned", "", settings.begun)
         self._device = self._rings("device", "device ") if self._apart else self._host
-        # Nothing is in it: it bounds the results that nobody has taken.
+        # Its slots hold nothing; they limit the number of results that the caller has not taken.
         results = pipeline.ring("results", bytes=1)
         begun = pipeline.host_stage("read", self._read, uses=self._host.values())
         ready = pipeline.host_stage("decode", self._decode, after=begun, uses=self._host.values())
@@ -98,12 +98,12 @@ class Engine:
 
     def run(self, batches: list[Indices], hand_over: Callable[[Work], None],
             recorder: _core.Timeline | None) -> None:
-        """Returns when `hand_over` was called with every batch; raises what a stage raised."""
+        """Returns when `hand_over` has been called with every batch; raises what a stage raised."""
         settings = self._settings
         self._batches, self._hand_over = batches, hand_over
         with ThreadPoolExecutor(settings.threads, "penstock.robot decode") as self._pool:
-            # All begin here: a thread begun by a stage would leave a trace of the stage's own thread
-            # in Python's list of threads.
+            # All threads are started here: if a stage started one, Python would keep an entry for the
+            # stage's own thread in its list of threads.
             begun = threading.Barrier(settings.threads + 1)
             for _ in range(settings.threads):
                 self._pool.submit(begun.wait)
@@ -127,16 +127,16 @@ class Engine:
                                           depth=depth)
                 for name, (shape, dtype) in shapes.items()}
 
-    # The stages, in the order of a batch's way.
+    # The stages, in the order in which a batch goes through them.
 
     def _read(self, item: _core.Item) -> None:
-        """Has the batch read into its slots; waits for nothing, so that others are begun meanwhile."""
+        """Starts reading the batch into its slots, without waiting, so that others can start."""
         settings, work = self._settings, Work(self._batches[item.index])
         assert self._pool is not None
         slots = self._slots(item)
-        rooms = [(name, slots[f"values {block.name}"][:, columns])
+        targets = [(name, slots[f"values {block.name}"][:, columns])
                  for block in settings.blocks for name, columns in block.slices.items()]
-        rooms += [(name, slots[f"times {name}"][:, None]) for name in settings.time_columns]
+        targets += [(name, slots[f"times {name}"][:, None]) for name in settings.time_columns]
         episodes = self._reader.episodes(work.episodes)
         offsets = numpy.cumsum([0, *(episode.length for episode in episodes)], dtype=numpy.int64)
         slots["offsets"][:len(offsets)] = offsets
@@ -144,8 +144,8 @@ class Engine:
 
         def put(piece: Piece) -> None:
             begin, end = offsets[piece.first], offsets[piece.first + piece.episodes]
-            for name, room in rooms:
-                room[begin:end] = piece.columns[name]
+            for name, target in targets:
+                target[begin:end] = piece.columns[name]
 
         self._works[item.index] = work
         self._readings[item.index] = self._reader.begin(self._pool, episodes, put)
@@ -164,7 +164,7 @@ class Engine:
 
     def _times_of(self, slots: dict[str, NDArray[Any]], reading: Reading,
                   offsets: Indices) -> list[_times.Times]:
-        """From the beginning of every episode on; of all at once, as they are short."""
+        """The times of all episodes, from the start of each episode."""
         found, dataset = [], self._settings.dataset
         for name in self._settings.time_columns:
             times, feature = slots[f"times {name}"][:offsets[-1]], dataset.features[name]
@@ -192,7 +192,8 @@ class Engine:
         several = len(settings.time_columns) > 1
         with settings.results.on(item.stream):
             if settings.fused:
-                work.valid = settings.results.empty((*shape, len(sensors)) if several else shape, "bool")
+                mask_shape = (*shape, len(sensors)) if several else shape
+                work.valid = settings.results.empty(mask_shape, "bool")
                 self._fill(work, "rows", sensors if several else sensors[0], settings.blocks,
                            valid=work.valid, **more)
                 return
@@ -223,13 +224,14 @@ class Engine:
         work.held.append(exact)
 
     def _clock_of(self, work: Work, stream: _core.Stream) -> Any:
-        """The wanted times, on the device; made anew only where a batch is the longest yet."""
+        """The target times on the device, rebuilt only for a batch longer than all before."""
         settings, steps = self._settings, work.steps
         if self._clock is None or len(self._clock) < steps:
             host = self._clock = empty(max(1, steps), settings.time_type, device=settings.device)
             host.numpy()[:steps] = settings.clock.stored(steps)
             if self._apart:
-                self._clock = empty(host.shape, settings.time_type, memory="device", device=settings.device)
+                self._clock = empty(host.shape, settings.time_type, memory="device",
+                                    device=settings.device)
                 _core.copy(self._clock, host, stream)
                 work.held.append(host)
         work.clock = settings.clock.times(steps)

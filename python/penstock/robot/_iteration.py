@@ -1,4 +1,4 @@
-"""One pass through the batches, on a thread of its own."""
+"""One pass over the batches, on its own thread."""
 
 import atexit
 import threading
@@ -8,18 +8,18 @@ from typing import Any
 
 
 class _Closed(Exception):
-    """Ends the run whose batches nobody wants any more."""
+    """Stops a run whose remaining batches are not wanted."""
 
 
-PATIENCE = 10.0  # seconds, for a thread that is stuck in somebody's code
+PATIENCE = 10.0  # seconds to wait at exit for a thread that is stuck
 
 _OPEN: "weakref.WeakSet[HandOver]" = weakref.WeakSet()
 
 
 @atexit.register
 def _close_all() -> None:
-    """At exit the package waits for its runs; one whose batches nobody takes would not end. What a
-    run holds must be given back before the interpreter goes, so its thread ends first."""
+    """Closes all runs at exit. A run whose batches nobody takes would never end, and its memory
+    must be released before the interpreter shuts down."""
     still_open = list(_OPEN)
     for over in still_open:
         over.close()
@@ -28,7 +28,7 @@ def _close_all() -> None:
 
 
 class HandOver:
-    """What the run's thread gives and the caller takes, one at a time; either may end it."""
+    """Passes batches from the thread of the run to the caller, one at a time. Either may end it."""
 
     def __init__(self) -> None:
         _OPEN.add(self)
@@ -40,7 +40,7 @@ class HandOver:
         self._thread: threading.Thread | None = None
 
     def start(self, work: Callable[[Callable[[Any], None]], None]) -> None:
-        """Begins the thread; `work` is given the way to give."""
+        """Starts the thread, which calls `work` with the function to pass a batch."""
         self._thread = threading.Thread(target=self._run, args=(work,), daemon=True,
                                         name="penstock.robot loader")
         self._thread.start()
@@ -50,7 +50,7 @@ class HandOver:
             self._thread.join(timeout)
 
     def give(self, work: Any) -> None:
-        """Waits until it was taken."""
+        """Passes a batch and waits until it is taken."""
         with self._changed:
             self._waiting.append(work)
             self._changed.notify_all()
@@ -59,7 +59,7 @@ class HandOver:
                 raise _Closed
 
     def take(self) -> Any:
-        """The next one; None behind the last."""
+        """Returns the next batch; None after the last."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._over)
             if self._waiting:
@@ -82,7 +82,7 @@ class HandOver:
             work(self.give)
         except _Closed:
             pass
-        except BaseException as failure:  # whatever it is, it is the caller's
+        except BaseException as failure:  # raised again in the caller
             with self._changed:
                 self._failure = failure
         with self._changed:

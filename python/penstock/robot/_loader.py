@@ -1,4 +1,4 @@
-"""Batches of episodes on one clock."""
+"""Batches of episodes, resampled to common target times."""
 
 import os
 import sys
@@ -20,11 +20,12 @@ from ._results import Results
 
 
 class Batch(dict[str, Any]):
-    """Columns by name, each (B, T, D); with ``fused=True`` all of them as 'rows'.
+    """A batch: one array (B, T, D) per column; with ``fused=True`` a single one, ``"rows"``.
 
-    `valid` (B, T) says where the time lies within the episode; where columns have different times it
-    is such a mask by column, or (B, T, columns of times) for rows. `episodes` (B) are the episodes'
-    numbers and `times` (T) the seconds since they began.
+    `valid` (B, T) is True where the target time is within the episode. If columns have different
+    times, `valid` is a dict with one mask per column, or an array (B, T, columns of times) with
+    ``fused=True``. `episodes` (B) holds the episode indices, and `times` (T) the target times in
+    seconds from the start of each episode.
     """
 
     valid: Any = None
@@ -33,11 +34,11 @@ class Batch(dict[str, Any]):
 
 
 class Batches:
-    """One pass of a loader: an iterator that can be closed early.
+    """One pass over the batches of a loader: an iterator that can be closed early.
 
     >>> dataset = robot.Dataset(path)
     >>> with iter(robot.Loader(dataset, "action", at=30, steps=10, batch=2)) as batches:
-    ...     first = next(batches)  # the others are on their way, and are dropped
+    ...     first = next(batches)  # the batches in flight are dropped
     >>> first.episodes
     array([0, 1])
     """
@@ -45,7 +46,7 @@ class Batches:
     def __init__(self, loader: "Loader", batches: list[Indices],
                  recorder: _core.Timeline | None) -> None:
         self._loader, self._over = loader, HandOver()
-        # The thread knows the hand-over and not this object, which may be dropped at any time.
+        # The thread does not refer to this object, so that dropping the iterator ends the run.
         lend, keep = loader._lend, loader._keep
 
         def work(give: Any) -> None:
@@ -76,7 +77,7 @@ class Batches:
         return batch
 
     def close(self) -> None:
-        """Ends the pass: what is on its way is dropped, and the threads end."""
+        """Ends the pass: batches in flight are dropped, and the threads end."""
         self._over.close()
         self._over.join()
 
@@ -87,26 +88,28 @@ class Batches:
         self.close()
 
     def __del__(self) -> None:
-        with suppress(AttributeError):  # of one that was never made whole
-            self._over.close()  # waits for nothing: this may be any thread
+        with suppress(AttributeError):  # if __init__ failed
+            self._over.close()  # does not wait, as this may run on any thread
 
 
 class Loader:
-    """Iterates over episodes in batches: columns brought to one clock, on the device.
+    """Iterates over episodes in batches, with all columns resampled to common target times.
 
-    `columns` are names, names with modes (``{"action": "previous"}``) or :class:`Signal`. `at` is a
-    rate in Hz, for so many `seconds` or `steps`, or as long as the longest episode of the batch; or
-    times in seconds since an episode's beginning. Outside an episode its first or last sample is held
-    and `valid` is false; `outside` and `fill` are those of :func:`penstock.resample`.
+    `columns` are column names, names with modes (``{"action": "previous"}``), or :class:`Signal`.
+    `at` gives the target times: either a rate in Hz, for `seconds` or `steps` or, by default, for
+    the duration of the longest episode in the batch; or a list of times in seconds from the start
+    of an episode. Beyond the end of an episode, the last sample is repeated and `valid` is False;
+    `outside` and `fill` change that as in :func:`penstock.resample`.
 
-    Columns keep their types; `dtype` is for those of floating-point numbers, and f16 and bf16 are
-    computed in f32 and rounded once. With `fused` there is one array, of all columns side by side in
-    the order given, :attr:`slices`. Arrays are torch's where it is installed, else NumPy's on the CPU
-    and Penstock's on a GPU, or as `like` says.
+    Columns keep their dtypes. `dtype` sets another one for floating-point columns; f16 and bf16 are
+    computed in f32 and rounded once. With `fused`, all columns are side by side in one array, at
+    :attr:`slices`. `like` is ``"torch"``, ``"numpy"`` or ``"penstock"``; by default arrays are
+    torch tensors if torch is installed, and otherwise NumPy arrays on the CPU and Penstock arrays
+    on a GPU.
 
-    `shuffle` orders episodes anew in every pass, from `seed` and :attr:`epoch`, which counts passes
-    and may be set. While the caller works on a batch, up to `prefetch` more are made, as many decoded
-    and as many read; so many `threads` decode.
+    `shuffle` shuffles the episodes in every pass, with `seed` and :attr:`epoch`, which counts the
+    passes and can be set. While the caller works on a batch, up to `prefetch` further batches are
+    prepared. `threads` is the number of threads that decode files.
 
     >>> loader = robot.Loader(robot.Dataset(path), {"action": "linear"}, at=30, batch=3, seconds=1,
     ...                       shuffle=True, seed=7, drop_last=True, device="cpu")
@@ -151,7 +154,7 @@ class Loader:
 
     @property
     def slices(self) -> dict[str, slice]:
-        """Where each column stands in fused rows; those with the same times stand together."""
+        """The position of each column in fused arrays. Columns with the same times are adjacent."""
         found: dict[str, slice] = {}
         begin = 0
         for block in self._settings.blocks:
@@ -168,7 +171,7 @@ class Loader:
         return self.batches()
 
     def batches(self, *, recorder: _core.Timeline | None = None) -> Batches:
-        """One pass; `recorder` receives what ran when."""
+        """Starts one pass. `recorder` records when each stage worked on which batch."""
         self._refuse_worker()
         order = self._episodes
         if self._shuffle:
@@ -178,7 +181,7 @@ class Loader:
         return Batches(self, batches, recorder)
 
     def torch(self) -> Any:
-        """The same as a ``torch.utils.data.IterableDataset``; it makes batches itself::
+        """Returns a ``torch.utils.data.IterableDataset`` whose elements are whole batches::
 
             torch.utils.data.DataLoader(loader.torch(), batch_size=None)
         """
@@ -193,15 +196,15 @@ class Loader:
         return f"<penstock.robot.Loader of {names} on '{self.device.name}': {len(self)} batches>"
 
     def __reduce__(self) -> Any:
-        raise Unsupported(_APART)  # on its way to a worker that was spawned
+        raise Unsupported(_ONE_PROCESS)  # pickled for a worker process
 
     def _refuse_worker(self) -> None:
         torch = sys.modules.get("torch.utils.data")
         if os.getpid() != self._process or (torch and torch.get_worker_info() is not None):
-            raise Unsupported(_APART)
+            raise Unsupported(_ONE_PROCESS)
 
     def _lend(self) -> _engine.Engine:
-        """One that no other pass is using."""
+        """An engine that no other pass is using."""
         with suppress(IndexError):
             return self._idle.pop()
         return _engine.Engine(self._settings)
@@ -210,18 +213,18 @@ class Loader:
         self._idle.append(engine)
 
 
-_APART = ("a robot.Loader has threads of its own, which do not survive a fork: use num_workers=0 in "
-          "torch's DataLoader, and in other processes a Loader made there")
+_ONE_PROCESS = ("a robot.Loader has its own threads and works only in the process that created it: "
+                "use num_workers=0 in torch's DataLoader, or create a Loader in each process")
 
 
 def _chosen(dataset: Dataset, episodes: Iterable[int] | None, batch: int) -> tuple[Indices, int]:
-    """The episodes, and the most samples that a batch of them can have."""
+    """The selected episodes, and the largest number of samples in a batch of them."""
     every = dataset.episodes
     chosen, lengths = every.indices, every.lengths
     if episodes is not None:
         chosen = numpy.array([int(episode) for episode in episodes], numpy.int64)
         lengths = every.lengths[[every.place(episode) for episode in chosen.tolist()]]
     if (lengths <= 0).any():
-        raise InvalidArgument("episodes", "some that have samples",
-                              f"{chosen[lengths <= 0][0]}, of length 0")
+        raise InvalidArgument("episodes", "episodes with samples",
+                              f"{chosen[lengths <= 0][0]}, which has none")
     return chosen, int(numpy.sort(lengths)[::-1][:batch].sum())

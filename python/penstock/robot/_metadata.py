@@ -1,4 +1,4 @@
-"""What the files in `meta/` say, of either layout."""
+"""Reads the files in `meta/`, of both layouts."""
 
 import json
 import re
@@ -18,26 +18,26 @@ Indices = NDArray[numpy.int64]
 
 @dataclass(frozen=True)
 class Feature:
-    """A column of the dataset, or a video beside it.
+    """A column or a video of a dataset.
 
     >>> robot.Dataset(path).features["action"]
     Feature(name='action', dtype='float32', shape=(2,), names=('x', 'y'), fps=30.0)
     """
 
     name: str
-    dtype: str  # of NumPy; or 'video', 'image', 'string'
+    dtype: str  # a NumPy dtype, or 'video', 'image' or 'string'
     shape: tuple[int, ...]
-    names: tuple[str, ...] | None  # of the columns, where there are any
+    names: tuple[str, ...] | None  # of the numbers in a row, if known
     fps: float
 
     @property
     def width(self) -> int:
-        """Numbers in a row."""
+        """The number of values in a row."""
         return int(numpy.prod(self.shape, dtype=numpy.int64))
 
     @property
     def is_numeric(self) -> bool:
-        """Whether it is a column of numbers or truth values."""
+        """Whether it is a column of numbers or booleans."""
         try:
             return numpy.dtype(self.dtype).kind in "biuf"
         except TypeError:
@@ -46,7 +46,7 @@ class Feature:
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode: its number, its samples, its tasks, and the file and the row where it begins."""
+    """One episode: its index, number of samples, tasks, and the file and row at which it begins."""
 
     index: int
     length: int
@@ -70,8 +70,8 @@ class Episodes(Sequence[Episode]):
         self._rows = None if info.episode_files else _first_rows(table)
         self._places = {int(index): place for place, index in enumerate(self.indices)}
         if len(self._places) != len(self.indices):
-            raise InvalidArgument(str(info.root / "meta"), "episodes that differ in episode_index",
-                                  "some twice")
+            raise InvalidArgument(str(info.root / "meta"), "a different episode_index for every "
+                                  "episode", "duplicates")
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -85,17 +85,18 @@ class Episodes(Sequence[Episode]):
         if isinstance(place, slice):
             return [self._at(i) for i in range(*place.indices(len(self)))]
         if not -len(self) <= place < len(self):
-            raise IndexError(f"episodes: expected one of {len(self)}, given {place}")
+            raise IndexError(f"episodes: expected an index below {len(self)}, given {place}")
         return self._at(place % len(self))
 
     def place(self, index: int) -> int:
-        """Where the episode with this `episode_index` stands among all."""
+        """The position of the episode with this `episode_index`."""
         if index not in self._places:
-            raise InvalidArgument("episode", f"one of {len(self)}, by episode_index", str(index))
+            raise InvalidArgument("episode", f"the episode_index of one of {len(self)} episodes",
+                                  str(index))
         return self._places[index]
 
     def video(self, index: int, feature: str) -> tuple[Path, int]:
-        """The file of an episode's video, and the frame of it with which the episode begins."""
+        """The video file of an episode, and the number of the episode's first frame in it."""
         info, place = self._info, self.place(index)
         if info.video_path is None:
             raise InvalidArgument(str(info.path), "a video_path", "none")
@@ -126,7 +127,7 @@ class Episodes(Sequence[Episode]):
 
 
 def _first_rows(table: Mapping[str, Any]) -> Indices:
-    """Rows count through all files; a file begins with the first row of its first episode."""
+    """The first row of each episode in its file. The metadata counts rows through all files."""
     files = numpy.stack([table["data/chunk_index"], table["data/file_index"]])
     _, file = numpy.unique(files, axis=1, return_inverse=True)
     file, begins = file.reshape(-1), table["dataset_from_index"]
@@ -147,7 +148,7 @@ class Info:
         if numbers is None or numbers[1] not in ("2", "3"):
             raise InvalidArgument(str(self.path), "a codebase_version of v2.0, v2.1 or v3.0",
                                   self.version)
-        self.episode_files = numbers[1] == "2"  # a file an episode, instead of many in a file
+        self.episode_files = numbers[1] == "2"  # one file per episode
         self.fps = self._positive(content, "fps")
         self.chunks_size = int(self._positive(content, "chunks_size"))
         self.data_path = self._text(content, "data_path")
@@ -161,7 +162,7 @@ class Info:
         try:
             path = template.format(**numbers)
         except (KeyError, IndexError, ValueError, AttributeError) as wrong:
-            raise InvalidArgument(str(self.path), f"a path made of {', '.join(numbers)}",
+            raise InvalidArgument(str(self.path), f"a path template with {', '.join(numbers)}",
                                   template) from wrong
         if path.startswith("/") or ".." in path.split("/"):
             raise InvalidArgument(str(self.path), "a path inside the dataset", path)
@@ -179,7 +180,7 @@ class Info:
 
     def _text(self, content: dict[str, Any], key: str) -> str:
         if not isinstance(content.get(key), str):
-            raise InvalidArgument(str(self.path), f"a text {key!r}", repr(content.get(key)))
+            raise InvalidArgument(str(self.path), f"a string {key!r}", repr(content.get(key)))
         return str(content[key])
 
     def _positive(self, content: dict[str, Any], key: str) -> float:
@@ -194,11 +195,11 @@ def read_episodes(info: Info) -> Episodes:
 
 
 def read_tasks(info: Info) -> dict[int, str]:
-    """What the numbers in `task_index` mean; none where nothing says it."""
+    """The tasks by `task_index`; empty if the dataset has no list of them."""
     lines, table = info.root / "meta/tasks.jsonl", info.root / "meta/tasks.parquet"
     if table.is_file():
         read = _arrow.read_table(table)
-        # pandas stores an index without a name under a name of its own.
+        # pandas stores an unnamed index under this name.
         task = next((name for name in ("task", "__index_level_0__") if name in read.column_names), "")
         if "task_index" not in read.column_names or not task:
             raise InvalidArgument(str(table), "the columns task_index and task",
@@ -231,12 +232,12 @@ def _from_tables(info: Info) -> dict[str, Any]:
               if feature.dtype == "video" for key in ("chunk_index", "file_index",
                                                       "from_timestamp")]
     tables = []
-    for path in paths:  # many more columns hold statistics
+    for path in paths:  # the other columns hold statistics
         tables.append(_arrow.read_table(path, [*NEEDED, *videos, "tasks"], optional=True))
         missing = [name for name in NEEDED if name not in tables[-1].column_names]
         if missing:
             raise InvalidArgument(str(path), f"the columns {', '.join(NEEDED)}",
-                                  f"none of {', '.join(missing)}")
+                                  f"a file without {', '.join(missing)}")
     table = _arrow.module().concat_tables(tables, promote_options="permissive")
     found = {name: table[name].to_numpy() for name in table.column_names if name != "tasks"}
     for name in NEEDED:
@@ -251,11 +252,11 @@ def _lines(path: Path, keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
-            entry = _json(path, line)
-            if not all(key in entry for key in keys):
+            content = _json(path, line)
+            if not all(key in content for key in keys):
                 raise InvalidArgument(f"{path}, line {number}", f"{' and '.join(keys)}",
                                       line.strip()[:80])
-            yield entry
+            yield content
 
 
 def _json(path: Path, text: str) -> dict[str, Any]:
@@ -269,7 +270,7 @@ def _json(path: Path, text: str) -> dict[str, Any]:
 
 
 def _names(given: Any) -> tuple[str, ...] | None:
-    """A list of names; or in an object, by any key; or an object of places by name."""
+    """Names are given as a list, as an object with one list, or as an object from name to position."""
     if isinstance(given, dict):
         if all(isinstance(value, int) for value in given.values()):
             given = sorted(given, key=lambda name: given[name])

@@ -1,4 +1,4 @@
-"""The rows of a batch's episodes, decoded by several threads."""
+"""Decodes the rows of a batch's episodes on several threads."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,12 +15,12 @@ from ._dataset import Dataset
 from ._metadata import Episode, Indices
 from ._signals import Resolved
 
-AT_ONCE = 8  # episodes of a thread's turn, if no more are decoded together: its caches hold them
+AT_ONCE = 8  # episodes per task, unless more are decoded together; they fit in the caches
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows of episodes that stand side by side in the batch: (rows, width) by column."""
+    """The rows of episodes that are adjacent in the batch: for each column an array (rows, width)."""
 
     first: int
     episodes: int
@@ -32,19 +32,19 @@ Put = Callable[[Piece], None]
 
 @dataclass(frozen=True)
 class Reading:
-    """A batch that is being read."""
+    """A batch in reading."""
 
     episodes: list[Episode]
     begun: list[Future[None]]
 
     def wait(self) -> None:
-        """Raises what one of the threads raised."""
+        """Waits until all is read; raises what one of the threads raised."""
         for some in self.begun:
             some.result()
 
 
 class Reader:
-    """Reads columns and columns of times, and checks them as far as they do not need the batch."""
+    """Reads columns and times, and checks what can be checked for each episode alone."""
 
     def __init__(self, dataset: Dataset, columns: list[Resolved], times: list[str],
                  threads: int) -> None:
@@ -57,10 +57,10 @@ class Reader:
         return [every[every.place(episode)] for episode in indices.tolist()]
 
     def begin(self, pool: ThreadPoolExecutor, episodes: list[Episode], put: Put) -> Reading:
-        """Has them read, some by each thread: to ask for one alone takes too long.
+        """Starts reading, with several episodes per task, since a task for each would cost too much.
 
-        Those that are decoded together are one thread's: others would only wait for it, and decode
-        something else instead. Each thread puts its own pieces.
+        Episodes that are decoded together are in one task, as other threads would only wait for
+        them. Each thread passes its pieces to `put`.
         """
         together: dict[Any, list[int]] = {}
         for place, episode in enumerate(episodes):
@@ -75,7 +75,7 @@ class Reader:
                                   for share in shares])
 
     def _read(self, episodes: list[Episode], places: list[int], put: Put) -> None:
-        """On a thread of the pool: pyarrow lets the others run."""
+        """Runs on a thread of the pool. pyarrow releases the GIL."""
         for _, run in groupby(enumerate(places), lambda each: each[1] - each[0]):
             side_by_side = [place for _, place in run]
             first, end = side_by_side[0], side_by_side[-1] + 1
@@ -87,7 +87,7 @@ class Reader:
             try:
                 return [self._piece(first, episodes)]
             except (InvalidArgument, _arrow.module().ArrowException):
-                pass  # of different types, which is allowed; or one is wrong, and is to say so itself
+                pass  # types differ, which is allowed, or one is wrong: read each alone to name it
         return [self._piece(place, [episode]) for place, episode in enumerate(episodes, first)]
 
     def _piece(self, first: int, episodes: Sequence[Episode]) -> Piece:
@@ -100,7 +100,7 @@ class Reader:
             width = columns[column.name].shape[1]
             if width != column.width:
                 raise InvalidArgument(f"{episodes[0].path}, column {column.name!r}",
-                                      f"{column.width} numbers a row, as meta/ says", str(width))
+                                      f"{column.width} values per row, according to meta/", str(width))
         for name in self._times:
             feature = self._dataset.features[name]
             if not _times.are_times(columns[name], feature):
@@ -108,7 +108,7 @@ class Reader:
         return Piece(first, len(episodes), columns)
 
     def _frames(self, episodes: Sequence[Episode], name: str) -> NDArray[numpy.int64]:
-        """The numbers of a video's frames."""
+        """The frame numbers in the video file."""
         begins = [self._dataset.video(episode.index, name)[1] for episode in episodes]
         return numpy.concatenate([numpy.arange(begin, begin + episode.length)
                                   for begin, episode in zip(begins, episodes, strict=True)])[:, None]

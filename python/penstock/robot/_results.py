@@ -1,4 +1,4 @@
-"""Room for results, made by the library that the caller works with."""
+"""Arrays for results, of the library that the caller uses."""
 
 from contextlib import nullcontext
 from importlib.util import find_spec
@@ -14,7 +14,7 @@ _TORCH = {**_NUMPY, "bf16": "bfloat16"}
 
 
 class Results:
-    """Makes arrays like NumPy's, torch's or Penstock's, on a device."""
+    """Creates NumPy, torch or Penstock arrays on a device."""
 
     def __init__(self, like: str | None, device: _core.Device, types: set[str]) -> None:
         if like not in (None, "numpy", "torch", "penstock"):
@@ -30,7 +30,7 @@ class Results:
         self.like, self._device = like, device
 
     def on(self, stream: _core.Stream) -> Any:
-        """torch's memory belongs to a stream; it is to be the one that writes it first."""
+        """torch memory belongs to a stream, which must be the one that first writes to it."""
         if self.like != "torch" or self._device.kind == "cpu":
             return nullcontext()
         import torch
@@ -50,7 +50,7 @@ class Results:
         return empty(shape, dtype, memory=memory, device=self._device)
 
     def taken(self, arrays: list[Any]) -> None:
-        """Called by who takes them: torch is not to reuse them before that thread's stream is done."""
+        """Called by the caller's thread: torch must not reuse the memory before its stream is done."""
         if self.like == "torch" and self._device.kind != "cpu":
             import torch
 

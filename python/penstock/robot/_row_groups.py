@@ -1,4 +1,4 @@
-"""Decoded parts of files that many episodes share."""
+"""Decoded parts of files that hold many episodes."""
 
 import threading
 from collections import OrderedDict
@@ -13,10 +13,10 @@ from . import _arrow
 
 
 class RowGroups:
-    """Rows of files, by row groups: the least that can be decoded, and often a whole file.
+    """Reads rows of files by row group, the smallest unit that can be decoded.
 
-    The groups last used are kept, up to `limit` bytes. Two threads that want the same group wait
-    for one to decode it.
+    The most recently used groups are cached, up to `limit` bytes. If two threads need the same
+    group, one decodes it and the other waits.
     """
 
     def __init__(self, limit: int) -> None:
@@ -27,12 +27,12 @@ class RowGroups:
         self._starts: dict[Path, Any] = {}
 
     def rows(self, path: Path, columns: tuple[str, ...], begin: int, end: int) -> Any:
-        """A table of the rows from `begin` to `end` of a file."""
+        """The rows from `begin` to `end` of a file, as a table."""
         starts = self._starts_of(path)
         if end > starts[-1]:
-            raise InvalidArgument(str(path), f"at least {end} rows, as meta/ says",
+            raise InvalidArgument(str(path), f"at least {end} rows, according to meta/",
                                   str(starts[-1]))
-        # One group even for no rows: the table tells the types.
+        # At least one group, even for no rows, since the table holds the types.
         first = self.group_of(path, begin)
         last = max(first + 1, int(numpy.searchsorted(starts, end, "left")))
         parts = [self._group(path, columns, group) for group in range(first, last)]
@@ -40,7 +40,7 @@ class RowGroups:
         return whole.slice(begin - int(starts[first]), end - begin)
 
     def group_of(self, path: Path, row: int) -> int:
-        """The number of the group in which a row is."""
+        """The index of the group that holds a row."""
         starts = self._starts_of(path)
         return max(0, min(int(numpy.searchsorted(starts, row, "right")) - 1, len(starts) - 2))
 
@@ -69,7 +69,7 @@ class RowGroups:
         return made
 
     def _count(self, newest: Any, more: int) -> None:
-        """The newest stays, however large it is: its neighbours come next."""
+        """Drops the oldest groups. The newest stays, however large: its other rows are read next."""
         with self._lock:
             self._bytes += more
             while self._bytes > self._limit:

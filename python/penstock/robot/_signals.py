@@ -1,4 +1,4 @@
-"""Which columns a loader brings to its clock, and how."""
+"""Which columns a loader resamples, and how."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from .._dtypes import dtype_name
 from .._errors import InvalidArgument
 from ._dataset import TIMES, Dataset
 
-# Stored types that the operator does not know become the next wider ones that it does.
+# Stored types that resample() does not support are converted to the next wider one that it does.
 _KNOWN = {"int8": "i32", "int16": "i32", "uint16": "i32", "uint32": "i64", "uint64": "i64"}
 _MODES = ("linear", "nearest", "previous", "next", "slerp")
 _WHOLE = ("nearest", "previous", "next")
@@ -16,13 +16,13 @@ _WHOLE = ("nearest", "previous", "next")
 
 @dataclass(frozen=True)
 class Signal:
-    """A column, and how it is brought to the clock.
+    """A column, and how it is resampled.
 
-    `mode` is one of :func:`penstock.resample`: 'linear' unless given, or 'previous' where the column
-    holds whole numbers, truth values or is a video, of which the frames' numbers are given.
-    `columns` are ranges of it with modes of their own, and `quaternion` the order of those with
-    'slerp', as for :class:`penstock.Sensor`. `times` is the column that tells when the samples were
-    taken, in seconds, or in nanoseconds where it holds whole numbers.
+    `mode` is a mode of :func:`penstock.resample`. The default is ``"linear"``, or ``"previous"``
+    for integers, booleans and videos, for which the frame numbers are returned. `columns` sets
+    other modes for ranges of the column, and `quaternion` the order of quaternions, as in
+    :class:`penstock.Sensor`. `times` is the column with the time of each sample, in seconds, or in
+    nanoseconds if it holds integers.
 
     >>> pose = robot.Signal("observation.pose", columns=[((3, 7), "slerp")])
     >>> pose.times
@@ -41,13 +41,13 @@ Wanted = str | Signal | Iterable[str | Signal] | Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class Resolved:
-    """A signal beside what the dataset says of it."""
+    """A signal, and what the dataset says about it."""
 
     signal: Signal
     mode: str
     width: int
-    dtype: str  # in which it is uploaded and resampled
-    given: str  # in which it is handed out
+    dtype: str  # for uploading and resampling
+    given: str  # of the result
     video: bool
 
     @property
@@ -57,7 +57,7 @@ class Resolved:
 
 @dataclass(frozen=True)
 class Block:
-    """Columns that are uploaded and resampled side by side: of one type, taken at the same times."""
+    """Columns of one type and with the same times, which are uploaded and resampled side by side."""
 
     times: str
     columns: tuple[Resolved, ...]
@@ -86,7 +86,7 @@ class Block:
         return found
 
     def modes(self) -> dict[str, Any]:
-        """As arguments of penstock.Sensor."""
+        """The modes, as arguments of penstock.Sensor."""
         first = self.columns[0]
         if len(self.columns) == 1:
             return {"mode": first.mode, "columns": first.signal.columns,
@@ -98,17 +98,18 @@ class Block:
 
 
 def resolve(dataset: Dataset, wanted: Wanted, dtype: Any, fused: bool) -> list[Block]:
-    """`dtype` is for columns of floating-point numbers; where `fused`, for all, in few blocks."""
+    """`dtype` is for floating-point columns; with `fused`, for all columns, which share few blocks."""
     floats = None if dtype is None else dtype_name(dtype)
     if floats is not None and floats not in ("f64", "f32", "f16", "bf16"):
         raise InvalidArgument("dtype", "f64, f32, f16 or bf16", repr(dtype))
     found = [_resolve(dataset, signal, floats) for signal in _signals(wanted)]
     names = [one.name for one in found]
     if not names or len(set(names)) != len(names):
-        raise InvalidArgument("columns", "some columns, each once", repr(names))
+        raise InvalidArgument("columns", "at least one column, and each only once", repr(names))
     kinds = {dataset.features[one.signal.times].dtype for one in found}
     if len(kinds) > 1:
-        raise InvalidArgument("columns", "times of one type", ", ".join(sorted(kinds)))
+        raise InvalidArgument("columns", "columns of times with the same dtype",
+                              ", ".join(sorted(kinds)))
     if not fused:
         return [Block(one.signal.times, (one,)) for one in found]
     blocks: dict[str, list[Resolved]] = {}
@@ -120,14 +121,14 @@ def resolve(dataset: Dataset, wanted: Wanted, dtype: Any, fused: bool) -> list[B
 def _of_one_type(found: list[Resolved], floats: str | None) -> list[Resolved]:
     types = {one.given for one in found}
     if len(types) > 1 and floats is None:
-        raise InvalidArgument("dtype", "a type for all columns of a row, which are "
+        raise InvalidArgument("dtype", "a dtype for the fused columns, whose dtypes are "
                               f"{', '.join(sorted(types))}", "None")
     given = types.pop() if len(types) == 1 else str(floats)
     return [replace(one, dtype=_computed_in(given), given=given) for one in found]
 
 
 def _ranges(column: Resolved) -> list[tuple[int, int, str, str]]:
-    """(begin, end, mode, order) of a column's ranges and of what is between them."""
+    """(begin, end, mode, order) for the ranges of a column and for the gaps between them."""
     signal, width = column.signal, column.width
     found, at = [], 0
     for (begin, end), mode, order in sorted(_range(signal, width, one)
@@ -143,8 +144,9 @@ def _range(signal: Signal, width: int, given: Any) -> tuple[tuple[int, int], str
         place, mode, *order = given
         begin, end = (place.indices(width)[:2] if isinstance(place, slice) else map(int, place))
     except (TypeError, ValueError) as wrong:
-        raise InvalidArgument(f"columns of {signal.column!r}", "(slice or (begin, end), mode) or "
-                              "(..., mode, order)", repr(given)) from wrong
+        raise InvalidArgument(f"columns of {signal.column!r}", "(range, mode) or (range, mode, "
+                              "quaternion), where range is a slice or (begin, end)",
+                              repr(given)) from wrong
     return (begin, end), mode, order[0] if order else signal.quaternion
 
 
@@ -158,15 +160,15 @@ def _signals(wanted: Wanted) -> list[Signal]:
 def _resolve(dataset: Dataset, signal: Signal, floats: str | None) -> Resolved:
     for name in (signal.column, signal.times):
         if name not in dataset.features:
-            raise InvalidArgument("columns", f"some of {', '.join(dataset.features)}", repr(name))
+            raise InvalidArgument("columns", f"names from {', '.join(dataset.features)}", repr(name))
     feature = dataset.features[signal.column]
     video = feature.dtype == "video"
     try:
         stored = "i64" if video else _KNOWN.get(feature.dtype) or dtype_name(feature.dtype)
         dtype_name(dataset.features[signal.times].dtype)
     except InvalidArgument as unknown:
-        raise InvalidArgument("columns", "columns of numbers",
-                              f"{signal.column!r}, of {feature.dtype}") from unknown
+        raise InvalidArgument("columns", "numeric columns",
+                              f"{signal.column!r} of dtype {feature.dtype}") from unknown
     is_float = stored.startswith(("f", "bf"))
     mode = signal.mode or ("linear" if is_float else "previous")
     modes = _MODES if is_float else _WHOLE
@@ -177,5 +179,5 @@ def _resolve(dataset: Dataset, signal: Signal, floats: str | None) -> Resolved:
 
 
 def _computed_in(given: str) -> str:
-    """16-bit results are computed from what is stored, and rounded once."""
+    """16-bit results are computed in f32 and rounded once."""
     return "f32" if given in ("f16", "bf16") else given

@@ -1,4 +1,4 @@
-"""What torch's DataLoader takes."""
+"""A dataset for torch's DataLoader."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
