@@ -23,8 +23,8 @@ bool on_gpu(const TensorView& view) {
   return view.place().memory == Memory::device && view.place().device != cpu_index;
 }
 
-// Page-locked memory counts as the CPU's: not every library knows the other kind, and those that
-// profit from it ask the driver about the pointer.
+// Page-locked memory is exported as plain CPU memory: not every library knows the other kind, and
+// those that benefit from it ask the driver about the pointer.
 dlpack::Device dlpack_device(const TensorView& view) {
   return on_gpu(view) ? dlpack::Device{dlpack::cuda, view.place().device}
                       : dlpack::Device{dlpack::cpu, 0};
@@ -50,7 +50,7 @@ dlpack::DataType dlpack_type(DType type) {
   throw Unsupported("DLPack has no such element type");
 }
 
-// Of the struct module; null where it has none.
+// The format character of the struct module; null if it has none.
 const char* buffer_format(DType type) {
   switch (type) {
     case DType::f64:
@@ -73,7 +73,7 @@ const char* buffer_format(DType type) {
   return nullptr;
 }
 
-// The consumer's stream waits for what the producer's has been given so far.
+// Makes the consumer's stream wait for the work enqueued on the producer's so far.
 void order(const std::optional<Stream>& producer, const Device& device, nb::handle stream) {
   if (!producer) return;
   const std::intptr_t number = stream.is_none() ? dlpack::legacy : nb::cast<std::intptr_t>(stream);
@@ -81,14 +81,14 @@ void order(const std::optional<Stream>& producer, const Device& device, nb::hand
   if (number == dlpack::ambiguous || number < dlpack::no_sync) {
     throw InvalidArgument("stream", "-1, 1, 2 or a stream's address", std::to_string(number));
   }
-  auto* const native = std::bit_cast<void*>(number);  // 1 and 2 are CUDA's own names, too
+  auto* const native = std::bit_cast<void*>(number);  // 1 and 2 mean the same in CUDA
   if (native == producer->native()) return;
   const Event ready(device);
   producer->record(ready);
   borrow_native(device, native).wait(ready);
 }
 
-// A tensor that keeps a Python object alive until its consumer lets it go.
+// A tensor that keeps a Python object alive until its consumer releases it.
 template <class M>
 struct Holder {
   M managed{};
@@ -226,8 +226,8 @@ int get_buffer(PyObject* self, Py_buffer* buffer, int flags) {
   return nb::inst_ptr<Array>(self)->fill_buffer(self, buffer, flags);
 }
 
-// By way of a memoryview: given an object whose buffer is refused, numpy.asarray would not fail but
-// wrap the object itself.
+// Through a memoryview: if an object refuses its buffer, numpy.asarray does not fail but wraps the
+// object itself.
 nb::object numpy_view(nb::handle self) {
   nb::cast<const Array&>(self).view();  // throws if the slot was returned
   PyObject* const bytes = PyMemoryView_FromObject(self.ptr());

@@ -21,7 +21,7 @@ class Array {
  public:
   // `memory` keeps the bytes alive. It is no Python object: NumPy hides what its arrays hold from
   // the collector, so a pipeline held by views that its own stages keep would never go. The bytes
-  // are ready in the order of `stream`, where there is one.
+  // are ready in the order of `stream`, if there is one.
   Array(TensorView view, std::shared_ptr<const void> memory, Lease lease = nullptr,
         std::optional<Stream> stream = std::nullopt);
 

@@ -1,4 +1,4 @@
-// What each part of the module adds to it.
+// The functions that add the parts of the module to it.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -103,7 +103,7 @@ TensorView view_of(const dlpack::Tensor& tensor, const BorrowOptions& options) {
   return {data, DType::u8, {bits / 8}, place};
 }
 
-// Whether a library would not share; any other error is the caller's to see as it is.
+// Whether a library refused to share its memory. Any other error is passed on as it is.
 bool is_refusal(const nb::python_error& error) {
   return error.matches(PyExc_BufferError) || error.matches(PyExc_TypeError) ||
          error.matches(PyExc_ValueError);
@@ -134,7 +134,7 @@ nb::object ask_for_capsule(nb::handle object, const Stream* stream) {
   try {
     return ask(true);
   } catch (const nb::python_error& error) {
-    if (!error.matches(PyExc_TypeError)) throw;  // written before there were versions
+    if (!error.matches(PyExc_TypeError)) throw;  // the library predates DLPack versions
   }
   return ask(false);
 }
@@ -176,7 +176,7 @@ bool is_gpus(dlpack::Device device) {
 }  // namespace
 
 const dlpack::Exchange* exchange_of(nb::handle array) {
-  // With the lock held. Types that were asked stay, so that no other gets their address.
+  // The GIL is held. The types are kept alive, so that no other type gets their address.
   static auto& known = *new std::unordered_map<PyObject*, const dlpack::Exchange*>;
   static std::pair<PyObject*, const dlpack::Exchange*> last;  // one call's arrays have one type
   const nb::handle type = array.type();
@@ -197,7 +197,7 @@ std::optional<TensorView> view_in_place(nb::handle array, const BorrowOptions& o
   if (options.library == nullptr || exchange_of(array) != options.library) return std::nullopt;
   dlpack::Tensor tensor{};
   if (options.library->view(array.ptr(), &tensor) != 0) {
-    PyErr_Clear();  // its __dlpack__ says better why
+    PyErr_Clear();  // __dlpack__ gives a better reason
     return std::nullopt;
   }
   return view_of(tensor, options);
@@ -209,7 +209,7 @@ std::optional<int> gpu_of(nb::handle array) {
     if (exchange->view(array.ptr(), &tensor) == 0) {
       return is_gpus(tensor.device) ? std::optional(tensor.device.index) : std::nullopt;
     }
-    PyErr_Clear();  // a kind of array that DLPack does not describe; its device it may tell
+    PyErr_Clear();  // DLPack cannot describe the array, but perhaps its device
   }
   Place place;
   if (nb::isinstance<Array>(array)) {
@@ -246,7 +246,7 @@ Borrowed::Borrowed(nb::handle object, const BorrowOptions& options) {
 
 void Borrowed::from_buffer(nb::handle object, const BorrowOptions& options) {
   const auto release = [](Py_buffer* buffer) {
-    PyBuffer_Release(buffer);  // harmless on one that was never filled
+    PyBuffer_Release(buffer);  // allowed if it was never filled
     delete buffer;
   };
   const std::shared_ptr<Py_buffer> buffer(new Py_buffer{}, release);
@@ -283,7 +283,7 @@ void Borrowed::from_dlpack(nb::handle object, const BorrowOptions& options) {
     throw InvalidArgument(options.name(), "a DLPack capsule from __dlpack__()",
                           nb::repr(capsule).c_str());
   }
-  // DLPack calls it the CPU's; torch itself knows better.
+  // torch exports page-locked memory as CPU memory, but can tell.
   if ((options.stream != nullptr || options.ask_page_locked) &&
       view_.place().memory == Memory::host && nb::hasattr(object, "is_pinned") &&
       nb::cast<bool>(object.attr("is_pinned")())) {

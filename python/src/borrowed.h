@@ -18,16 +18,16 @@ namespace nb = nanobind;
 
 enum class Access : std::uint8_t { read, write };
 enum class Elements : std::uint8_t {
-  typed,  // as they are; their type must be one of DType
-  bytes,  // contiguous memory, as bytes, whatever they mean
+  typed,  // elements of a type in DType
+  bytes,  // contiguous memory of any type, as bytes
 };
 
-// An argument in words, for messages: "sensors[2].values", or "at" where `sensor` is -1.
+// The name of an argument in messages: "sensors[2].values", or "at" if `sensor` is -1.
 std::string name_of(const char* argument, int sensor);
 
 struct BorrowOptions {
   const char* argument = "array";
-  int sensor = -1;  // whose argument it is; -1: the call's own
+  int sensor = -1;  // the sensor that it belongs to; -1: none
   Access access = Access::read;
   Elements elements = Elements::typed;
   const Stream* stream = nullptr;  // that will use GPU memory; passed to the array's owner
@@ -39,14 +39,15 @@ struct BorrowOptions {
   std::string name() const { return name_of(argument, sensor); }
 };
 
-// The functions that an array's library offers; null where it has none.
+// The C functions that an array's library offers; null if it has none.
 const dlpack::Exchange* exchange_of(nb::handle array);
 
-// The memory of an array of `options.library`, which is not held. None where that does not describe
-// it, and of other libraries' arrays. Throws InvalidArgument as Borrowed does.
+// The memory of an array of `options.library`, which is not held. None for arrays of other
+// libraries, or if DLPack cannot describe the array. Throws InvalidArgument as Borrowed does.
 std::optional<TensorView> view_in_place(nb::handle array, const BorrowOptions& options);
 
-// The number of the GPU whose memory an array has; none for the CPU's, and for what is no array.
+// The index of the GPU that holds an array; none for host memory and for objects that are no
+// arrays.
 std::optional<int> gpu_of(nb::handle array);
 
 // Holds what it borrowed until the last copy is destroyed, with the lock held.

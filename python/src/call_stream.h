@@ -28,7 +28,7 @@ std::optional<Stream> stream_for(nb::handle stream, const Arrays& arrays) {
   return std::nullopt;
 }
 
-// The same where None means the stream that the arrays' library is using, as torch's functions do.
+// The same, but None means the current stream of the arrays' library, as in torch's own functions.
 struct CallStream {
   std::optional<Stream> stream;
   const dlpack::Exchange* library = nullptr;  // see BorrowOptions
@@ -55,7 +55,7 @@ CallStream stream_or_current(nb::handle stream, const Arrays& arrays) {
   return call;
 }
 
-// A stream of the CPU for calls that wait for their work, kept: it has a thread.
+// A CPU stream for calls that wait for their work. It is reused, since a stream has a thread.
 inline const Stream& waited_for() {
   thread_local const Stream stream(Device::cpu());
   return stream;

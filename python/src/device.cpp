@@ -56,8 +56,9 @@ nb::object torch_stream(const Stream& stream) {
   if (device.kind() == DeviceKind::cpu) {
     throw Unsupported("torch has no CPU streams; its CPU calls are complete when they return");
   }
-  // torch remembers the streams that page-locked memory was used on, and records events on them
-  // when that memory goes, however late: a stream that it was given lives as long as the process.
+  // torch remembers on which streams page-locked memory was used, and records events on them when
+  // it frees that memory, at any later time. So a stream passed to torch lives as long as the
+  // process.
   static auto* const given = new std::map<void*, Stream>;
   given->emplace(stream.native(), stream);
   return nb::module_::import_("torch").attr("cuda").attr("ExternalStream")(

@@ -1,4 +1,4 @@
-// Files read into a GPU's memory: read and upload overlap, a few page-locked slots between them.
+// Reading files into GPU memory: reads and uploads overlap, through a few page-locked slots.
 #include <algorithm>
 
 #include "borrowed.h"
@@ -36,7 +36,7 @@ void upload_file(const File& file, std::uint64_t offset, MemoryView to, const St
   try {
     pipeline.run(run);
   } catch (const PipelineError& error) {
-    std::rethrow_exception(error.cause());  // which stage it was says nothing to the caller
+    std::rethrow_exception(error.cause());  // the stage means nothing to the caller
   }
 }
 
@@ -48,7 +48,7 @@ void OpenedFile::read_to_gpu(std::uint64_t offset, nb::handle out, int gpu) cons
       out,
       {.argument = "out", .access = Access::write, .elements = Elements::bytes, .stream = &stream});
   const MemoryView memory = to.memory();
-  const File held = file();  // a close() meanwhile takes nothing away
+  const File held = file();  // stays open if close() is called meanwhile
   if (memory.bytes == 0) return;
   without_lock([&] { naming(path_, [&] { upload_file(held, offset, memory, stream); }); });
 }

@@ -74,7 +74,7 @@ struct Exchange {
 
   Version version;
   Exchange* previous;
-  void *allocate, *share, *adopt;         // which nobody here calls
+  void *allocate, *share, *adopt;         // not used here
   int (*view)(void* array, Tensor* out);  // may be null
   int (*current_stream)(std::int32_t type, std::int32_t index, void** out);
 };

@@ -20,10 +20,10 @@ struct ElementwiseCall {
 
 struct Elementwise {
   std::string_view name;
-  std::vector<const char*> inputs;  // what they are called; none: any number
+  std::vector<const char*> inputs;  // their names; empty: any number of inputs
   std::function<void(const ElementwiseCall&, const Stream&)> run;
 
-  std::string input(std::size_t number) const;  // what it is called
+  std::string input(std::size_t number) const;  // its name
   void check_inputs(std::size_t count) const;
 };
 

@@ -19,7 +19,7 @@ nb::object error_class(const char* name) {
 
 nb::object builtin(PyObject* type, const char* text) { return nb::borrow(type)(nb::str(text)); }
 
-// With the subclass that suits errno: FileNotFoundError, PermissionError and so on.
+// Python chooses the subclass by errno: FileNotFoundError, PermissionError and so on.
 nb::object os_error(int code, const char* text) {
   return nb::borrow(PyExc_OSError)(code, nb::str(text));
 }
@@ -28,7 +28,7 @@ nb::object python_exception(const std::exception_ptr& failure);
 
 nb::object pipeline_error(const PipelineError& error) {
   nb::object cause = python_exception(error.cause());
-  // What is not an Exception (an interrupt, an exit) is not for handlers of errors.
+  // KeyboardInterrupt and SystemExit are raised as they are, not as the cause of an error.
   if (PyObject_IsInstance(cause.ptr(), PyExc_Exception) == 0) return cause;
   nb::object raised =
       error_class("PipelineError")(error.what(), nb::str(error.stage().c_str()), error.item());
@@ -45,9 +45,9 @@ nb::object python_exception(const std::exception_ptr& failure) {
   } catch (const PipelineError& error) {
     return pipeline_error(error);
   } catch (const InterpreterGone& error) {
-    return builtin(PyExc_SystemExit, error.what());  // which ends a daemon's thread without a word
+    return builtin(PyExc_SystemExit, error.what());  // ends a daemon thread silently
   } catch (const Cancelled& error) {
-    return builtin(PyExc_SystemExit, error.what());  // by exit alone: Ctrl-C has its own exception
+    return builtin(PyExc_SystemExit, error.what());  // only at exit; Ctrl-C has its own exception
   } catch (const InvalidArgument& error) {
     return error_class("InvalidArgument")(error.argument().c_str(), error.expected().c_str(),
                                           error.given().c_str());
@@ -81,7 +81,7 @@ void translate(const std::exception_ptr& failure, void* /*payload*/) {
   } catch (const nb::builtin_exception&) {
     throw;
   } catch (const std::bad_cast&) {
-    throw;  // how nanobind says that an argument has another type
+    throw;  // nanobind's signal that an argument has another type
   } catch (...) {
     const nb::object raised = python_exception(failure);
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(raised.ptr())), raised.ptr());
@@ -101,7 +101,7 @@ PythonFailure PythonFailure::take() {
     const nb::str said(value);
     if (std::strlen(said.c_str()) > 0) text += std::string(": ") + said.c_str();
   } catch (const nb::python_error&) {
-    // An exception that cannot even be printed; its type has to do.
+    // The exception cannot be printed; its type must do.
   }
   return {text, share(value.ptr())};
 }

@@ -1,4 +1,4 @@
-// C++ exceptions as Python's, and Python's carried through C++.
+// Translates C++ exceptions to Python, and carries Python exceptions through C++.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -13,7 +13,7 @@ namespace ps::python {
 
 namespace nb = nanobind;
 
-// A Python exception on its way through C++, where it may be kept, copied and dropped anywhere.
+// A Python exception inside C++ code, where it may be stored, copied and dropped on any thread.
 class PythonFailure final : public std::runtime_error {
  public:
   // Takes the error that is set, and clears it. The lock is held.
@@ -26,11 +26,11 @@ class PythonFailure final : public std::runtime_error {
   std::shared_ptr<PyObject> exception_;
 };
 
-// Throws the exception of a signal that came, such as Ctrl-C's KeyboardInterrupt. The main thread
-// alone hears of them. Takes the lock.
+// Throws the exception of a pending signal, such as KeyboardInterrupt for Ctrl-C. Only the main
+// thread receives them. Takes the GIL.
 void throw_if_interrupted();
 
-// A file that refused, with its path, which Python's OSError keeps apart from the text.
+// A file error with its path, which OSError keeps separate from the message.
 class FileFailure final : public std::runtime_error {
  public:
   FileFailure(int code, const std::string& text, std::string path);
@@ -42,10 +42,10 @@ class FileFailure final : public std::runtime_error {
   std::string path_;
 };
 
-// `failure` with the path, where it is the system's; else as it is.
+// Adds the path to `failure` if it is a system error.
 std::exception_ptr with_path(std::exception_ptr failure, const std::string& path);
 
-// Runs `work`; what the system refuses becomes a FileFailure.
+// Runs `work`; system errors become FileFailure.
 template <class Work>
 auto naming(const std::string& path, const Work& work) {
   try {

@@ -1,5 +1,4 @@
-// Threads of the library meet the interpreter here: who may enter, and what happens when the
-// interpreter goes away first.
+// How threads of the library enter the Python interpreter, and what happens when it shuts down.
 #pragma once
 
 #include <Python.h>
@@ -12,16 +11,16 @@
 namespace ps::python {
 
 // Call once, when the module is loaded. At exit, before the interpreter kills threads that wait for
-// its lock, this stops all runs and refuses the lock to threads of the library.
+// the GIL, this stops all runs and refuses the GIL to threads of the library.
 void watch_exit();
 
 struct InterpreterGone final : std::exception {
   const char* what() const noexcept override { return "the Python interpreter is shutting down"; }
 };
 
-// Holds the interpreter's lock, on any thread. A thread of the library keeps its Python state until
-// it ends, so that entering again is cheap and thread-local objects last. Throws InterpreterGone
-// once the door is closed.
+// Holds the GIL, on any thread. A thread of the library keeps its Python state until it ends, so
+// that entering again is cheap and thread-local objects persist. Throws InterpreterGone once the
+// interpreter is shutting down.
 class Inside {
  public:
   Inside();
@@ -33,9 +32,9 @@ class Inside {
   PyGILState_STATE state_;
 };
 
-// Gives the interpreter's lock back for as long as it lives. A thread that the interpreter would
-// kill on its way back in sleeps instead until the process ends: killing it would unwind C++ frames
-// that cannot be unwound.
+// Releases the GIL during its lifetime. A thread that the interpreter would kill when it reacquires
+// the GIL sleeps instead until the process ends: killing it would unwind C++ frames that cannot be
+// unwound.
 class Outside {
  public:
   Outside() : state_(PyEval_SaveThread()) {}
@@ -53,7 +52,7 @@ auto without_lock(const Work& work) {
   return work();
 }
 
-// function(argument), or null with a Python error set. The lock is held.
+// function(argument), or null with a Python error set. The GIL is held.
 PyObject* call(PyObject* function, PyObject* argument);
 
 // A reference to a Python object that may be dropped on any thread, at any time.

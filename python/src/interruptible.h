@@ -1,4 +1,4 @@
-// Long work that Ctrl-C ends.
+// Long work that Ctrl-C can stop.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -16,12 +16,12 @@ namespace nb = nanobind;
 using Report = std::function<void(std::string_view what, double share)>;
 using LongWork = std::function<void(const std::stop_token& stop, const Report& report)>;
 
-// Runs `work` on a thread of its own, while this one listens for Ctrl-C and tells `progress` (a
-// function of Python, or None) what is going on. Whatever ends it, the work is over on return.
+// Runs `work` on a new thread, while this one watches for Ctrl-C and calls `progress` (a Python
+// function or None). The work has ended when this returns or throws.
 void interruptible(const nb::object& progress, const LongWork& work);
 
-// For the `progress` of a run, whether or not somebody wants to see it (`progress` may be None):
-// Ctrl-C is heard there, ten times a second. `progress` must outlive the run.
+// The progress function of a run, which also checks for Ctrl-C, ten times per second. `progress`
+// may be None, and must outlive the run.
 std::function<void(const Progress&)> listening(const nb::object& progress);
 
 }  // namespace ps::python

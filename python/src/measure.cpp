@@ -1,5 +1,5 @@
-// Looking at the machine, measuring its ceilings, and overlap. Results cross as JSON documents, the
-// same that the program prints.
+// Inspecting the machine, and measuring bandwidths and overlap. Results are passed as the JSON
+// documents that the program prints.
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
@@ -43,7 +43,7 @@ nb::tuple limits(nb::handle device, bool quick, bool fresh, bool disk, const std
   const Device on = device_from(device);
   LimitsRequest request{.measure = quick ? quick_limits() : LimitsOptions{},
                         .fresh = fresh,
-                        .keep = !quick,  // rough figures are not worth keeping
+                        .keep = !quick,  // rough figures are not cached
                         .this_directory = true};
   request.measure.disk = disk;
   request.measure.directory = directory;

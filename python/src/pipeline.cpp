@@ -18,7 +18,7 @@ std::uint64_t next_number() {
   return ++last;
 }
 
-// What is left of `size` bytes for a slot at `at`.
+// The part of `size` bytes that falls into a slot at `at`.
 std::size_t part(std::uint64_t size, std::uint64_t at, std::size_t slot) {
   return static_cast<std::size_t>(std::min<std::uint64_t>(slot, size > at ? size - at : 0));
 }
@@ -34,7 +34,7 @@ nb::list as_list(nb::handle value) {
   return list;
 }
 
-// The ring or stage that `given`, an object or a name, stands for.
+// The ring or stage that `given`, an object or a name, refers to.
 template <class T>
 const T& find_in(const std::vector<T>& known, std::uint64_t pipeline, nb::handle given,
                  const char* argument, const char* expected) {
@@ -145,7 +145,7 @@ Stage PipelineOfPython::read_stage(const std::string& name, const OpenedFile& fi
   const auto read = [file = file.file(), path = file.path(), id = into.id, bytes = into.bytes,
                      offset](ps::Item& item, const Completion& done) {
     const std::uint64_t at = offset + item.index() * bytes;
-    // Past the end nothing is left, and to read the whole slot then fails as it should.
+    // Beyond the end of the file, reading a whole slot fails as it should.
     const std::size_t left = part(file.size(), at, bytes);
     const MemoryView slot = item.slot(id).sub(0, left == 0 ? bytes : left);
     file.read(at, slot, [done, path](std::exception_ptr failure) {

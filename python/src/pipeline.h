@@ -16,7 +16,7 @@
 
 namespace ps::python {
 
-// What ring() and stage() return: the number, and whose it is.
+// What ring() and stage() return: the id, and the pipeline that it belongs to.
 struct Ring {
   std::string name;
   DType dtype = DType::u8;
@@ -34,7 +34,7 @@ struct Stage {
 
 class PipelineOfPython;
 
-// What a stage function is given; of no use after the call.
+// The argument of a stage function; invalid after the call.
 class ItemOfPython {
  public:
   ItemOfPython(ps::Item& item, PipelineOfPython& pipeline, const Stream* stream, Lease lease)
@@ -76,8 +76,8 @@ class PipelineOfPython {
   Ring ring(std::string name, const RingOptions& options, DType dtype,
             std::vector<std::int64_t> shape);
 
-  // On the CPU a device stage is a host stage too: what a Python function does there has been done
-  // when it returns, so it must not run before its inputs are there.
+  // On the CPU a device stage is a host stage too: the work of a Python function there is done when
+  // it returns, so it must not run before its inputs are ready.
   Stage device_stage(const std::string& name, nb::object function, const StageOptions& options);
   Stage host_stage(const std::string& name, nb::object function, const HostStageOptions& options);
 
@@ -107,10 +107,10 @@ class PipelineOfPython {
   const std::uint64_t number_;
   Device device_;
   bool running_ = false;
-  std::vector<nb::object> functions_;  // here, and not in the C++ stages, where Python sees them
+  std::vector<nb::object> functions_;  // here, so that the garbage collector sees them
   std::vector<Ring> rings_;
   std::vector<Stage> stages_;
-  std::vector<std::unique_ptr<Stream>> cpu_streams_;  // that stages on the CPU show
+  std::vector<std::unique_ptr<Stream>> cpu_streams_;  // returned by Item.stream on the CPU
   std::shared_ptr<Pipeline> pipeline_;                // views of its slots share it
 };
 

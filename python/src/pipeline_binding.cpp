@@ -11,7 +11,7 @@
 namespace ps::python {
 namespace {
 
-// Stages may refer to the pipeline, or to its slots: cycles that Python's collector must see.
+// Stage functions may refer to the pipeline: cycles that the garbage collector must see.
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (!nb::inst_ready(self)) return 0;

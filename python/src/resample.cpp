@@ -1,4 +1,4 @@
-// Resampling; penstock/_resample.py is what users call.
+// Resampling, for penstock/_resample.py.
 #include <fmt/format.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
@@ -37,8 +37,8 @@ ResampleKernel kernel_named(std::string_view name) {
   throw InvalidArgument("kernel", "'best', 'deep', 'wide' or 'brief'", fmt::format("'{}'", name));
 }
 
-// What Python makes of the modes of all sensors. For each: its mode, its order, the number of its
-// ranges, and for every range its begin, end, mode and order.
+// Reads the modes of all sensors, which Python encodes as numbers. For each sensor: its mode, its
+// order, the number of its ranges, and for each range the begin, end, mode and order.
 class Layout {
  public:
   explicit Layout(const std::vector<std::int64_t>& numbers) : numbers_(numbers) {}
@@ -67,7 +67,7 @@ class Layout {
   std::size_t at_ = 0;
 };
 
-// Arrays for the time of a call. A None makes no view.
+// Holds the arrays of a call. None gives an empty view.
 class Views {
  public:
   explicit Views(const CallStream& on) : on_(on) {}
@@ -93,7 +93,7 @@ class Views {
   std::vector<Borrowed> held_;
 };
 
-// As an episode of its own.
+// Adds a dimension for one episode.
 TensorView alone(const TensorView& view) {
   std::array<std::int64_t, max_rank> shape{1}, strides{0};
   const std::size_t rank = std::min(view.rank(), max_rank - 1);
@@ -105,7 +105,7 @@ TensorView alone(const TensorView& view) {
           std::span<const std::int64_t>(strides.data(), rank + 1), view.place()};
 }
 
-// Samples without a dimension for episodes.
+// Whether values have no dimension for episodes.
 bool is_alone(const TensorView& values, nb::handle offsets) {
   return values.rank() == 2 && offsets.is_none();
 }
@@ -121,8 +121,8 @@ bool can_be_read(const TensorView& view) {
          (view.dtype() == DType::i64 || view.dtype() == DType::i32);
 }
 
-// What is cheap to know of the CPU's memory is not left to `check`. Everything else is the
-// library's to refuse.
+// Checks that are cheap on host memory are always made, without `check`. The library makes the
+// others.
 void check_lengths(const TensorView& lengths, std::int64_t samples, int sensor) {
   if (!can_be_read(lengths)) return;
   for (std::int64_t i = 0; i < lengths.elements(); ++i) {
@@ -157,7 +157,8 @@ void check_ends(const Sensor& sensor, int number) {
   check_offsets(sensor.offsets, samples, number);
 }
 
-// The library numbers every sensor; one that has no number in Python is not spoken of.
+// The library numbers every sensor. In Python a single sensor has no number: it is removed from
+// messages.
 std::string as_python_says(std::string text, bool numbered) {
   if (numbered) return text;
   for (const std::string_view said : {"sensors[0].", " of sensors[0]"}) {
@@ -183,7 +184,7 @@ void run(const std::optional<Stream>& stream, bool numbered, const Work& work) {
   });
 }
 
-// Of each sensor where they are numbered, else of the only one.
+// One array per sensor if sensors are numbered, or that of the only sensor.
 class Arrays {
  public:
   Arrays(nb::handle given, bool numbered) : given_(given), numbered_(numbered) {

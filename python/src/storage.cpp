@@ -15,7 +15,7 @@
 namespace ps::python {
 namespace {
 
-// Some tenths of a second on a slow disk.
+// Takes a few tenths of a second on a slow disk.
 constexpr std::size_t piece = 256 * MiB;
 
 FileMode mode_from(const std::string& mode) {
@@ -58,7 +58,7 @@ const File& OpenedFile::file() const {
 
 template <class Move>
 void OpenedFile::in_pieces(std::uint64_t offset, MemoryView memory, const Move& move) const {
-  const File held = file();  // a close() meanwhile takes nothing away
+  const File held = file();  // stays open if close() is called meanwhile
   for (std::size_t at = 0; at < memory.bytes;) {
     const std::size_t bytes = std::min(piece, memory.bytes - at);
     without_lock([&] { naming(path_, [&] { move(held, offset + at, memory.sub(at, bytes)); }); });

@@ -12,7 +12,7 @@ namespace ps::python {
 
 namespace nb = nanobind;
 
-// From what Python callers pass for a path: text, bytes, or an object that has one.
+// The path in a Python str, bytes or path-like object.
 std::string path_from(nb::handle object);
 
 // A file that can be closed, and that knows its path for errors.
@@ -24,9 +24,9 @@ class OpenedFile {
   FileMode mode() const { return mode_; }
   void close() { file_.reset(); }
   bool closed() const { return !file_; }
-  const File& file() const;  // throws when it was closed
+  const File& file() const;  // throws if it is closed
 
-  // Blocking, in pieces, so that Ctrl-C is heard in between. The lock is held.
+  // Blocking, in pieces, so that Ctrl-C is noticed in between. The GIL is held.
   void read(std::uint64_t offset, MemoryView to) const;
   void read_to_gpu(std::uint64_t offset, nb::handle out, int gpu) const;
   void write(std::uint64_t offset, MemoryView from) const;

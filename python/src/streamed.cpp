@@ -26,7 +26,7 @@
 namespace ps::python {
 namespace {
 
-// An array that lies in a file.
+// An array in a file.
 struct FileArray {
   std::string path;
   std::optional<DType> dtype;  // none: that of the inputs
@@ -34,7 +34,7 @@ struct FileArray {
   std::optional<std::uint64_t> count;  // none: to the end
 };
 
-// What an argument stands for.
+// An argument: an array or a file.
 struct Operand {
   std::string name;
   StreamedOperand streamed;
@@ -89,7 +89,7 @@ Operand input_from(nb::handle object, const std::string& argument, const Device&
   if (!nb::isinstance<FileArray>(object)) return borrow(object, argument, Access::read, device);
   const auto& file = nb::cast<const FileArray&>(object);
   const DType dtype = file.dtype.value();
-  // Not between the braces: GCC 12 destroys members that it has not made yet when that throws.
+  // Not inside the braces: if that throws, GCC 12 destroys members that it has not constructed.
   const std::uint64_t elements = elements_in(file, dtype, argument);
   return {.name = argument,
           .streamed = {.dtype = dtype, .file = file.path, .offset = file.offset},
@@ -112,7 +112,7 @@ void check_type(const Operand& operand) {
   throw InvalidArgument(operand.name, "elements of type f32, f16 or bf16", operand.describe());
 }
 
-// What the function itself would say of a piece, when the output's file is already empty.
+// Checked here, since the function itself would fail only after the output file was emptied.
 void check(const Elementwise& function, const std::vector<Operand>& operands) {
   const Operand& first = operands.front();
   for (const Operand& each : operands) {
@@ -142,7 +142,7 @@ void check(const Elementwise& function, const std::vector<Operand>& operands) {
   }
 }
 
-// "in[1].memory" of C++ as it is called in Python, and the same inside of a sentence.
+// Replaces C++ names such as "in[1].memory" by the names in Python, also within a sentence.
 std::string in_python(std::string text, const std::vector<Operand>& operands) {
   for (std::size_t i = 0; i + 1 < operands.size(); ++i) {
     const std::string name = fmt::format("in[{}]", i);
@@ -156,7 +156,7 @@ std::string in_python(std::string text, const std::vector<Operand>& operands) {
   return text == "elements" ? operands.front().name + ".count" : text;
 }
 
-// With the path of the file that the text is about.
+// Adds the path of the file that the message is about.
 std::exception_ptr with_its_path(const std::exception_ptr& failure,
                                  const std::vector<Operand>& operands) {
   std::string found;
@@ -181,7 +181,7 @@ RunReport run(const StreamedTransformOptions& options, const StreamedRun& how,
   try {
     return StreamedTransform(options).run(how);
   } catch (const PipelineError& error) {
-    // Which stage it was says nothing to the caller.
+    // The stage means nothing to the caller.
     std::rethrow_exception(with_its_path(error.cause(), operands));
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(in_python(error.argument(), operands),

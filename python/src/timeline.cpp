@@ -27,7 +27,7 @@ nb::list entries(const Timeline& timeline) {
   return list;
 }
 
-// The page of the program `penstock report`, with these runs under each other.
+// The page that `penstock report` writes, with these runs below each other.
 std::string page(const std::vector<std::pair<std::string, const Timeline*>>& runs,
                  const std::string& title) {
   PageTimelines section{.title = title};

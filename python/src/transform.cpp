@@ -1,4 +1,4 @@
-// Elementwise functions; penstock/transform.py has them by name.
+// Elementwise functions, for penstock/transform.py.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -25,7 +25,7 @@ TransformKernel kernel_named(std::string_view name) {
   throw InvalidArgument("kernel", "'best', 'portable' or 'sm90'", "'" + std::string(name) + "'");
 }
 
-// As the argument is called in Python, where `in` is a word of the language.
+// The name of the argument in Python, where `in` is a keyword.
 std::string name_in_python(const std::string& argument) {
   if (argument == "in") return "x";
   return argument.starts_with("in[") ? "inputs" + argument.substr(2) : argument;

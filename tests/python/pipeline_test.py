@@ -42,10 +42,11 @@ def test_a_second_run_allocates_nothing(pipeline):
 
 
 def test_stages_overlap(pipeline):
-    pause = 0.02
-    first = pipeline.host_stage("first", lambda item: time.sleep(pause))
-    pipeline.host_stage("second", lambda item: time.sleep(pause), after=first)
-    assert pipeline.run(10).seconds < 1.7 * 10 * pause
+    """The second stage's work on an item waits for the first stage's work on the next item."""
+    both = threading.Barrier(2)
+    first = pipeline.host_stage("first", lambda item: item.index > 0 and both.wait(60))
+    pipeline.host_stage("second", lambda item: item.index < 9 and both.wait(60), after=first)
+    assert pipeline.run(10).items == 10
 
 
 def test_a_device_stage_on_the_cpu_runs_behind_its_inputs(pipeline):
