@@ -57,5 +57,13 @@ def torch_stream(arrays: Sequence[Any]) -> Any:
     return None
 
 
+def tell_autograd(array: Any) -> None:
+    """If `array` is a torch tensor, tells autograd, which may have saved it, that it was written."""
+    if _is_torchs(array):
+        from torch.autograd.graph import increment_version
+
+        increment_version(array)
+
+
 def _is_torchs(array: Any) -> bool:
     return "torch" in sys.modules and isinstance(array, sys.modules["torch"].Tensor)

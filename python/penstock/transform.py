@@ -26,7 +26,7 @@ from typing import Any
 from . import _core
 from ._dtypes import check_same, float_name
 from ._errors import InvalidArgument
-from ._memory import empty_like, torch_stream
+from ._memory import empty_like, tell_autograd, torch_stream
 from ._streamed import FileArray, Streamed, gelu_form
 
 __all__ = ["FileArray", "Streamed", "add", "axpby", "cast", "gelu", "mul", "scale", "swiglu"]
@@ -127,10 +127,13 @@ def gelu(x: Any, out: Any = None, *, approximate: str = "none", stream: Any = No
 
 def _run(function: str, inputs: list[Any], out: Any, stream: Any, kernel: str, *,
          a: float = 1.0, b: float = 1.0, dtype: Any = None) -> Any:
+    given = out
     if out is None:
         name = None if dtype is None else float_name(dtype)
         out = empty_like(inputs[0], getattr(inputs[0], "shape", ()), name)
     if stream is None:
         stream = torch_stream([*inputs, out])
     _core.elementwise(function, inputs, out, a, b, stream, kernel)
+    if given is not None:
+        tell_autograd(given)
     return out

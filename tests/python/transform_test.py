@@ -158,12 +158,21 @@ def test_tensors_of_torch(torch, dtype):
         transform.scale(torch.ones(4, requires_grad=True), 2)
 
 
+def test_autograd_sees_that_a_saved_tensor_was_written(torch):
+    x, saved = torch.ones(4, requires_grad=True), torch.ones(4)
+    product = (x * saved).sum()
+    transform.scale(saved, 2, out=saved)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()
+
+
 @pytest.mark.parametrize("on_gpu", ["x", "y", "out"])
 def test_tensors_on_a_gpu_use_the_current_stream_of_torch(monkeypatch, on_gpu):
     """torch is replaced by a fake; gpu_test.py has the real one."""
     fake = types.ModuleType("torch")
     fake.Tensor = type("Tensor", (), {"is_cuda": True, "device": "cuda:1"})
     fake.cuda = types.SimpleNamespace(current_stream=lambda device: f"current on {device}")
+    monkeypatch.setattr(transform, "tell_autograd", lambda out: None)
     streams = []
     monkeypatch.setitem(sys.modules, "torch", fake)
     monkeypatch.setattr("penstock._core.elementwise",
