@@ -3,11 +3,13 @@
 
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <future>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "penstock/base/error.h"
@@ -15,6 +17,7 @@
 #include "penstock/host/event.h"
 #include "penstock/host/stream.h"
 #include "support/expect_clean.h"
+#include "support/failure_of.h"
 #include "support/fake_machine.h"
 #include "support/watchdog.h"
 
@@ -154,6 +157,30 @@ TEST_P(CudaStream, ANotificationDoesNotHoldTheStream) {
   go.set_value();
   stream.synchronize();
   EXPECT_TRUE(stream.done());
+}
+
+// The function could otherwise run beside work that was enqueued after it.
+TEST_P(CudaStream, AFunctionDoesNotRunWhenHoldingTheStreamFails) {
+  struct Fault {
+    const char* call;
+    std::uint64_t n;
+  };
+  // By flag, the stream may already wait when marking the place behind the wait fails.
+  const std::vector<Fault> faults =
+      GetParam() ? std::vector<Fault>{{"stream_wait_value", 1}, {"event_record", 2}}
+                 : std::vector<Fault>{{"launch_host", 1}};
+  for (const Fault& fault : faults) {
+    const Stream stream(gpu);
+    std::vector<std::string> ran;
+    stream.call([&] { ran.emplace_back("before"); });
+    driver.fail_call(fault.n, unknown_error, {fault.call});
+    EXPECT_THROW(stream.call([&] { ran.emplace_back("failed"); }), DeviceError) << fault.call;
+    EXPECT_TRUE(driver.fault_struck());
+    driver.disarm();
+    stream.call([&] { ran.emplace_back("behind"); });
+    stream.synchronize();
+    EXPECT_EQ(ran, (std::vector<std::string>{"before", "behind"})) << fault.call;
+  }
 }
 
 TEST_P(CudaStream, AnExceptionComesOutOfSynchronizeOnce) {
@@ -300,6 +327,44 @@ TEST_P(CudaStream, CapturedStreamsTakeWorkButRefuseToWait) {
   driver.set_capturing(native, false);
   stream.synchronize();
   EXPECT_EQ(bytes_of(memory.view())[0], 0xCD) << "captured, not run";
+}
+
+TEST_P(CudaStream, CapturedEventsRefuseToBeWaitedFor) {
+  const auto native = driver.foreign_stream();
+  const Stream stream = borrow_native(gpu, native);
+  for (const Waiting waiting : {Waiting::poll, Waiting::spin, Waiting::block}) {
+    const Event event(gpu, {.waiting = waiting});
+    driver.set_capturing(native, true);
+    stream.record(event);
+    driver.set_capturing(native, false);
+    // Also after the capture: the event marks a point of the graph, not of a stream.
+    for (const auto& [name, call] : std::vector<std::pair<std::string, std::function<void()>>>{
+             {"Event::synchronize", [&] { event.synchronize(); }},
+             {"Event::done", [&] { (void)event.done(); }}}) {
+      const auto failure = failure_of(call);
+      EXPECT_TRUE(is<Unsupported>(failure)) << name << ": " << text(failure);
+      EXPECT_NE(text(failure).find(name), std::string::npos) << text(failure);
+    }
+    stream.record(event);
+    event.synchronize();
+    EXPECT_TRUE(event.done());
+  }
+}
+
+// CUDA forbids looking at any event while another stream is captured in global mode.
+TEST_P(CudaStream, AnEventThatACaptureElsewhereForbidsToLookAtSaysSo) {
+  const Stream stream(gpu);
+  const Event event(gpu);
+  stream.record(event);
+  stream.synchronize();
+  driver.fail_call(1, capture_unsupported, {"event_query"});
+  const auto failure = failure_of([&] { (void)event.done(); });
+  EXPECT_TRUE(is<Unsupported>(failure)) << text(failure);
+  EXPECT_NE(text(failure).find("Event::done"), std::string::npos) << text(failure);
+  driver.fail_call(1, capture_unsupported, {"event_query"});
+  EXPECT_TRUE(is<Unsupported>(failure_of([&] { event.synchronize(); })));
+  driver.disarm();
+  EXPECT_TRUE(event.done());
 }
 
 }  // namespace

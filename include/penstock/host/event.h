@@ -37,10 +37,12 @@ class Event {
   explicit Event(const Device& device, EventOptions options = {});
 
   // Whether the work before the recorded point has completed. Never blocks. Throws DeviceError if
-  // that work failed.
+  // that work failed; Unsupported if the event was last recorded in a stream capture, or if CUDA
+  // forbids the query because of a capture in progress.
   bool done() const;
 
-  // Blocks the calling thread until the work before the recorded point has completed.
+  // Blocks the calling thread until the work before the recorded point has completed. Throws the
+  // same errors as done().
   void synchronize() const;
 
   // Seconds from `start` to `stop`. Throws InvalidArgument unless both are complete and were

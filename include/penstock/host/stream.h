@@ -33,7 +33,8 @@ class Stream {
   // Enqueues a host function: it runs after the work enqueued before it, and work enqueued after it
   // waits for it. It runs on a thread of the library, not in a driver callback, so it may call CUDA
   // and anything else that does not wait for this stream. If it throws, the next synchronize() of
-  // this stream rethrows the exception. Cannot be captured.
+  // this stream rethrows the exception. Throws Unsupported while the stream is being captured, and
+  // DeviceError if the function cannot be enqueued; the function then does not run.
   void call(std::function<void()> function) const;
 
   // As call(), but work enqueued later does not wait for the function. Functions of one stream run

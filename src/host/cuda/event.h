@@ -18,7 +18,10 @@ class Event final : public detail::EventImpl {
 
   EventHandle handle() const { return owner_.handle(); }
   Backend& cuda() { return *backend_; }
-  void mark_recorded() { recorded_ = true; }
+  void mark_recorded(bool captured) {
+    captured_ = captured;
+    recorded_ = true;
+  }
 
   bool done() override;
   void synchronize() override;
@@ -27,10 +30,15 @@ class Event final : public detail::EventImpl {
 
  private:
   void check_timed(const char* argument);
+  // Throws Unsupported, naming the operation, for an event recorded in a capture: CUDA would call
+  // the whole capture invalid.
+  void refuse_captured(const char* operation);
+  // As Backend::check(), with Unsupported for what a capture on another stream forbids.
+  void check(Status status, const char* operation, const char* call);
 
   std::shared_ptr<Backend> backend_;
   bool timing_, polled_;
-  std::atomic<bool> recorded_{false};
+  std::atomic<bool> recorded_{false}, captured_{false};
   EventOwner owner_;
 };
 

@@ -70,21 +70,46 @@ void HostCalls::enqueue(StreamHandle stream, std::function<void()> function, boo
   std::shared_ptr<EventOwner> reached = state_->take_event();
   backend.check(backend.driver().event_record(reached->handle(), stream), "recording an event");
 
-  const std::uint32_t number = hold ? ++numbers_ : 0;
-  worker_.post([state = state_, reached = std::move(reached), function = std::move(function), hold,
-                number]() mutable {
-    const Status status = reached->poll();
-    try {
-      state->backend->check(status, "waiting for the point of a host function");
-      function();
-    } catch (...) {
-      state->error.set(std::current_exception());
-    }
-    function = nullptr;  // what it captured goes before anyone hears that it ran
+  if (!hold) {
+    worker_.post(
+        [state = state_, reached = std::move(reached), function = std::move(function)]() mutable {
+          state->run(*reached, function);
+          state->give_back(std::move(reached));
+        });
+    return;
+  }
+  const std::uint32_t number = ++numbers_;
+  const auto holding = std::make_shared<std::atomic<Holding>>(Holding::unknown);
+  worker_.post([state = state_, reached = std::move(reached), function = std::move(function),
+                holding, number]() mutable {
+    holding->wait(Holding::unknown);
+    if (*holding == Holding::yes) state->run(*reached, function);
+    function = nullptr;
     state->give_back(std::move(reached));
-    if (hold) state->finish(number);
+    state->finish(number);  // also after a failure, which may have left the stream waiting
   });
-  if (hold) hold_stream(stream, number);
+  const auto settle = [&](Holding result) {
+    *holding = result;
+    holding->notify_one();
+  };
+  try {
+    hold_stream(stream, number);
+  } catch (...) {
+    settle(Holding::no);
+    throw;
+  }
+  settle(Holding::yes);
+}
+
+void HostCalls::State::run(const EventOwner& reached, std::function<void()>& function) {
+  const Status status = reached.poll();
+  try {
+    backend->check(status, "waiting for the point of a host function");
+    function();
+  } catch (...) {
+    error.set(std::current_exception());
+  }
+  function = nullptr;  // what it captured goes before anyone hears that it ran
 }
 
 void HostCalls::hold_stream(StreamHandle stream, std::uint32_t number) {

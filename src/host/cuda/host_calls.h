@@ -47,6 +47,8 @@ class HostCalls {
     ~State();
     std::shared_ptr<EventOwner> take_event();
     void give_back(std::shared_ptr<EventOwner> event);
+    // Waits until the stream has reached the event, and runs the function.
+    void run(const EventOwner& reached, std::function<void()>& function);
     void finish(std::uint32_t number);
 
     std::shared_ptr<Backend> backend;
@@ -58,6 +60,8 @@ class HostCalls {
     std::mutex mutex;
     std::vector<std::shared_ptr<EventOwner>> events;  // not in use
   };
+  // Whether the stream waits for a function that is to hold it: the function runs only then.
+  enum class Holding : std::uint8_t { unknown, yes, no };
   struct Held {
     std::shared_ptr<Finished> finished;
     std::uint32_t number;

@@ -16,13 +16,17 @@ Stream::~Stream() {
   if (backend_->driver().stream_destroy(handle_) != success) backend_->driver().last_error();
 }
 
-void Stream::refuse_capture(const char* operation) {
-  backend_->check_alive();
-  const Guard guard(*backend_);  // a default stream is that of the current device
+bool Stream::is_capturing() {
   bool capturing = false;
   backend_->check(backend_->driver().stream_is_capturing(handle_, &capturing),
                   "asking whether a stream is being captured");
-  if (capturing) {
+  return capturing;
+}
+
+void Stream::refuse_capture(const char* operation) {
+  backend_->check_alive();
+  const Guard guard(*backend_);  // a default stream is that of the current device
+  if (is_capturing()) {
     throw Unsupported(fmt::format(
         "{} cannot be captured into a CUDA graph; end the capture first or leave it out",
         operation));
@@ -66,8 +70,10 @@ void Stream::record(detail::EventImpl& event) {
                           "one of " + event.backend().name());
   }
   const Guard guard(*backend_);
+  // Asked here: afterwards CUDA does not tell, and looking at a captured event ends the capture.
+  const bool captured = is_capturing();
   backend_->check(backend_->driver().event_record(mine->handle(), handle_), "recording an event");
-  mine->mark_recorded();
+  mine->mark_recorded(captured);
 }
 
 void Stream::synchronize() {

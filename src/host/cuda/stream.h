@@ -31,6 +31,7 @@ class Stream final : public detail::StreamImpl {
   StreamHandle handle() const { return handle_; }
 
  private:
+  bool is_capturing();  // with the device current
   HostCalls& calls();
   HostCalls* existing_calls();
 
