@@ -48,7 +48,11 @@ class SlotRingState : public std::enable_shared_from_this<SlotRingState> {
     std::int64_t host_ns;
   };
 
+  // On a thread of the ring: bring back the slot named, or whichever comes first.
   void recycle(std::size_t index) noexcept;
+  void recycle_next() noexcept;
+  std::optional<std::size_t> find_done(std::exception_ptr& error) noexcept;
+  void give_back(std::size_t index, std::exception_ptr error) noexcept;
   void sample(Slot& slot);
 
   Device device_;
@@ -58,25 +62,34 @@ class SlotRingState : public std::enable_shared_from_this<SlotRingState> {
   std::mutex mutex_;
   std::condition_variable came_back_;
   std::deque<std::size_t> free_;
-  std::size_t returning_ = 0;
+  std::vector<std::size_t> returning_;  // slots, in the order of their release
+  std::vector<std::size_t> looked_at_;  // by recycle_next() alone
   std::exception_ptr error_;
   std::uint64_t acquired_ = 0, exhausted_ = 0;
   std::vector<Sample> samples_;
-  Worker worker_;
+  // One looks at all returning slots in turn. A thread that sleeps until the device interrupts can
+  // wait for a single event, so with Waiting::block every slot has its own.
+  std::vector<std::unique_ptr<Worker>> workers_;
 };
 
 SlotRingState::SlotRingState(const Device& device, const SlotRingOptions& o)
-    : options(o), device_(device), worker_([device] { device.backend().enter_thread(); }) {
+    : options(o), device_(device) {
   if (o.slots == 0) throw_invalid("slots", "at least 1", "0");
   if (o.slot_bytes == 0) throw_invalid("slot_bytes", "at least 1", "0");
   memory = PinnedBuffer(device, checked_mul(o.slots, o.slot_bytes, "slots * slot_bytes"));
   const EventOptions event{.timing = o.measure, .waiting = o.waiting};
   slots_.reserve(o.slots);
+  returning_.reserve(o.slots);
+  looked_at_.reserve(o.slots);
   for (std::size_t i = 0; i < o.slots; ++i) {
     slots_.push_back({.done = Event(device, event)});
     free_.push_back(i);
   }
-  // A stream of its own: the clock must never wait for slots on their way back.
+  const std::size_t workers = o.waiting == Waiting::block ? o.slots : 1;
+  for (std::size_t i = 0; i < workers; ++i) {
+    workers_.push_back(std::make_unique<Worker>([device] { device.backend().enter_thread(); }));
+  }
+  // A stream of its own: the clock must never wait for returning slots.
   if (o.measure) clock_.emplace(Stream(device));
 }
 
@@ -112,26 +125,55 @@ void SlotRingState::release_after(std::size_t index, const Stream& stream) {
     sample(slot);
   }
   stream.record(slot.done);
-  {
-    const std::lock_guard lock(mutex_);
-    ++returning_;
+  const std::lock_guard lock(mutex_);
+  if (options.waiting == Waiting::block) {
+    workers_[index]->post([state = shared_from_this(), index] { state->recycle(index); });
+  } else {
+    // As many tasks as returning slots, though a task may bring back another slot than this one.
+    workers_.front()->post([state = shared_from_this()] { state->recycle_next(); });
   }
-  try {
-    worker_.post([state = shared_from_this(), index] { state->recycle(index); });
-  } catch (...) {
-    const std::lock_guard lock(mutex_);
-    --returning_;
-    throw;
-  }
+  returning_.push_back(index);  // within what is reserved: cannot fail
 }
 
-// On the ring's thread.
 void SlotRingState::recycle(std::size_t index) noexcept {
   std::exception_ptr error;
   try {
     slots_[index].done.synchronize();
   } catch (...) {
     error = std::current_exception();
+  }
+  give_back(index, std::move(error));
+}
+
+void SlotRingState::recycle_next() noexcept {
+  std::exception_ptr error;
+  const Pauses pauses;
+  std::optional<std::size_t> index;
+  while (!(index = find_done(error))) {
+    if (options.waiting == Waiting::poll) pauses.next();
+  }
+  give_back(*index, std::move(error));
+}
+
+// The first returning slot that the device is done with, or whose event cannot be looked at.
+std::optional<std::size_t> SlotRingState::find_done(std::exception_ptr& error) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    looked_at_ = returning_;  // only this thread takes slots out
+  }
+  for (const std::size_t index : looked_at_) {
+    try {
+      if (slots_[index].done.done()) return index;
+    } catch (...) {
+      error = std::current_exception();
+      return index;
+    }
+  }
+  return std::nullopt;
+}
+
+void SlotRingState::give_back(std::size_t index, std::exception_ptr error) noexcept {
+  if (error) {
     try {
       device_.synchronize();  // nobody may get the slot while the device still uses it
     } catch (...) {
@@ -141,7 +183,7 @@ void SlotRingState::recycle(std::size_t index) noexcept {
   const std::lock_guard lock(mutex_);
   if (!error_) error_ = std::move(error);
   free_.push_back(index);
-  --returning_;
+  std::erase(returning_, index);
   if (options.measure) slots_[index].came_back_ns = now_ns();
   came_back_.notify_all();
 }
@@ -156,7 +198,7 @@ void SlotRingState::sample(Slot& slot) {
 void SlotRingState::wait_for_returns() {
   if (forked()) return;  // nobody is left to bring them
   std::unique_lock lock(mutex_);
-  came_back_.wait(lock, [&] { return returning_ == 0; });
+  came_back_.wait(lock, [&] { return returning_.empty(); });
 }
 
 SlotRingStatistics SlotRingState::statistics() {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -171,6 +172,21 @@ TEST_P(SlotRings, ExhaustionFailsOrWaitsAndIsCounted) {
   EXPECT_TRUE(ring.try_acquire(10s).has_value());
   b.release();
   EXPECT_NO_THROW(ring.acquire());
+}
+
+TEST_P(SlotRings, ASlotIsNotHeldUpByOneReleasedBeforeIt) {
+  const ps::Stream slow(ps::Device::cpu()), fast(ps::Device::cpu());
+  ps::SlotRing ring(ps::Device::cpu(), {.slots = 2, .slot_bytes = 64, .waiting = GetParam()});
+  Gate gate(slow);
+  auto first = ring.acquire();
+  auto second = ring.acquire();
+  const std::size_t index = second.index();
+  first.release_after(slow);
+  second.release_after(fast);
+  const auto back = ring.try_acquire(10s);
+  gate.open();
+  ASSERT_TRUE(back.has_value()) << "the stream of the second slot was done long ago";
+  EXPECT_EQ(back->index(), index);
 }
 
 TEST_P(SlotRings, DroppedSlotsComeBack) {

@@ -1,7 +1,9 @@
 // The ring of page-locked slots on the fake driver: when a slot comes back, the device is done.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -54,6 +56,26 @@ TEST_P(CudaSlotRing, SlotsComeBackWhenTheDeviceIsDone) {
     EXPECT_EQ(target.view().as<std::uint8_t>()[bytes - 1], 199);
     EXPECT_EQ(ring.statistics().acquired, 200U);
     EXPECT_EQ(driver.outstanding(), before) << "nothing is allocated per batch";
+  }
+  EXPECT_TRUE(is_clean(driver));
+}
+
+TEST_P(CudaSlotRing, ASlotIsNotHeldUpByOneReleasedBeforeIt) {
+  {
+    const Stream slow(gpu), fast(gpu);
+    const DeviceBuffer target(gpu, bytes);
+    SlotRing ring(gpu, options(2));
+    std::promise<void> go;
+    launch(driver, slow, {}, {}, [gone = go.get_future().share()] { gone.wait(); });
+    SlotRing::Slot first = ring.acquire();
+    SlotRing::Slot second = ring.acquire();
+    const std::size_t index = second.index();
+    first.release_after(slow);
+    send(std::move(second), target, 1, fast);
+    const auto back = ring.try_acquire(std::chrono::seconds(10));
+    go.set_value();
+    ASSERT_TRUE(back.has_value()) << "the stream of the second slot was done long ago";
+    EXPECT_EQ(back->index(), index);
   }
   EXPECT_TRUE(is_clean(driver));
 }

@@ -27,8 +27,10 @@ struct SlotRingOptions {
   std::size_t slots = 4;
   std::size_t slot_bytes = 0;
   WhenExhausted when_exhausted = WhenExhausted::wait;
-  Waiting waiting = Waiting::poll;  // how the ring's thread waits for the device
-  bool measure = false;             // fill in recycle_p50_us and recycle_p99_us
+  // How the ring waits for the device: with one thread for all slots, or, with Waiting::block, with
+  // one thread per slot.
+  Waiting waiting = Waiting::poll;
+  bool measure = false;  // fill in recycle_p50_us and recycle_p99_us
 };
 
 struct SlotRingStatistics {
@@ -52,8 +54,8 @@ class SlotRing {
     MemoryView view() const;
     std::size_t index() const { return index_; }
 
-    // Frees the slot when the work enqueued on `stream` so far has completed. Does not block. The
-    // slot must not be used after this call.
+    // Frees the slot when the work enqueued on `stream` so far has completed, independently of
+    // slots released earlier. Does not block. The slot must not be used after this call.
     void release_after(const Stream& stream);
     // Frees the slot now.
     void release() noexcept;
