@@ -40,6 +40,8 @@ class StreamImpl : public std::enable_shared_from_this<StreamImpl> {
   virtual void wait(EventImpl& event) = 0;
   virtual void record(EventImpl& event) = 0;
   virtual void synchronize() = 0;
+  // As synchronize(), for destructors: what failed stays for the stream's owner to learn.
+  virtual void drain() noexcept = 0;
   virtual bool done() = 0;
   // Throws Unsupported, naming the operation, while the stream is being captured into a graph.
   virtual void refuse_capture(const char* operation) = 0;
@@ -97,6 +99,8 @@ class Backend : public std::enable_shared_from_this<Backend> {
   virtual int index() const = 0;
   virtual Capabilities capabilities() = 0;
   virtual void synchronize() = 0;
+  // Waits for the work of every stream, also of those whose last handle is gone; reports nothing.
+  virtual void drain() noexcept = 0;
 
   virtual std::shared_ptr<EventImpl> make_event(const EventOptions& options) = 0;
   virtual std::shared_ptr<StreamImpl> make_stream(const StreamOptions& options) = 0;

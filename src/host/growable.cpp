@@ -14,8 +14,41 @@ namespace ps {
 struct GrowableBuffer::State {
   std::unique_ptr<detail::GrowableImpl> pages;
   std::size_t bytes = 0;
-  std::vector<Stream> streams;  // that may still use the pages
+  // Streams that may still use the pages. The library's own are not kept alive: of those that are
+  // gone, only that there were some is remembered.
+  std::vector<std::weak_ptr<detail::StreamImpl>> owned;
+  bool some_are_gone = false;
+  std::vector<Stream> borrowed;  // one handle per native stream
+
+  void remember(const Stream& stream);
+  void wait_for_streams() noexcept;
 };
+
+void GrowableBuffer::State::remember(const Stream& stream) {
+  if (stream.owned()) {
+    const auto gone = [](const auto& other) { return other.expired(); };
+    if (std::erase_if(owned, gone) > 0) some_are_gone = true;
+    const auto same = [&](const auto& other) { return other.lock().get() == &stream.impl(); };
+    if (std::none_of(owned.begin(), owned.end(), same)) {
+      owned.push_back(stream.impl().weak_from_this());
+    }
+  } else {
+    const auto same = [&](const Stream& other) { return other.native() == stream.native(); };
+    if (std::none_of(borrowed.begin(), borrowed.end(), same)) borrowed.push_back(stream);
+  }
+}
+
+void GrowableBuffer::State::wait_for_streams() noexcept {
+  for (const auto& weak : owned) {
+    if (const auto stream = weak.lock()) {
+      stream->drain();
+    } else {
+      some_are_gone = true;
+    }
+  }
+  for (const Stream& stream : borrowed) stream.impl().drain();
+  if (some_are_gone) pages->backend().drain();
+}
 
 GrowableBuffer::GrowableBuffer(const Device& device, GrowableOptions options)
     : state_(std::make_unique<State>()) {
@@ -30,14 +63,7 @@ GrowableBuffer::GrowableBuffer(const Device& device, GrowableOptions options)
 }
 
 GrowableBuffer::~GrowableBuffer() {
-  if (!state_) return;
-  for (const Stream& stream : state_->streams) {
-    try {
-      stream.synchronize();
-    } catch (...) {
-      // A destructor cannot report; the stream's owner learns of the failure from its next call.
-    }
-  }
+  if (state_) state_->wait_for_streams();
 }
 
 GrowableBuffer::GrowableBuffer(GrowableBuffer&&) noexcept = default;
@@ -57,8 +83,7 @@ void GrowableBuffer::grow(std::size_t bytes, const Stream& stream) {
     detail::throw_invalid("stream", "a stream of " + pages.backend().name(),
                           "one of " + stream.impl().backend().name());
   }
-  auto& streams = state_->streams;
-  if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
+  state_->remember(stream);
   // Work enqueued before never touches the new pages, so mapping them needs no wait.
   pages.map(bytes);
   state_->bytes = std::max(state_->bytes, bytes);

@@ -29,11 +29,11 @@ void Worker::post(Task task) {
   state_->changed.notify_one();
 }
 
-void Worker::drain() {
-  if (worker_of_this_thread == state_.get()) return;
-  std::unique_lock lock(state_->mutex);
-  const std::uint64_t target = state_->posted;
-  state_->drained.wait(lock, [&] { return state_->finished >= target; });
+void Worker::drain(State& state) {
+  if (worker_of_this_thread == &state) return;
+  std::unique_lock lock(state.mutex);
+  const std::uint64_t target = state.posted;
+  state.drained.wait(lock, [&] { return state.finished >= target; });
 }
 
 bool Worker::idle() {

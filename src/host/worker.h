@@ -25,7 +25,7 @@ class Worker {
 
   // Blocks until everything posted before has run. On the worker's own thread, where it would wait
   // for itself, it returns at once.
-  void drain();
+  void drain() { drain(*state_); }
   bool idle();
 
  private:
@@ -39,8 +39,23 @@ class Worker {
   };
 
   static void loop(State& state);
+  static void drain(State& state);
 
   std::shared_ptr<State> state_;
+
+ public:
+  // Waits for what was posted even when the worker itself is gone.
+  class Remainder {
+   public:
+    explicit Remainder(const Worker& worker) : state_(worker.state_) {}
+    void drain() const {
+      if (const auto state = state_.lock()) Worker::drain(*state);
+    }
+    bool over() const { return state_.expired(); }  // the worker is gone and its thread has ended
+
+   private:
+    std::weak_ptr<State> state_;
+  };
 };
 
 }  // namespace ps::detail

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <optional>
 #include <stdexcept>
 #include <thread>
@@ -125,6 +127,54 @@ TEST(CpuGrowable, KeepsAddressAndContents) {
   EXPECT_THROW(ps::GrowableBuffer(ps::Device::cpu(), {}), ps::InvalidArgument);
   EXPECT_THROW(ps::GrowableBuffer(ps::Device::cpu(), {.capacity = 1, .initial = 2}),
                ps::InvalidArgument);
+}
+
+std::size_t threads_of_this_process() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<std::size_t>(std::distance(begin(tasks), end(tasks)));
+}
+
+TEST(CpuGrowable, DoesNotKeepTheStreamsItGrewOn) {
+  const std::size_t before = threads_of_this_process();
+  constexpr std::size_t streams = 100;
+  ps::GrowableBuffer buffer(ps::Device::cpu(), {.capacity = streams * 4096});
+  for (std::size_t i = 1; i <= streams; ++i) {
+    const ps::Stream stream(ps::Device::cpu());
+    buffer.grow(i * 4096, stream);
+    ps::fill(buffer.view(), 1, stream);
+  }
+  // A stream's thread ends by itself, soon after the last handle is gone.
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  while (threads_of_this_process() > before + streams / 10 &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_LE(threads_of_this_process(), before + streams / 10);
+}
+
+TEST(CpuGrowable, WaitsForWorkOfADroppedStream) {
+  std::atomic<bool> ran{false};
+  {
+    ps::GrowableBuffer buffer(ps::Device::cpu(), {.capacity = 4096});
+    const ps::Stream stream(ps::Device::cpu());
+    buffer.grow(4096, stream);
+    stream.call([&ran, data = buffer.view().data] {
+      std::this_thread::sleep_for(50ms);
+      *data = std::byte{1};
+      ran = true;
+    });
+  }
+  EXPECT_TRUE(ran);
+}
+
+TEST(CpuGrowable, LeavesAStreamsErrorToItsOwner) {
+  const ps::Stream stream(ps::Device::cpu());
+  {
+    ps::GrowableBuffer buffer(ps::Device::cpu(), {.capacity = 4096});
+    buffer.grow(4096, stream);
+    stream.call([] { throw std::domain_error("from the stream"); });
+  }
+  EXPECT_THROW(stream.synchronize(), std::domain_error);
 }
 
 class SlotRings : public testing::TestWithParam<ps::Waiting> {};

@@ -147,6 +147,33 @@ TEST_F(CudaMemory, AGrowableBufferKeepsAddressAndContents) {
   }
 }
 
+TEST_F(CudaMemory, AGrowableBufferWaitsOncePerNativeStream) {
+  const auto native = driver.foreign_stream();
+  std::uint64_t waits = 0;
+  {
+    GrowableBuffer buffer(gpu, {.capacity = 16 * page});
+    for (std::size_t i = 0; i < 50; ++i) {
+      const Stream handle = borrow_native(gpu, native);
+      buffer.grow(page, handle);
+      fill(buffer.view(), 1, handle);
+    }
+    waits = driver.calls("stream_synchronize");
+  }
+  EXPECT_EQ(driver.calls("stream_synchronize") - waits, 1U);
+}
+
+TEST_F(CudaMemory, AGrowableBufferForgetsDroppedStreamsAndStillWaitsForTheirWork) {
+  const std::size_t before = driver.outstanding().streams;
+  GrowableBuffer buffer(gpu, {.capacity = 16 * page});
+  for (std::size_t i = 0; i < 16; ++i) {
+    const Stream stream(gpu);
+    buffer.grow((i + 1) * page, stream);
+    fill(buffer.view().sub(i * page, page), 1, stream);
+  }
+  EXPECT_EQ(driver.outstanding().streams, before);
+  // Destroyed while the work may still run: the driver complains if the pages go too early.
+}
+
 TEST_F(CudaMemory, GrowthThatFailsLeavesTheBufferAsItWas) {
   const Stream stream(gpu);
   GrowableBuffer buffer(gpu, {.capacity = 128 * MiB, .initial = page});

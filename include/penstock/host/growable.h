@@ -21,7 +21,8 @@ class GrowableBuffer {
   // Throws InvalidArgument, OutOfMemory, or Unsupported if the device has no virtual memory
   // management.
   GrowableBuffer(const Device& device, GrowableOptions options);
-  // Waits for the streams that were passed to grow(), then unmaps.
+  // Waits for the streams that were passed to grow(), then unmaps. The buffer does not keep these
+  // streams alive; if one of them is gone, the destructor waits for all work on the device.
   ~GrowableBuffer();
   GrowableBuffer(GrowableBuffer&&) noexcept;
   GrowableBuffer& operator=(GrowableBuffer&&) noexcept;

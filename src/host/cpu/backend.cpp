@@ -43,15 +43,23 @@ Capabilities Backend::capabilities() {
   return result;
 }
 
+std::vector<Backend::Made> Backend::made_streams() {
+  const std::lock_guard lock(mutex_);
+  return streams_;
+}
+
 void Backend::synchronize() {
-  std::vector<std::shared_ptr<detail::StreamImpl>> live;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& weak : streams_) {
-      if (auto stream = weak.lock()) live.push_back(std::move(stream));
+  for (const Made& made : made_streams()) {
+    if (const auto stream = made.stream.lock()) {
+      stream->synchronize();
+    } else {
+      made.remainder.drain();
     }
   }
-  for (const auto& stream : live) stream->synchronize();
+}
+
+void Backend::drain() noexcept {
+  for (const Made& made : made_streams()) made.remainder.drain();
 }
 
 std::shared_ptr<detail::EventImpl> Backend::make_event(const EventOptions& options) {
@@ -63,8 +71,8 @@ std::shared_ptr<detail::StreamImpl> Backend::make_stream(const StreamOptions& /*
   ++allocations_;
   auto stream = std::make_shared<Stream>(shared_from_this());
   const std::lock_guard lock(mutex_);
-  std::erase_if(streams_, [](const auto& weak) { return weak.expired(); });
-  streams_.push_back(stream);
+  std::erase_if(streams_, [](const Made& made) { return made.remainder.over(); });
+  streams_.push_back({stream, stream->remainder()});
   return stream;
 }
 

@@ -8,6 +8,7 @@
 
 #include "host/backend.h"
 #include "host/cpu/heap.h"
+#include "host/worker.h"
 
 namespace ps::cpu {
 
@@ -20,6 +21,7 @@ class Backend final : public detail::Backend {
   int index() const override { return cpu_index; }
   Capabilities capabilities() override;
   void synchronize() override;
+  void drain() noexcept override;
 
   std::shared_ptr<detail::EventImpl> make_event(const EventOptions& options) override;
   std::shared_ptr<detail::StreamImpl> make_stream(const StreamOptions& options) override;
@@ -37,9 +39,16 @@ class Backend final : public detail::Backend {
   std::uint64_t allocations() const override { return allocations_.load(); }
 
  private:
+  // A stream, and the work that is left of it when its last handle is gone.
+  struct Made {
+    std::weak_ptr<detail::StreamImpl> stream;
+    detail::Worker::Remainder remainder;
+  };
+  std::vector<Made> made_streams();
+
   std::shared_ptr<Heap> heap_;
   std::mutex mutex_;
-  std::vector<std::weak_ptr<detail::StreamImpl>> streams_;
+  std::vector<Made> streams_;
   std::atomic<std::uint64_t> allocations_{0};
 };
 

@@ -21,6 +21,7 @@ class Stream final : public detail::StreamImpl {
   void wait(detail::EventImpl& event) override;
   void record(detail::EventImpl& event) override;
   void synchronize() override;
+  void drain() noexcept override { worker_.drain(); }
   bool done() override { return worker_.idle(); }
   void refuse_capture(const char* /*operation*/) override {}
   void rethrow() override { error_->rethrow(); }
@@ -29,6 +30,8 @@ class Stream final : public detail::StreamImpl {
   bool owned() const override { return true; }
   void* native() const override { return nullptr; }
   detail::Backend& backend() override { return *backend_; }
+
+  detail::Worker::Remainder remainder() const { return detail::Worker::Remainder(worker_); }
 
  private:
   std::shared_ptr<detail::Backend> backend_;

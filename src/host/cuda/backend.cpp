@@ -70,6 +70,11 @@ void Backend::synchronize() {
   check(driver_->device_synchronize(), "synchronising the device");
 }
 
+void Backend::drain() noexcept {
+  const Guard guard(*this);
+  if (driver_->device_synchronize() != success) driver_->last_error();
+}
+
 void Backend::check(Status status, const char* call) {
   if (status == success) return;
   check_alive();

@@ -19,6 +19,7 @@ class Backend final : public detail::Backend {
   int index() const override { return index_; }
   Capabilities capabilities() override;
   void synchronize() override;
+  void drain() noexcept override;
 
   std::shared_ptr<detail::EventImpl> make_event(const EventOptions& options) override;
   std::shared_ptr<detail::StreamImpl> make_stream(const StreamOptions& options) override;

@@ -19,6 +19,7 @@ class Stream final : public detail::StreamImpl {
   void wait(detail::EventImpl& event) override;
   void record(detail::EventImpl& event) override;
   void synchronize() override;
+  void drain() noexcept override;
   bool done() override;
   void refuse_capture(const char* operation) override;
   void rethrow() override;
