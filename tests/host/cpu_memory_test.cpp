@@ -95,6 +95,75 @@ TEST(CpuPool, LimitIsHardAndThePoolStaysUsable) {
   EXPECT_LE(pool.statistics().reserved_high, 4 * ps::MiB);
 }
 
+// As cudaMallocAsync does: the stream that allocates waits, and the caller goes on.
+TEST(CpuPool, AtItsLimitMemoryThatOthersFreeIsTakenAndWaitedFor) {
+  const ps::Stream busy(ps::Device::cpu()), stream(ps::Device::cpu());
+  // One block that fits, and the room of two that do not.
+  for (const std::size_t wanted : {ps::MiB, 3 * ps::MiB}) {
+    const ps::Pool pool(ps::Device::cpu(), {.limit = 4 * ps::MiB});
+    Gate gate(busy);
+    std::vector<ps::MemoryView> held;
+    for (int i = 0; i < 4; ++i) held.push_back(pool.allocate(ps::MiB, busy));
+    std::atomic<std::size_t> used{0}, used_before{0};
+    for (std::size_t i = 0; i < 3; ++i) {
+      busy.call([&used, memory = held[i]] {
+        std::memset(memory.data, 1, memory.bytes);
+        ++used;
+      });
+      pool.free(held[i], busy);
+    }
+    const auto taken = pool.allocate(wanted, stream);
+    stream.call([&, taken] {
+      used_before = used.load();
+      std::memset(taken.data, 2, taken.bytes);
+    });
+    EXPECT_FALSE(stream.done());
+    EXPECT_LE(pool.statistics().reserved_high, 4 * ps::MiB);
+    // One block is still held, so this cannot be had whatever comes free.
+    EXPECT_THROW(pool.allocate(4 * ps::MiB, stream), ps::OutOfMemory);
+    gate.open();
+    stream.synchronize();
+    EXPECT_GE(used_before, wanted / ps::MiB) << "touched while its former users may still run";
+    EXPECT_EQ(std::to_integer<int>(taken.data[wanted - 1]), 2);
+    pool.free(taken, stream);
+    pool.free(held[3], busy);
+    stream.synchronize();
+    busy.synchronize();
+    EXPECT_EQ(pool.statistics().in_use, 0U);
+    EXPECT_LE(pool.statistics().reserved_high, 4 * ps::MiB);
+  }
+}
+
+// A block changes hands while its first free has not been reached, and then leaves the pool: it
+// must stay until its last user is done.
+TEST(CpuPool, MemoryThatChangesHandsAheadOfItsFreesLastsAsLongAsItIsUsed) {
+  const ps::Stream busy(ps::Device::cpu()), second(ps::Device::cpu()), third(ps::Device::cpu());
+  const ps::Pool pool(ps::Device::cpu(), {.limit = 2 * ps::MiB});
+  const auto use = [](const ps::Stream& stream, ps::MemoryView memory) {
+    stream.call([memory] { std::memset(memory.data, 1, memory.bytes); });
+  };
+  Gate gate(busy);
+  const auto a = pool.allocate(ps::MiB, busy);
+  const auto b = pool.allocate(ps::MiB, busy);
+  pool.free(a, busy);
+  pool.free(b, busy);
+  const auto c = pool.allocate(ps::MiB, second);
+  EXPECT_TRUE(c.data == a.data || c.data == b.data);
+  Gate after_first_free(second);
+  use(second, c);
+  pool.free(c, second);
+  const auto d = pool.allocate(2 * ps::MiB, third);  // the room of both
+  use(third, d);
+  gate.open();
+  busy.synchronize();
+  after_first_free.open();
+  third.synchronize();
+  pool.free(d, third);
+  third.synchronize();
+  EXPECT_EQ(pool.statistics().in_use, 0U);
+  EXPECT_EQ(pool.statistics().reserved_high, 2 * ps::MiB);
+}
+
 TEST(CpuPool, EdgeSizes) {
   const ps::Stream stream(ps::Device::cpu());
   const ps::Pool pool(ps::Device::cpu());

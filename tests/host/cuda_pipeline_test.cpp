@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "penstock/base/error.h"
 #include "penstock/base/recorder.h"
+#include "penstock/base/units.h"
 #include "penstock/host/buffer.h"
 #include "penstock/host/pipeline.h"
 #include "support/expect_clean.h"
@@ -52,6 +54,29 @@ TEST(CudaPipeline, TheSecondRunAllocatesNothing) {
   const RunReport report = tiny.run({.items = 20});
   EXPECT_EQ(report.allocations, 0U);
   EXPECT_EQ(driver.outstanding(), before);
+}
+
+// The ring lets four items be in flight, so eight times the scratch of one is more than enough.
+TEST(CudaPipeline, ScratchIsBoundedByWhatIsInFlight) {
+  const Watchdog watchdog("CudaPipeline.ScratchIsBoundedByWhatIsInFlight");
+  FakeMachine machine({.pool_step = MiB});
+  FakeDriver& driver = machine.driver();
+  {
+    const Pool pool(machine.gpu(), {.limit = 8 * MiB});
+    Pipeline pipeline({.device = machine.gpu(), .depth = 4, .pool = pool});
+    const RingId ring = pipeline.ring("ring", {.memory = Memory::device, .bytes = 16});
+    std::map<std::uint64_t, MemoryView> scratch;
+    StageId second;
+    const StageId first = pipeline.stage("first", {.uses = {ring}}, [&](Item& item) {
+      scratch[item.index()] = item.scratch(MiB, second);
+      fill(scratch[item.index()], 1, item.stream());
+    });
+    second = pipeline.stage("second", {.after = {first}, .uses = {ring}},
+                            [&](Item& item) { fill(scratch[item.index()], 2, item.stream()); });
+    EXPECT_EQ(pipeline.run({.items = 60}).items, 60U);
+    EXPECT_EQ(pool.statistics().in_use, 0U);
+  }
+  EXPECT_TRUE(is_clean(driver));
 }
 
 TEST(CudaPipeline, UsesTheCallersStreamsAndDoesNotSynchroniseTheDevice) {

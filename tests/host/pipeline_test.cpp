@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "penstock/base/error.h"
+#include "penstock/base/units.h"
 
 namespace {
 
@@ -168,6 +170,37 @@ TEST(Pipeline, ScratchLivesUntilTheStageItWasAskedFor) {
   for (std::uint64_t i = 0; i < 300; ++i) ASSERT_EQ(seen[i], i);
   EXPECT_EQ(pool.statistics().in_use, 0U);
   EXPECT_EQ(pool.statistics().allocations, 300U);
+}
+
+// The ring lets four items be in flight, so eight times the scratch of one is more than enough.
+TEST(Pipeline, ScratchIsBoundedByWhatIsInFlight) {
+  for (const bool sizes_differ : {false, true}) {
+    const ps::Pool pool(cpu, {.limit = 8 * ps::MiB});
+    ps::Pipeline pipeline({.device = cpu, .depth = 4, .pool = pool});
+    const auto ring = pipeline.ring("ring", {.memory = ps::Memory::device, .bytes = 16});
+    std::map<std::uint64_t, ps::MemoryView> scratch;
+    ps::StageId second;
+    const auto first = pipeline.stage("first", {.uses = {ring}}, [&](ps::Item& item) {
+      const std::size_t bytes = sizes_differ ? ps::MiB - item.index() % 5 * 150'000 : ps::MiB;
+      const auto memory = item.scratch(bytes, second);
+      scratch[item.index()] = memory;
+      item.stream().call([memory, i = item.index()] {
+        std::fill_n(memory.as<std::uint64_t>(), memory.bytes / 8, i);
+      });
+    });
+    std::vector<bool> intact;
+    second = pipeline.stage("second", {.after = {first}, .uses = {ring}}, [&](ps::Item& item) {
+      item.stream().call([&intact, memory = scratch[item.index()], i = item.index()] {
+        const auto* const words = memory.as<std::uint64_t>();
+        intact.push_back(std::count(words, words + memory.bytes / 8, i) ==
+                         static_cast<std::ptrdiff_t>(memory.bytes / 8));
+      });
+    });
+    EXPECT_EQ(pipeline.run({.items = 60}).items, 60U);
+    EXPECT_EQ(intact, std::vector<bool>(60, true));
+    EXPECT_LE(pool.statistics().reserved_high, 8 * ps::MiB);
+    EXPECT_EQ(pool.statistics().in_use, 0U);
+  }
 }
 
 TEST(Pipeline, AnExceptionNamesStageAndItem) {

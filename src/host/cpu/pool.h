@@ -1,12 +1,16 @@
 // A stream-ordered pool of ordinary memory.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "host/backend.h"
 #include "host/cpu/heap.h"
@@ -36,7 +40,9 @@ class Pool final : public detail::PoolImpl {
   struct Blocks {
     Blocks(std::shared_ptr<Heap> h, const PoolOptions& o) : heap(std::move(h)), options(o) {}
     ~Blocks();
-    void release_down_to(std::size_t reserved);  // with the mutex held
+    // With the mutex held.
+    void release_down_to(std::size_t reserved);
+    void reach(std::uint64_t free_number, void* data);
 
     std::shared_ptr<Heap> heap;
     std::mutex mutex;
@@ -46,9 +52,21 @@ class Pool final : public detail::PoolImpl {
     std::multimap<std::size_t, void*> ready;  // free for any stream, by size
     std::unordered_map<void*, Block> freed;   // free for the stream that freed them
     std::uint64_t frees = 0;
+    std::set<std::uint64_t> unreached;       // frees that their streams have not reached
+    std::map<std::uint64_t, void*> leaving;  // blocks that go back to the heap then, by free
+    std::condition_variable reached;
+  };
+  // Memory that may be touched once these frees have been reached.
+  struct Promise {
+    void* data = nullptr;
+    std::vector<std::uint64_t> frees{};
   };
 
   void* take(std::size_t bytes, const void* stream);
+  void* take_fresh(std::size_t bytes);
+  Promise take_unreached(std::size_t bytes);
+  void wait_for(std::vector<std::uint64_t> frees, detail::StreamImpl& stream);
+  std::optional<std::size_t> room_beside(std::size_t bytes) const;
 
   std::shared_ptr<detail::Backend> backend_;
   std::shared_ptr<Blocks> blocks_;
