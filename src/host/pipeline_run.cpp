@@ -15,8 +15,6 @@
 namespace ps::detail {
 namespace {
 
-constexpr std::int64_t progress_ns = 100'000'000;
-
 // What is enqueued while this lives is an item of a stage: told to a recorder that asks.
 class EnqueueScope {
  public:
@@ -61,6 +59,8 @@ bool PipelineRun::ready(std::size_t stage, std::uint64_t item) const {
     const bool on_device = !s.on_host && !graph_.stages[d.stage].on_host;
     if ((on_device ? count.started : count.finished) <= item - d.lag) return false;
   }
+  // A stage runs no further ahead than may be left to finish when the run is cancelled.
+  if (!s.on_host && item >= counts_[stage].finished + ahead_) return false;
   return item < open_;
 }
 
@@ -82,11 +82,19 @@ void PipelineRun::count_finished(std::size_t stage, std::uint64_t finished) {
   }
   std::uint64_t done = options_.items;
   for (const Count& count : counts_) done = std::min(done, count.finished);
-  if (done > done_) done_ns_ = now_ns();
+  const bool on_host = graph_.stages[stage].on_host;
+  const bool was_limited = limited();
+  if (!on_host) changed_ns_ = now_ns();
+  if (done > done_) set_pace(done - done_);
   done_ = done;
   open_window();
-  if (graph_.stages[stage].on_host || complete()) enqueuer_.notify_one();
+  if (on_host || was_limited || limited() || complete()) wake_enqueuer();
   host_stages_.notify_all();
+}
+
+void PipelineRun::wake_enqueuer() {
+  woken_ = true;
+  enqueuer_.notify_one();
 }
 
 // Bounds what is in flight: events and scratch are kept per item of the window. It opens by half at
@@ -94,7 +102,7 @@ void PipelineRun::count_finished(std::size_t stage, std::uint64_t finished) {
 void PipelineRun::open_window() {
   if (done_ + graph_.window < open_ + graph_.window / 2) return;
   open_ = done_ + graph_.window;
-  enqueuer_.notify_one();
+  wake_enqueuer();
   host_stages_.notify_all();
 }
 
@@ -107,7 +115,7 @@ bool PipelineRun::all_enqueued() const {
 
 void PipelineRun::stop() {
   stop_ = true;
-  enqueuer_.notify_one();
+  wake_enqueuer();
   host_stages_.notify_all();
 }
 
@@ -183,7 +191,7 @@ RunReport PipelineRun::run() {
       if (!stage.on_host) stage.stream->wait(*after_);
     }
   }
-  begin_ns_ = now_ns();
+  begin_ns_ = done_ns_ = changed_ns_ = now_ns();
   if (options_.recorder != nullptr) options_.recorder->begin_run(begin_ns_);
   const std::int64_t cpu_begin = thread_cpu_ns();
   {
@@ -195,7 +203,7 @@ RunReport PipelineRun::run() {
     });
     try {
       start_host_stages();
-      if (any_host_stage_) start_completion_threads();
+      start_completion_threads();
       submit_all();
       submit_cpu_ns_ = thread_cpu_ns() - cpu_begin;
     } catch (...) {
@@ -226,8 +234,10 @@ void PipelineRun::start_host_stages() {
 }
 
 void PipelineRun::start_completion_threads() {
+  // A thread that sleeps until the device interrupts hears of nothing else meanwhile.
+  threads_follow_ = any_host_stage_ || graph_.options.waiting == Waiting::block;
   for (std::size_t s = 0; s < graph_.stages.size(); ++s) {
-    if (followed(graph_.stages[s])) threads_.emplace_back([this, s] { completion_loop(s); });
+    if (has_thread(graph_.stages[s])) threads_.emplace_back([this, s] { completion_loop(s); });
   }
 }
 
@@ -235,10 +245,10 @@ void PipelineRun::submit_all() {
   std::unique_lock lock(mutex_);
   open_window();
   while (!stop_ && !complete()) {
-    // Before the round: between the round's look at the counters and the wait, the lock stays held.
-    if (options_.progress) report_progress(lock, false);
+    if (progress_due()) report_progress(lock);
+    woken_ = false;  // what changes from here on is not slept through
     if (submit_round(lock) || stop_) continue;
-    if (any_host_stage_) {
+    if (threads_follow_) {
       wait_for_change(lock);
     } else if (all_enqueued() && !options_.progress) {
       break;  // settle() waits for the device
@@ -246,15 +256,7 @@ void PipelineRun::submit_all() {
       follow(lock);
     }
   }
-  if (options_.progress && !stop_) report_progress(lock, true);
-}
-
-void PipelineRun::wait_for_change(std::unique_lock<std::mutex>& lock) {
-  if (options_.progress) {
-    enqueuer_.wait_for(lock, std::chrono::nanoseconds(progress_ns));
-  } else {
-    enqueuer_.wait(lock);
-  }
+  if (options_.progress && !stop_) report_progress(lock);
 }
 
 // One item of every device stage that is ready; an item's stages follow each other closely.
@@ -272,6 +274,7 @@ bool PipelineRun::submit_round(std::unique_lock<std::mutex>& lock) {
     }
     lock.lock();
     ++counts_[s].started;
+    changed_ns_ = now_ns();
     completions_.notify_all();
     advanced = true;
   }
@@ -306,98 +309,8 @@ void PipelineRun::enqueue(std::size_t stage, std::uint64_t item) {
   finish();
 }
 
-// Follows a device stage's completions in order, until nothing enqueued is left.
-void PipelineRun::completion_loop(std::size_t stage) {
-  const Stage& s = graph_.stages[stage];
-  graph_.options.device.backend().enter_thread();
-  std::uint64_t item = 0;
-  try {
-    for (; item < options_.items; ++item) {
-      {
-        std::unique_lock lock(mutex_);
-        completions_.wait(lock, [&] { return counts_[stage].started > item || submitted_all_; });
-        if (counts_[stage].started <= item) return;
-      }
-      s.done[item % graph_.window].synchronize();
-      account(stage, item + 1);
-    }
-  } catch (...) {
-    fail(stage, item, std::current_exception());
-  }
-}
-
-bool PipelineRun::followed(const Stage& stage) const {
-  return !stage.on_host && (stage.tracked || times_device_);
-}
-
-// By the caller: waits until the window opens again, or for the next item when all is enqueued.
-void PipelineRun::follow(std::unique_lock<std::mutex>& lock) {
-  const std::uint64_t target =
-      all_enqueued() ? done_ + 1 : open_ - (graph_.window - graph_.window / 2);
-  for (std::size_t s = 0; s < graph_.stages.size() && !stop_; ++s) {
-    const Stage& stage = graph_.stages[s];
-    if (!followed(stage) || counts_[s].finished >= target) continue;
-    lock.unlock();
-    try {
-      if (reach(stage.done[(target - 1) % graph_.window], target)) account(s, target);
-    } catch (...) {
-      fail(s, target - 1, std::current_exception());
-    }
-    lock.lock();
-  }
-}
-
-// Waits for the event of the last item before `target`; false when the run is to stop. Every look
-// takes CPU time, so it sleeps half as long as the items so far say that it takes, or half as long
-// as the first ones have taken already. To sleep all of it would not do: what is noticed late makes
-// the estimate longer, and the lateness of every window would add up until the device runs dry.
-bool PipelineRun::reach(const Event& done, std::uint64_t target) {
-  if (graph_.options.waiting == Waiting::block) done.synchronize();
-  while (!done.done()) {
-    std::int64_t pause = 0;
-    {
-      const std::lock_guard lock(mutex_);
-      if (stop_) return false;
-      if (done_ == 0) {
-        pause = (now_ns() - begin_ns_) / 2;
-      } else {
-        const auto per_item = (done_ns_ - begin_ns_) / static_cast<std::int64_t>(done_);
-        const auto left =
-            per_item * static_cast<std::int64_t>(target - done_) - (now_ns() - done_ns_);
-        pause = std::max(left / 2, per_item);
-      }
-    }
-    if (graph_.options.waiting == Waiting::poll) {
-      pause_ns(std::clamp<std::int64_t>(pause, 10'000, 5'000'000));
-    }
-  }
-  return true;
-}
-
-// A device stage has completed the items before `finished`.
-void PipelineRun::account(std::size_t stage, std::uint64_t finished) {
-  if (times_device_) {
-    for (std::uint64_t item = finished_by(stage); item < finished; ++item) harvest(stage, item);
-  }
-  const std::lock_guard lock(mutex_);
-  count_finished(stage, finished);
-}
-
-void PipelineRun::harvest(std::size_t stage, std::uint64_t item) {
-  const Stage& s = graph_.stages[stage];
-  const std::size_t place = item % graph_.window;
-  // Placed too early, where at all; nothing of a run begins before it.
-  const auto at = [&](const Event& event) {
-    const double seconds = Event::seconds_between(clock_->origin(), event);
-    return std::max<std::int64_t>(clock_->host_ns(seconds) - begin_ns_, 0);
-  };
-  options_.recorder->record({s.engine, s.name, item, at(s.begin[place]), at(s.end[place])});
-}
-
-void PipelineRun::report_progress(std::unique_lock<std::mutex>& lock, bool last) {
-  const std::int64_t now = now_ns();
-  if (!last && now - last_progress_ns_ < progress_ns) return;
-  last_progress_ns_ = now;
+void PipelineRun::report_progress(std::unique_lock<std::mutex>& lock) {
+  last_progress_ns_ = now_ns();
   const Progress progress{done_, options_.items};
   lock.unlock();
   options_.progress(progress);
@@ -435,7 +348,7 @@ void PipelineRun::settle() noexcept {
   }
   threads_.clear();
   for (std::size_t i = 0; i < graph_.stages.size(); ++i) {
-    if (failure_ || any_host_stage_ || !followed(graph_.stages[i])) continue;
+    if (failure_ || graph_.stages[i].on_host || has_thread(graph_.stages[i])) continue;
     try {
       account(i, counts_[i].started);
     } catch (...) {

@@ -4,7 +4,8 @@
 //
 // Threads: the caller enqueues every device stage; each host stage has a thread. Completions on the
 // device are followed by the caller where there are no host stages, since it has nothing better to
-// do when the window is full; beside host stages, by a thread for each stage that is followed.
+// do when the window is full; beside host stages, and with Waiting::block, by a thread for each
+// stage whose completions the host must learn (pipeline_follow.cpp).
 #pragma once
 
 #include <atomic>
@@ -86,6 +87,9 @@ class PipelineRun final : public FailureSink, public std::enable_shared_from_thi
   bool all_enqueued() const;
   std::uint64_t finished_by(std::size_t stage);  // takes the mutex
   void open_window();
+  void set_pace(std::uint64_t items_done);
+  bool limited() const { return ahead_ < graph_.window; }
+  void wake_enqueuer();
   void stop();
 
   void start_host_stages();
@@ -96,12 +100,17 @@ class PipelineRun final : public FailureSink, public std::enable_shared_from_thi
   void host_loop(std::size_t stage);
   void completion_loop(std::size_t stage);
   bool followed(const Stage& stage) const;
+  bool has_thread(const Stage& stage) const { return threads_follow_ && followed(stage); }
   void follow(std::unique_lock<std::mutex>& lock);
+  void follow_half_window(std::unique_lock<std::mutex>& lock);
+  bool look(std::unique_lock<std::mutex>& lock);
   bool reach(const Event& done, std::uint64_t target);
+  std::int64_t pause_until_next_look() const;
   void account(std::size_t stage, std::uint64_t finished);
   void harvest(std::size_t stage, std::uint64_t item);
   void wait_for_change(std::unique_lock<std::mutex>& lock);
-  void report_progress(std::unique_lock<std::mutex>& lock, bool last);
+  bool progress_due() const;
+  void report_progress(std::unique_lock<std::mutex>& lock);
   void settle() noexcept;
   RunReport report(std::uint64_t allocations) const;
 
@@ -110,7 +119,7 @@ class PipelineRun final : public FailureSink, public std::enable_shared_from_thi
   const bool times_device_;
   std::optional<Event> after_;
   std::optional<DeviceClock> clock_;
-  bool any_host_stage_ = false;
+  bool any_host_stage_ = false, threads_follow_ = false;
   std::int64_t begin_ns_ = 0, submit_cpu_ns_ = 0;
   std::int64_t last_progress_ns_ = 0;
 
@@ -122,11 +131,17 @@ class PipelineRun final : public FailureSink, public std::enable_shared_from_thi
   std::condition_variable enqueuer_, host_stages_, completions_;
   std::vector<Count> counts_;
   std::vector<Async> async_;
-  std::uint64_t done_ = 0;                // items that every stage has finished
-  std::int64_t done_ns_ = 0;              // when that number last grew
-  std::uint64_t open_ = 0;                // items before this one may be in flight
+  std::uint64_t done_ = 0;       // items that every stage has finished
+  std::int64_t done_ns_ = 0;     // when that number last grew
+  std::int64_t changed_ns_ = 0;  // when a device stage last started or finished an item
+  std::int64_t item_ns_ = 0;     // how long an item takes: from one completion to the next
+  std::uint64_t open_ = 0;       // items before this one may be in flight
+  // Items that a device stage may have enqueued and not finished. Two at least, and at first: one
+  // runs while the next one waits.
+  std::uint64_t ahead_ = 2;
   std::vector<std::uint64_t> exhausted_;  // per stage
   bool stop_ = false, cancelled_ = false, submitted_all_ = false;
+  bool woken_ = false;  // something changed since the enqueuing thread last looked
   std::optional<Failure> failure_;
 
   std::vector<std::jthread> threads_;

@@ -140,9 +140,11 @@ struct Progress {
 
 struct RunOptions {
   std::uint64_t items = 0;
-  // Cancels the run. Work already enqueued on the device completes.
+  // Cancels the run. Work already enqueued on the device completes: at most about 100 ms of work
+  // per device stage, or two items if they take longer.
   std::stop_token stop{};
-  // Called by the thread that called run(), at most ten times per second and at the end.
+  // Called by the thread that called run(), about ten times per second and at the end. If it
+  // throws, the run ends and run() rethrows the exception.
   std::function<void(const Progress&)> progress{};
   // Receives the busy intervals of all stages.
   Recorder* recorder = nullptr;

@@ -42,8 +42,8 @@ class Pool {
 
   // Memory that work enqueued on `stream` from now on may use, aligned to 256 bytes. Zero bytes
   // give a null view. At the pool's limit, `stream` may have to wait for memory that another stream
-  // frees; the calling thread never waits. Throws OutOfMemory, after which the pool is still usable,
-  // or DeviceError.
+  // frees; the calling thread never waits. Throws OutOfMemory, after which the pool is still
+  // usable, or DeviceError.
   MemoryView allocate(std::size_t bytes, const Stream& stream) const;
 
   // Frees the memory after the work enqueued on `stream` so far. A null view is ignored.

@@ -1,0 +1,183 @@
+// How a run learns what the device has completed, and how far it runs ahead of that.
+#include <algorithm>
+#include <chrono>
+
+#include "host/backend.h"
+#include "host/clock.h"
+#include "host/pipeline_run.h"
+
+namespace ps::detail {
+namespace {
+
+constexpr std::int64_t progress_ns = 100'000'000;
+// Work that a device stage may have enqueued ahead. A cancelled run has to wait for it, and what
+// was enqueued before items became slower comes on top.
+constexpr std::int64_t ahead_ns = 100'000'000;
+constexpr std::uint64_t least_ahead = 2;
+constexpr std::int64_t shortest_pause_ns = 10'000, longest_pause_ns = 5'000'000;
+
+}  // namespace
+
+// ---- how far ahead; the mutex is held ------------------------------------------------------
+
+// So many more items are done. The last few count most: items may become slower or faster.
+void PipelineRun::set_pace(std::uint64_t items_done) {
+  constexpr std::int64_t memory = 4;
+  const std::int64_t now = now_ns();
+  const auto items = static_cast<std::int64_t>(items_done);
+  const std::int64_t item_ns = (now - done_ns_) / items;
+  item_ns_ =
+      done_ == 0 ? item_ns : item_ns_ + (item_ns - item_ns_) * std::min(items, memory) / memory;
+  done_ns_ = now;
+  const std::int64_t fit = ahead_ns / std::max<std::int64_t>(item_ns_, 1);
+  ahead_ = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(fit), least_ahead, graph_.window);
+}
+
+bool PipelineRun::progress_due() const {
+  return options_.progress && now_ns() - last_progress_ns_ >= progress_ns;
+}
+
+// Half as long as nothing has changed: late by a part of what is being waited for, while at least
+// one more item is enqueued.
+std::int64_t PipelineRun::pause_until_next_look() const {
+  return std::clamp((now_ns() - changed_ns_) / 2, shortest_pause_ns, longest_pause_ns);
+}
+
+// ---- completions ---------------------------------------------------------------------------
+
+bool PipelineRun::followed(const Stage& stage) const {
+  return !stage.on_host && (stage.tracked || times_device_);
+}
+
+// Follows a device stage's completions in order, until nothing enqueued is left.
+void PipelineRun::completion_loop(std::size_t stage) {
+  const Stage& s = graph_.stages[stage];
+  graph_.options.device.backend().enter_thread();
+  std::uint64_t item = 0;
+  try {
+    for (; item < options_.items; ++item) {
+      {
+        std::unique_lock lock(mutex_);
+        completions_.wait(lock, [&] { return counts_[stage].started > item || submitted_all_; });
+        if (counts_[stage].started <= item) return;
+      }
+      s.done[item % graph_.window].synchronize();
+      account(stage, item + 1);
+    }
+  } catch (...) {
+    fail(stage, item, std::current_exception());
+  }
+}
+
+// By the caller, beside threads that follow: sleeps until there may be something to enqueue. Where
+// a stage without a thread must not run far ahead, the caller looks at that stage itself.
+void PipelineRun::wait_for_change(std::unique_lock<std::mutex>& lock) {
+  if (limited() && look(lock)) return;
+  const auto woken = [this] { return woken_; };
+  std::int64_t pause = limited() ? pause_until_next_look() : progress_ns;
+  if (options_.progress) pause = std::min(pause, last_progress_ns_ + progress_ns - now_ns());
+  if (limited() || options_.progress) {
+    enqueuer_.wait_for(lock, std::chrono::nanoseconds(pause), woken);
+  } else {
+    enqueuer_.wait(lock, woken);
+  }
+}
+
+// By the caller, where no threads do.
+void PipelineRun::follow(std::unique_lock<std::mutex>& lock) {
+  if (!limited() && !all_enqueued()) {
+    follow_half_window(lock);
+  } else if (!look(lock) && !stop_ && graph_.options.waiting == Waiting::poll) {
+    const std::int64_t pause = pause_until_next_look();
+    lock.unlock();
+    pause_ns(pause);
+    lock.lock();
+  }
+}
+
+// Whether a device stage without a thread has completed more items, each stage counted for itself.
+bool PipelineRun::look(std::unique_lock<std::mutex>& lock) {
+  bool advanced = false;
+  // From the last stage on: what it has done, those before it have too.
+  for (std::size_t s = graph_.stages.size(); s-- > 0 && !stop_;) {
+    const Stage& stage = graph_.stages[s];
+    if (stage.on_host || has_thread(stage)) continue;
+    const std::uint64_t before = counts_[s].finished, started = counts_[s].started;
+    std::uint64_t item = before;
+    lock.unlock();
+    try {
+      while (item < started && stage.done[item % graph_.window].done()) ++item;
+      if (item > before) account(s, item);
+    } catch (...) {
+      fail(s, item, std::current_exception());
+    }
+    lock.lock();
+    advanced = advanced || item > before;
+  }
+  return advanced;
+}
+
+// Waits until the window opens again, or progress is to be reported.
+void PipelineRun::follow_half_window(std::unique_lock<std::mutex>& lock) {
+  const std::uint64_t target = open_ - (graph_.window - graph_.window / 2);
+  for (std::size_t s = 0; s < graph_.stages.size() && !stop_; ++s) {
+    const Stage& stage = graph_.stages[s];
+    if (!followed(stage) || counts_[s].finished >= target) continue;
+    bool reached = false;
+    lock.unlock();
+    try {
+      reached = reach(stage.done[(target - 1) % graph_.window], target);
+      if (reached) account(s, target);
+    } catch (...) {
+      fail(s, target - 1, std::current_exception());
+    }
+    lock.lock();
+    if (!reached) {
+      look(lock);  // how many there are after all
+      return;
+    }
+  }
+}
+
+// Waits for the event of the last item before `target`; false when the run is to stop or to report
+// progress. Every look takes CPU time, so it sleeps half as long as the items so far say that it
+// takes. To sleep all of it would not do: what is noticed late makes the estimate longer, and the
+// lateness of every window would add up until the device runs dry.
+bool PipelineRun::reach(const Event& done, std::uint64_t target) {
+  while (!done.done()) {
+    std::int64_t pause = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stop_ || progress_due()) return false;
+      const auto left =
+          item_ns_ * static_cast<std::int64_t>(target - done_) - (now_ns() - done_ns_);
+      pause = std::max(left / 2, item_ns_);
+    }
+    if (graph_.options.waiting == Waiting::poll) {
+      pause_ns(std::clamp(pause, shortest_pause_ns, longest_pause_ns));
+    }
+  }
+  return true;
+}
+
+// A device stage has completed the items before `finished`.
+void PipelineRun::account(std::size_t stage, std::uint64_t finished) {
+  if (times_device_) {
+    for (std::uint64_t item = finished_by(stage); item < finished; ++item) harvest(stage, item);
+  }
+  const std::lock_guard lock(mutex_);
+  count_finished(stage, finished);
+}
+
+void PipelineRun::harvest(std::size_t stage, std::uint64_t item) {
+  const Stage& s = graph_.stages[stage];
+  const std::size_t place = item % graph_.window;
+  // Placed too early, where at all; nothing of a run begins before it.
+  const auto at = [&](const Event& event) {
+    const double seconds = Event::seconds_between(clock_->origin(), event);
+    return std::max<std::int64_t>(clock_->host_ns(seconds) - begin_ns_, 0);
+  };
+  options_.recorder->record({s.engine, s.name, item, at(s.begin[place]), at(s.end[place])});
+}
+
+}  // namespace ps::detail
