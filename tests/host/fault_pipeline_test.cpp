@@ -22,10 +22,13 @@
 namespace ps::test {
 namespace {
 
-constexpr std::uint64_t items = 4;
+// A few items, of which every call fails; and with one slot per ring, whose window holds 16 items,
+// enough to fill the window, wait, and fill it again. Of their calls, a sample fails.
+constexpr std::uint64_t few = 4, several_windows = 40;
 
 struct Variant {
   const char* name;
+  std::uint64_t items = few;
   bool stream_wait_value = true;
   bool host_calls = false;
   bool borrowed = false;
@@ -39,6 +42,11 @@ struct Variant {
 
 class PipelineFaults : public testing::TestWithParam<Variant> {
  protected:
+  std::uint64_t items() const { return GetParam().items; }
+  // From one call that fails to the next. A prime, so that every call of an item has its turn.
+  std::uint64_t stride(std::uint64_t of_long_runs) const {
+    return items() == few ? 1 : of_long_runs;
+  }
   FakeOptions fake_options() const {
     return {.stream_wait_value = GetParam().stream_wait_value, .max_delay_us = 30};
   }
@@ -50,7 +58,8 @@ class PipelineFaults : public testing::TestWithParam<Variant> {
   }
   TinyOptions tiny_options(FakeMachine& machine,
                            const std::vector<cuda::StreamHandle>& handles) const {
-    TinyOptions options{.driver = &machine.driver(),
+    TinyOptions options{.depth = items() == few ? 2U : 1U,
+                        .driver = &machine.driver(),
                         .host_stages = GetParam().host_stages,
                         .host_calls = GetParam().host_calls,
                         .waiting = GetParam().waiting};
@@ -76,6 +85,16 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{.name = "HostCalls", .host_calls = true, .waiting = Waiting::block},
         Variant{.name = "HostCallsByCallback", .stream_wait_value = false, .host_calls = true},
         Variant{.name = "DeviceOnly", .host_stages = false},
+        Variant{.name = "SeveralWindows", .items = several_windows},
+        Variant{.name = "SeveralWindowsWithHostCalls",
+                .items = several_windows,
+                .host_calls = true,
+                .borrowed = true},
+        Variant{.name = "SeveralWindowsDeviceOnly", .items = several_windows, .host_stages = false},
+        Variant{.name = "SeveralWindowsDeviceOnlyBlocking",
+                .items = several_windows,
+                .host_stages = false,
+                .waiting = Waiting::block},
         Variant{.name = "DeviceOnlyOnCallersStreams",
                 .host_calls = true,
                 .borrowed = true,
@@ -88,20 +107,20 @@ TEST_P(PipelineFaults, AnAllocationFails) {
   FakeDriver& driver = machine.driver();
   const auto streams = callers_streams(machine);
   bool struck = true;
-  for (std::uint64_t n = 1; struck; ++n) {
+  for (std::uint64_t n = 1; struck; n += stride(3)) {
     step(n);
     {
       const TinyOptions options = tiny_options(machine, streams);
       TinyPipeline tiny(machine.gpu(), options);
       driver.fail_call(n, cuda::memory_allocation, allocating_calls);
-      const auto failure = failure_of([&] { tiny.run({.items = items}); });
+      const auto failure = failure_of([&] { tiny.run({.items = items()}); });
       struck = driver.fault_struck();
       driver.disarm();
       EXPECT_EQ(struck, failure != nullptr) << here;
       if (failure) {
         EXPECT_TRUE(is<OutOfMemory>(failure)) << here << ": " << text(failure);
       }
-      tiny.run_well(items);
+      tiny.run_well(items());
     }
     ASSERT_TRUE(is_clean(driver)) << here;
   }
@@ -112,7 +131,7 @@ TEST_P(PipelineFaults, AnyCallFails) {
   FakeDriver& driver = machine.driver();
   const auto streams = callers_streams(machine);
   bool struck = true;
-  for (std::uint64_t n = 1; struck; ++n) {
+  for (std::uint64_t n = 1; struck; n += stride(61)) {
     step(n);
     {
       const TinyOptions options = tiny_options(machine, streams);
@@ -120,7 +139,7 @@ TEST_P(PipelineFaults, AnyCallFails) {
       std::optional<TinyPipeline> tiny;
       const auto failure = failure_of([&] {
         tiny.emplace(machine.gpu(), options);
-        tiny->run({.items = items});
+        tiny->run({.items = items()});
       });
       struck = driver.fault_struck();
       driver.disarm();
@@ -128,7 +147,7 @@ TEST_P(PipelineFaults, AnyCallFails) {
         EXPECT_TRUE(struck) << here << ": " << text(failure);
         EXPECT_TRUE(is<DeviceError>(failure)) << here << ": " << text(failure);
       }
-      if (tiny) tiny->run_well(items);
+      if (tiny) tiny->run_well(items());
     }
     ASSERT_TRUE(is_clean(driver)) << here;
   }
@@ -139,12 +158,12 @@ TEST_P(PipelineFaults, ACallOfTheEndFails) {
   FakeDriver& driver = machine.driver();
   const auto streams = callers_streams(machine);
   bool struck = true;
-  for (std::uint64_t n = 1; struck; ++n) {
+  for (std::uint64_t n = 1; struck; n += stride(3)) {
     step(n);
     {
       const TinyOptions options = tiny_options(machine, streams);
       TinyPipeline tiny(machine.gpu(), options);
-      tiny.run_well(items);
+      tiny.run_well(items());
       driver.fail_call(n, unknown_error);
     }  // destructors meet the fault
     ASSERT_TRUE(is_clean(driver)) << here;
@@ -155,7 +174,7 @@ TEST_P(PipelineFaults, ACallOfTheEndFails) {
 
 TEST_P(PipelineFaults, TheDeviceIsLostAtAnyCall) {
   bool struck = true;
-  for (std::uint64_t n = 1; struck; ++n) {
+  for (std::uint64_t n = 1; struck; n += stride(61)) {
     step(n);
     FakeMachine machine(fake_options());
     FakeDriver& driver = machine.driver();
@@ -164,12 +183,12 @@ TEST_P(PipelineFaults, TheDeviceIsLostAtAnyCall) {
       const TinyOptions options = tiny_options(machine, streams);
       TinyPipeline tiny(machine.gpu(), options);
       driver.lose_device_at(n);
-      const auto failure = failure_of([&] { tiny.run({.items = items}); });
+      const auto failure = failure_of([&] { tiny.run({.items = items()}); });
       struck = driver.fault_struck();
       if (failure) {
         EXPECT_TRUE(struck) << here << ": " << text(failure);
         EXPECT_TRUE(is<DeviceError>(failure)) << here << ": " << text(failure);
-        const auto again = failure_of([&] { tiny.run({.items = items}); });
+        const auto again = failure_of([&] { tiny.run({.items = items()}); });
         EXPECT_TRUE(again && is<DeviceLost>(again)) << here;
       }
     }
@@ -179,7 +198,7 @@ TEST_P(PipelineFaults, TheDeviceIsLostAtAnyCall) {
 
 TEST_P(PipelineFaults, APieceOfWorkFails) {
   bool struck = true;
-  for (std::uint64_t n = 1; struck; ++n) {
+  for (std::uint64_t n = 1; struck; n += stride(7)) {
     step(n);
     FakeMachine machine(fake_options());
     FakeDriver& driver = machine.driver();
@@ -188,7 +207,7 @@ TEST_P(PipelineFaults, APieceOfWorkFails) {
       const TinyOptions options = tiny_options(machine, streams);
       TinyPipeline tiny(machine.gpu(), options);
       driver.fail_work(n, launch_failure);
-      const auto failure = failure_of([&] { tiny.run({.items = items}); });
+      const auto failure = failure_of([&] { tiny.run({.items = items()}); });
       struck = driver.fault_struck();
       ASSERT_EQ(struck, failure != nullptr) << here;
       if (failure) {
@@ -202,7 +221,11 @@ TEST_P(PipelineFaults, APieceOfWorkFails) {
 }
 
 // The same on both kinds of device from here on.
-class StageFaults : public testing::TestWithParam<bool> {};
+class StageFaults : public testing::TestWithParam<bool> {
+ protected:
+  // At the edges of a window of 16 items, and in between.
+  static constexpr std::uint64_t places[] = {0, 1, 7, 8, 15, 16, 17, 24, 33, several_windows - 1};
+};
 
 INSTANTIATE_TEST_SUITE_P(Devices, StageFaults, testing::Values(false, true),
                          [](const auto& tested) {
@@ -215,16 +238,16 @@ TEST_P(StageFaults, AnyStageThrowsAtAnyItem) {
   FakeDriver& driver = machine.driver();
   {
     const Device device = GetParam() ? machine.gpu() : Device::cpu();
-    TinyPipeline tiny(device, {.driver = GetParam() ? &driver : nullptr});
+    TinyPipeline tiny(device, {.depth = 1, .driver = GetParam() ? &driver : nullptr});
     for (const std::string& stage : TinyPipeline::stages) {
-      for (std::uint64_t item = 0; item < items; ++item) {
+      for (const std::uint64_t item : places) {
         const std::string here = stage + ", item " + std::to_string(item);
         watchdog.step(here);
         tiny.hook = [&](const std::string& at, Item& now) {
           if (at == stage && now.index() == item) throw std::domain_error("thrown by " + here);
         };
         try {
-          tiny.run({.items = items});
+          tiny.run({.items = several_windows});
           ADD_FAILURE() << here << " was not reported";
         } catch (const PipelineError& error) {
           EXPECT_EQ(error.stage(), stage);
@@ -233,7 +256,7 @@ TEST_P(StageFaults, AnyStageThrowsAtAnyItem) {
           EXPECT_NE(std::string(error.what()).find("thrown by " + here), std::string::npos);
         }
         tiny.hook = nullptr;
-        tiny.run_well(items);
+        tiny.run_well(several_windows);
       }
     }
   }
@@ -246,15 +269,15 @@ TEST_P(StageFaults, AHostFunctionThrowsAtAnyItem) {
   FakeDriver& driver = machine.driver();
   {
     const Device device = GetParam() ? machine.gpu() : Device::cpu();
-    TinyPipeline tiny(device, {.driver = GetParam() ? &driver : nullptr});
-    for (std::uint64_t item = 0; item < items; ++item) {
+    TinyPipeline tiny(device, {.depth = 1, .driver = GetParam() ? &driver : nullptr});
+    for (const std::uint64_t item : places) {
       watchdog.step("item " + std::to_string(item));
       tiny.hook = [&](const std::string& at, Item& now) {
         if (at != "compute" || now.index() != item) return;
         now.stream().call([] { throw std::domain_error("from the stream"); });
       };
       try {
-        tiny.run({.items = items});
+        tiny.run({.items = several_windows});
         ADD_FAILURE() << "item " << item << " was not reported";
       } catch (const PipelineError& error) {
         EXPECT_EQ(error.stage(), "compute");
@@ -262,7 +285,7 @@ TEST_P(StageFaults, AHostFunctionThrowsAtAnyItem) {
         EXPECT_TRUE(is<std::domain_error>(error.cause()));
       }
       tiny.hook = nullptr;
-      tiny.run_well(items);
+      tiny.run_well(several_windows);
     }
   }
   EXPECT_TRUE(is_clean(driver));
