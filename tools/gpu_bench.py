@@ -62,6 +62,7 @@ class Bench:
             self.environment["PYTHONPATH"] = os.pathsep.join([str(package), *known])
         self.all = benchmarks.every(root)
         self._progress = self.work / "progress.json"
+        self._packages = {}  # whether the interpreter has them
         self.done = {}
         if self._progress.is_file():
             self.done = json.loads(self._progress.read_text())
@@ -78,9 +79,7 @@ class Bench:
             if shutil.which(program) is None:
                 return f"{program} is not on PATH"
         for package in benchmark.packages:
-            found = subprocess.run([self.python, "-c", f"import {package}"], capture_output=True,
-                                   env=self.environment)
-            if found.returncode != 0:
+            if not self.has_package(package):
                 how = "pip install ." if package == "penstock" else f"pip install {package}"
                 return f"{self.python} has no package {package} ({how})"
         program = self.root / benchmarks.BIN / (
@@ -88,6 +87,13 @@ class Bench:
         if benchmark.kind != "script" and not program.is_file():
             return f"{program.relative_to(self.root)} is not built"
         return ""
+
+    def has_package(self, name):
+        if name not in self._packages:
+            found = subprocess.run([self.python, "-c", f"import {name}"], capture_output=True,
+                                   env=self.environment)
+            self._packages[name] = found.returncode == 0
+        return self._packages[name]
 
     def parts(self, name):
         benchmark = self.all[name]

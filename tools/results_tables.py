@@ -70,11 +70,10 @@ def of_cases(document):
     cases, peers = document["cases"], list(document["peers"])
     floors = any(case.get("floor_us") for case in cases)
     yardsticks = list(dict.fromkeys(case["yardstick"] for case in cases if "yardstick_us" in case))
-    yardstick = yardsticks[0] if len(yardsticks) == 1 else "yardstick"
     counted = any(case.get("metrics", {}).get("counters") for case in cases)
     columns = ["case", "ours"]
     columns += ["floor", "ours / floor"] if floors else []
-    columns += [yardstick, f"{yardstick} / ours"] if yardsticks else []
+    columns += ["yardstick", "yardstick / ours"] if yardsticks else []
     for peer in peers:
         columns += [peer, f"{peer} / ours"]
     columns += ["DRAM"] if counted else []
@@ -96,9 +95,8 @@ def of_cases(document):
     notes = []
     if floors:
         notes.append("*floor*: the best time of the slowest engine alone, measured in the same run.")
-    if "roof" in yardsticks:
-        notes.append("*roof*: the time to move the same bytes at the measured copy rate; it may be "
-                     "beaten.")
+    if yardsticks:
+        notes.append(f"*yardstick*: {'; '.join(yardsticks)}. It may be beaten.")
     if peers:
         notes.append("Peers: " + ", ".join(f"{peer} {document['peers'][peer]}" for peer in peers)
                      + ".")
@@ -147,10 +145,13 @@ def of_rungs(document):
     rows = [[f"{rung['name']}: {row['label']}", row_time(row), ratio(row["speedup"], 2),
              percent(row["hidden"]), percent(row["efficiency"])]
             for rung in document["rungs"] for row in rung["rows"]]
-    return [table(["rung", "time", "speed-up", "hidden", "efficiency"], rows),
-            "*speed-up*: relative to the first row of the same work. *hidden*: the share of the time "
-            "that overlap can hide and did hide. *efficiency*: the floor, or in the ladders of kernels "
-            "the yardstick (a copy, or the tensor cores' peak), divided by the time."]
+    # Kernels are compared with cudaMemcpy and the peak of the arithmetic, which are yardsticks.
+    kernels = all("machine" in rung for rung in document["rungs"])
+    compared = "yardstick" if kernels else "floor"
+    return [table(["rung", "time", "speed-up", "hidden", f"{compared} / time"], rows),
+            "*speed-up*: relative to the first row of the same work. *hidden*: the share that overlap "
+            "hid of the time that it can hide."
+            + (" *yardstick*: cudaMemcpy, or the measured peak of the arithmetic." if kernels else "")]
 
 
 def row_time(row):
@@ -259,7 +260,7 @@ def ladder_headline(document):
     best = max((row["efficiency"] for row in rows if row.get("efficiency") and row["seconds"]),
                default=None)
     return (f"{len(document['rungs'])} rungs"
-            + (f", best efficiency {percent(best)}" if best else ""))
+            + (f", best {percent(best)} of its floor or yardstick" if best else ""))
 
 
 def spread(values):

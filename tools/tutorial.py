@@ -128,7 +128,7 @@ def microseconds(seconds):
 def measured(row):
     """Time and share of the limit, or why there is none."""
     if not row["seconds"]:
-        return row["note"] or "–"
+        return f"dropped: {row['dropped']}" if row.get("dropped") else row["note"] or "–"
     share = row.get("efficiency")
     return microseconds(row["seconds"]) + (f", {100 * share:.1f} %" if share else "")
 

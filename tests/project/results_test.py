@@ -76,7 +76,7 @@ def test_the_summary_has_one_line_per_benchmark(run, tmp_path):
     text = (tmp_path / "docs/results.md").read_text()
     assert ("| [resample](results/resample.md) | resample on the GPU | 1.250 × the floor; 15 × as "
             "fast as torch | abc |") in text.splitlines()
-    assert "| [ladder](results/ladder.md) |  | 1 rungs, best efficiency 25.0 % | c |" in text
+    assert "| [ladder](results/ladder.md) |  | 1 rungs, best 25.0 % of its floor or yardstick | c |" in text
     assert len(text.splitlines()) < 20
 
 
@@ -101,11 +101,15 @@ def test_a_dropped_case_is_shown_with_its_reason(lines_of):
 
 
 def test_a_yardstick_has_its_own_column(lines_of):
-    case = CASES["cases"][0] | {"yardstick": "roof", "yardstick_us": 110.0}
+    case = CASES["cases"][0] | {"yardstick": "cudaMemcpy", "yardstick_us": 110.0}
     del case["floor_us"]
-    lines = lines_of({"resample.json": CASES | {"peers": {}, "cases": [case]}})
-    assert "| case | ours | roof | roof / ours |" in lines
+    kernels = [rung | {"machine": {}} for rung in RUNGS["rungs"]]
+    lines = lines_of({"resample.json": CASES | {"peers": {}, "cases": [case]},
+                      "ladder.json": RUNGS | {"rungs": kernels}})
+    assert "| case | ours | yardstick | yardstick / ours |" in lines
     assert "| a\\|b | 100 µs | 110 µs | 1.100 |" in lines
+    assert "*yardstick*: cudaMemcpy. It may be beaten." in lines
+    assert "| rung | time | speed-up | hidden | yardstick / time |" in lines
 
 
 def test_call_and_host_times_say_which_is_which(lines_of):

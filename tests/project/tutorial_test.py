@@ -175,6 +175,11 @@ def test_a_kernel_at_several_intensities_is_one_line(results):
         "| flat | 2.0 µs, 50.0 % |  | 32 | 2.0 KiB | 75 % |"]
 
 
+def test_a_dropped_row_says_why(results):
+    results(plain=[row("a", seconds=None, dropped="faster than its floor")])
+    assert "dropped: faster than its floor" in place("rows ladder.json: plain")[2]
+
+
 def test_rows_of_several_rungs_say_whose_they_are(results):
     results(one=[row("a")], two=[row("a")])
     assert [line.split(" | ")[0] for line in place("rows ladder.json: one, two")[2:]] == [
