@@ -152,7 +152,7 @@ int main(int argc, char** argv) {
   Settings settings;
   app.add_option("--output", settings.output, "Results file to write");
   app.add_option("--device", settings.device, "cuda, cuda:N or best");
-  app.add_flag("--quick", settings.quick, "Small sizes: a look, not a measurement");
+  app.add_flag("--quick", settings.quick, "Small sizes, for a first look; not a measurement");
   CLI11_PARSE(app, argc, argv);
   return bench::guarded("bench_copy", [&] { run(settings); });
 }

@@ -192,7 +192,7 @@ int main(int argc, char** argv) {
   app.add_option("--output", settings.output, "Results file to write");
   app.add_option("--device", settings.device, "cuda, cuda:N or best");
   app.add_option("--bytes", bytes, "Bytes of input; default: 2GiB");
-  app.add_flag("--quick", settings.quick, "Small sizes: a look, not a measurement");
+  app.add_flag("--quick", settings.quick, "Small sizes, for a first look; not a measurement");
   CLI11_PARSE(app, argc, argv);
   return bench::guarded("bench_overlap-kernel", [&] {
     if (!bytes.empty()) settings.bytes = ps::parse_bytes(bytes, "--bytes");

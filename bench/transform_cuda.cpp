@@ -274,7 +274,7 @@ int main(int argc, char** argv) {
   app.add_option("--turns", settings.turns, "Times each call is timed; the median counts")
       ->check(CLI::Range(1, 1000));
   app.add_flag("--variants", settings.variants, "Every tuning of the kernels too");
-  app.add_flag("--quick", settings.quick, "Small sizes: a look, not a measurement");
+  app.add_flag("--quick", settings.quick, "Small sizes, for a first look; not a measurement");
   CLI11_PARSE(app, argc, argv);
   return bench::guarded("bench_transform", [&] { run(settings); });
 }

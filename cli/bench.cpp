@@ -35,7 +35,7 @@ void give_signals_back() {
 [[noreturn]] void refuse_start(const std::string& python, int why) {
   throw SystemError(why, "start",
                     fmt::format("{}: benchmarks run in Python 3.11 or newer; install it "
-                                "(apt-get install python3), or name one in PENSTOCK_PYTHON",
+                                "(apt-get install python3), or set PENSTOCK_PYTHON",
                                 python));
 }
 
@@ -61,8 +61,8 @@ void run(const std::vector<std::string>& arguments) {
   give_signals_back();
   if (!has_package(python)) {
     throw Unsupported(
-        fmt::format("{0} has no package penstock; install it with `{0} -m pip install .` in "
-                    "Penstock's folder, or name a Python that has it in PENSTOCK_PYTHON",
+        fmt::format("{0} cannot import penstock; install it with `{0} -m pip install .` in "
+                    "Penstock's source folder, or set PENSTOCK_PYTHON to a Python that has it",
                     python));
   }
   std::vector<std::string> words = {python, "-m", "penstock.bench"};
@@ -75,11 +75,12 @@ void run(const std::vector<std::string>& arguments) {
 
 void add_bench(Program& program) {
   CLI::App& command = *program.app().add_subcommand(
-      "bench", "An operator beside its peers and its limit: checked, then timed or profiled");
+      "bench", "Checks an operator, then times it next to its peers and floor, or profiles it");
   command.prefix_command();  // what follows is Python's to understand
   command.footer(
-      "Runs in Python: python3, or the one that PENSTOCK_PYTHON names.\n"
-      "`penstock bench OP --help` says what an operator takes: --mode, --kernel, --json, ...\n\n"
+      "Runs in Python: python3, or the interpreter named by PENSTOCK_PYTHON.\n"
+      "`penstock bench OP --help` lists the options of an operator: --mode, --kernel, --json, "
+      "...\n\n"
       "Examples:\n"
       "  penstock bench --list\n"
       "  penstock bench iterate --quick\n"

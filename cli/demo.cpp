@@ -83,7 +83,7 @@ void add_demo(Program& program) {
           "Without a GPU: where the file is written and removed; default: the output folder")
       ->type_name("DIR")
       ->check(CLI::ExistingDirectory);
-  command.add_flag("--quick", options->quick, "Small sizes: a look, not a measurement");
+  command.add_flag("--quick", options->quick, "Small sizes, for a first look; not a measurement");
   command.footer(
       "With a GPU: upload, compute and download at once. Without one: a file is read past the "
       "page\n"

@@ -95,14 +95,15 @@ std::string link_text(const Link& link) {
 
 std::string memlock_text(const HostSystem& host) {
   if (!host.memlock_bytes) return "unlimited";
-  return format_bytes(*host.memlock_bytes) + (host.memlock_exempt ? ", which does not bind" : "");
+  return format_bytes(*host.memlock_bytes) +
+         (host.memlock_exempt ? ", which does not apply to this user" : "");
 }
 
 std::string io_uring_text(const HostSystem& host) {
   if (host.io_uring_error != 0) {
     return fmt::format("refused: {}", std::strerror(host.io_uring_error));
   }
-  return host.io_uring_built_in ? "allowed" : "allowed, but not built in";
+  return host.io_uring_built_in ? "allowed" : "allowed by the system, but this build lacks it";
 }
 
 std::string cuda_text(const CudaInstallation& cuda) {
@@ -156,13 +157,13 @@ void print_ceilings(const LimitsAnswer& answer) {
     table.row({std::string(description(ceiling)), format_rate(rate->bytes_per_second), note});
   }
   fmt::print("\nCeilings of {}, {} {}{}\n{}", limits.key.device,
-             answer.cached ? "kept from" : "measured", limits.date,
-             answer.cached ? " (--fresh measures anew)" : "", table.text());
+             answer.cached ? "cached from" : "measured", limits.date,
+             answer.cached ? " (--fresh measures again)" : "", table.text());
 }
 
 void print_findings(const std::vector<Finding>& found) {
   fmt::print("\nFindings\n");
-  if (found.empty()) fmt::print("  nothing to mend\n");
+  if (found.empty()) fmt::print("  no problems found\n");
   for (const Finding& finding : found) {
     fmt::print("  {}: {}\n    why: {}\n    fix: {}\n", name(finding.severity), finding.what,
                finding.why, finding.fix);
@@ -213,17 +214,18 @@ void add_doctor(Program& program) {
                   "Directory of the disk to measure; default: the current one, if writable")
       ->type_name("DIR")
       ->check(CLI::ExistingDirectory.description(""));
-  CLI::Option* quick = command.add_flag(
-      "--quick", options->quick, "Measure in a quarter of the time, to about a tenth; not kept");
-  CLI::Option* fresh = command.add_flag("--fresh", options->fresh,
-                                        "Measure even if the figures are known from before");
-  command.add_flag("--no-measure", options->no_measure, "Look only, measure nothing")
+  CLI::Option* quick =
+      command.add_flag("--quick", options->quick,
+                       "Measure in a quarter of the time, accurate to about 10 %; not cached");
+  CLI::Option* fresh =
+      command.add_flag("--fresh", options->fresh, "Measure again even if cached results exist");
+  command.add_flag("--no-measure", options->no_measure, "Show what is installed, measure nothing")
       ->excludes(quick)
       ->excludes(fresh);
   command.footer(
-      "Figures are kept in $PENSTOCK_CACHE/limits.json, else in ~/.cache/penstock/limits.json.\n\n"
+      "Results are cached in $PENSTOCK_CACHE/limits.json, or ~/.cache/penstock/limits.json.\n\n"
       "Examples:\n"
-      "  penstock doctor                          what is here and how fast it is\n"
+      "  penstock doctor                          what this machine has and how fast it is\n"
       "  penstock doctor --fresh --dir /data      measure again, with the disk under /data\n"
       "  penstock doctor --quick --json | jq .findings");
   command.callback([&program, options] {

@@ -70,10 +70,10 @@ CLI::App& add_command(CLI::App& ladders, Program& program, const std::string& na
   std::vector<std::string> names;
   for (const ladder::Rung& rung : select(name)) names.emplace_back(rung.name);
   CLI::Option& only =
-      *command.add_option("--only", options->only, "Run this rung alone")->type_name("RUNG");
+      *command.add_option("--only", options->only, "Run only this rung")->type_name("RUNG");
   if (!names.empty()) only.check(CLI::IsMember(names));
-  command.add_flag("--quick", options->quick, "Small sizes: a look, not a measurement");
-  command.add_flag("--list", options->list, "Name the rungs, run none");
+  command.add_flag("--quick", options->quick, "Small sizes, for a first look; not a measurement");
+  command.add_flag("--list", options->list, "List the rungs without running them");
   command.callback([&program, options, name] {
     program.chosen([&program, options, name] { climb(name, *options, program.stop()); });
   });
@@ -84,15 +84,15 @@ void add_host(CLI::App& ladders, Program& program) {
   const auto options = std::make_shared<LadderOptions>();
   CLI::App& command = add_command(
       ladders, program, "host",
-      "Between host and device: from pageable memory to overlap in four ways, and the traps",
+      "Host to device: from pageable memory to four-way overlap, with the common mistakes",
       options);
   add_bytes_option(command, "--bytes", options->bytes,
-                   "Bytes to move in each row; default: 2 GiB on a GPU, 256 MiB on the CPU");
+                   "Bytes moved per row; default: 2 GiB on a GPU, 256 MiB on the CPU");
   add_bytes_option(command, "--chunk", options->chunk,
-                   "Bytes of a chunk; default: chosen from what the engines need");
+                   "Bytes per chunk; default: chosen from measured engine costs");
   command.footer(
-      "speed-up: against the first row of the same work.\n"
-      "hidden: of the time that overlap can hide, the share it hid; efficiency: of the floor.\n\n"
+      "speed-up: relative to the first row of the same work.\n"
+      "hidden: share of the time that overlap can hide; efficiency: floor / time.\n\n"
       "Examples:\n"
       "  penstock ladder host --quick\n"
       "  penstock ladder host --only depth --bytes 1GiB\n"
@@ -114,28 +114,32 @@ void add_kernels(CLI::App& ladders, Program& program, const KernelLadder& ladder
   if (ladder.traced) {
     command
         .add_option("--trace", options->trace,
-                    "Folder for pages of what the parts of each rung's kernel did when")
+                    "Folder for pages with the timeline inside each rung's kernel")
         ->type_name("DIR");
   }
   if (ladder.has_shapes) {
     command.add_flag("--all-shapes", options->all_shapes,
-                     "All shapes, from a tiny one to a very long one, instead of two");
+                     "Run all shapes, from tiny to very long, instead of two");
   }
   command.footer(fmt::format(
-      "share: of the limit that was measured in the same run; speed-up: against the first row of\n"
-      "the same work. Registers, shared memory and occupancy are what the driver says here.\n\n"
+      "share: of the peer or ceiling measured in the same run; speed-up: relative to the first "
+      "row\n"
+      "of the same work. Registers, shared memory and occupancy are as reported by the driver.\n\n"
       "Examples:\n"
       "  penstock ladder {0} --quick\n"
       "  penstock ladder {0} --only {1}\n"
-      "  penstock ladder {0} --list --json    which instructions each rung's machine code holds",
+      "  penstock ladder {0} --list --json    the instructions that each rung's machine code "
+      "contains",
       ladder.name, ladder.example));
 }
 
 }  // namespace
 
 void add_ladder(Program& program) {
-  CLI::App& command = *program.app().add_subcommand(
-      "ladder", "Every rung of a ladder, from the plain way up: time, and share of the limit");
+  CLI::App& command =
+      *program.app().add_subcommand("ladder",
+                                    "Runs each rung of a ladder, from the plainest version up, "
+                                    "with its time and share of the floor");
   command.require_subcommand(1);
   command.footer("Example:\n  penstock ladder host --quick");
   add_host(command, program);
@@ -143,18 +147,19 @@ void add_ladder(Program& program) {
       command, program,
       {.name = "copy",
        .about =
-           "Between a GPU's memory and its multiprocessors: from plain loads to roles on a ring",
+           "GPU memory to multiprocessors: from plain loads to warp roles on a ring of TMA copies",
        .example = "vectorised",
-       .bytes = "Bytes of input in each row; default: 2 GiB"});
+       .bytes = "Bytes of input per row; default: 2 GiB"});
   add_kernels(
       command, program,
       {.name = "gemm",
-       .about = "Matrix products: from a thread per element to tensor cores that never wait",
+       .about = "Matrix products: from one thread per element to tensor cores that never wait",
        .example = "mma-sync"});
   add_kernels(
       command, program,
       {.name = "resample",
-       .about = "Rows at irregular times: from a search a thread to a warp that finds ahead",
+       .about =
+           "Resampling at irregular times: from one search per thread to a dedicated search warp",
        .example = "warp-search",
        .traced = false,
        .has_shapes = true});

@@ -40,11 +40,14 @@ std::string help_hint(const CLI::App& app) {
 }
 
 int parse_and_run(int argc, char** argv) {
-  CLI::App app("Overlaps data movement with computation, and says how far from the limit it was.",
-               "penstock");
+  CLI::App app(
+      "Overlaps data movement with computation, and reports how far a run was from the hardware's "
+      "limit.",
+      "penstock");
   app.set_version_flag("--version", version_text());
   app.require_subcommand(1);
-  app.footer("Example:\n  penstock doctor\n\n`penstock COMMAND --help` says what a command takes.");
+  app.footer(
+      "Example:\n  penstock doctor\n\n`penstock COMMAND --help` lists the options of a command.");
 
   const Interrupt interrupt;
   Program program(app, interrupt.token());

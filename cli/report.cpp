@@ -55,17 +55,17 @@ void run(const ReportCommand& command) {
 void add_report(Program& program) {
   const auto options = std::make_shared<ReportCommand>();
   CLI::App& command = *program.app().add_subcommand(
-      "report", "A page of what was measured: timelines, tables, plots; one self-contained file");
+      "report", "Writes one self-contained HTML page with timelines, tables and plots of results");
   command
       .add_option("files", options->files,
-                  "Documents: build/demo/report.json, bench/results/*.json, ...")
+                  "Result files: build/demo/report.json, bench/results/*.json, ...")
       ->type_name("FILE")
       ->required();
   command.add_option("--output", options->output, "The page to write")
       ->type_name("FILE")
       ->capture_default_str();
-  command.add_option("--title", options->title, "Its title")->capture_default_str();
-  command.add_option("--perfetto", options->perfetto, "Also a trace that Perfetto opens")
+  command.add_option("--title", options->title, "Title of the page")->capture_default_str();
+  command.add_option("--perfetto", options->perfetto, "Also write a trace for Perfetto")
       ->type_name("FILE");
   add_json_flag(command, options->json);
   command.footer(

@@ -35,7 +35,8 @@ void warn(const std::vector<std::string>& warnings) {
 std::filesystem::path checked_path() {
   std::filesystem::path file = choices_path();
   if (file.empty()) {
-    throw Unsupported("no folder to keep choices in: set PENSTOCK_CACHE, XDG_CACHE_HOME or HOME");
+    throw Unsupported(
+        "there is no folder for the choices: set PENSTOCK_CACHE, XDG_CACHE_HOME or HOME");
   }
   return file;
 }
@@ -62,7 +63,7 @@ void reset(const TuneCommand& command, const Device& device) {
                        {"warnings", warnings}});
   }
   warn(warnings);
-  fmt::print("{} measured choice{} of {} forgotten: the built-in ones apply\n", forgotten,
+  fmt::print("{} measured choice{} for {} forgotten; the built-in choices are used\n", forgotten,
              forgotten == 1 ? "" : "s", device.name());
 }
 
@@ -93,8 +94,8 @@ void tune(const TuneCommand& command, const Device& device, const std::stop_toke
   }
   warn(before.warnings);
   fmt::print("{}{}", tuning_text(tuning), nothing_to_choose(before, device));
-  if (keeps) fmt::print("kept in {}\n", file);
-  if (choice && command.dry_run) fmt::print("nothing kept: --dry-run\n");
+  if (keeps) fmt::print("saved in {}\n", file);
+  if (choice && command.dry_run) fmt::print("nothing saved (--dry-run)\n");
 }
 
 void run(const TuneCommand& command, const std::stop_token& stop) {
@@ -109,38 +110,36 @@ void run(const TuneCommand& command, const std::stop_token& stop) {
 void add_tune(Program& program) {
   const auto options = std::make_shared<TuneCommand>();
   CLI::App& command = *program.app().add_subcommand(
-      "tune", "Measures the kernels that operators choose from, and keeps the winners");
+      "tune", "Times the kernels that operators can choose from, and keeps the fastest");
   command.add_option("OP", options->op, "The operator; default: all")
       ->type_name("")
       ->check(CLI::IsMember(tunable_operators()));
   add_device_option(command, options->device);
   add_json_flag(command, options->json);
   CLI::Option* quick =
-      command.add_flag("--quick", options->quick, "A fifth of the turns; wins need more of a gain");
+      command.add_flag("--quick", options->quick,
+                       "A fifth of the rounds; a kernel then needs a larger gain to be chosen");
   CLI::Option* dry_run =
       command.add_flag("--dry-run", options->dry_run, "Measure and print, but keep nothing");
-  CLI::Option* reset = command.add_flag(
-      "--reset", options->reset, "Forget what was measured on this device: the built-in applies");
+  CLI::Option* reset =
+      command.add_flag("--reset", options->reset,
+                       "Forget the measured choices for this device and use the built-in ones");
   reset->excludes(quick)->excludes(dry_run);
   command
       .add_flag("--list", options->list,
-                "Problems, kernels, what is used now and why; measures nothing")
+                "List problems, kernels and the current choice with its reason; measure nothing")
       ->excludes(quick)
       ->excludes(dry_run)
       ->excludes(reset);
   command.footer(
-      "Kernels are built ahead of time, and those of one problem give the same bits: a choice "
-      "changes\n"
-      "times, never results. The kernels of a problem run by turns, each turn in another order, on "
-      "memory\n"
-      "beyond the L2 cache. The fastest replaces the built-in choice if its gain (median over the "
-      "turns of\n"
-      "how much faster it was in the same turn) is more than the noise (three standard errors of "
-      "that\n"
-      "median, printed behind it). A kernel that a call names itself always comes first.\n\n"
-      "Choices are kept in $PENSTOCK_CACHE/choices.json, else in ~/.cache/penstock/choices.json, "
-      "for this\n"
-      "GPU, driver and version. A program reads them at an operator's first call.\n\n"
+      "All kernels of a problem give the same bits, so a choice changes times, never results.\n"
+      "Runs are interleaved in changing order, on memory larger than the L2 cache. The fastest\n"
+      "kernel replaces the built-in choice if its gain (median over the rounds) is larger than "
+      "the\n"
+      "noise (three standard errors of that median, printed after it). A kernel that a call names\n"
+      "takes precedence over any choice.\n\n"
+      "Choices are saved in $PENSTOCK_CACHE/choices.json, or ~/.cache/penstock/choices.json, for\n"
+      "this GPU, driver and version. A program reads them at the first call of an operator.\n\n"
       "Examples:\n"
       "  penstock tune                       every operator on the first GPU\n"
       "  penstock tune transform --dry-run   what would be chosen\n"

@@ -34,7 +34,7 @@ std::string time_text(const TunedProblem& problem, const std::string& kernel) {
   }
   const bool unfit =
       std::find(problem.unfit.begin(), problem.unfit.end(), kernel) != problem.unfit.end();
-  return unfit ? "other bits" : "";
+  return unfit ? "different result" : "";
 }
 
 // Of all problems, so that every kernel has one column.
@@ -76,8 +76,9 @@ std::string tuning_text(const Tuning& tuning) {
            compared ? fmt::format("{} ± {:.1f}%", percent(first->gain), 100 * first->noise) : ""});
       table.row(std::move(row));
     }
-    text += fmt::format("{} on {}: time of a call, and its rate as a share of a device copy's\n{}",
-                        op, tuning.key.device, table.text());
+    text +=
+        fmt::format("{} on {}: time per call, and its rate as a share of the device copy rate\n{}",
+                    op, tuning.key.device, table.text());
   });
   return text;
 }
@@ -137,8 +138,9 @@ Json state_json(const TuneState& state) {
 std::string nothing_to_choose(const TuneState& state, const Device& device) {
   if (device.kind() == DeviceKind::cpu) {
     const std::string why = Device::why_no_gpu();
-    return fmt::format("cpu: operators have one way there: nothing to choose{}\n",
-                       why.empty() ? "" : " (no GPU: " + why + ")");
+    return fmt::format(
+        "cpu: operators have one implementation on the CPU, so there is nothing to choose{}\n",
+        why.empty() ? "" : " (no GPU: " + why + ")");
   }
   std::string text;
   each_operator(state.problems, [&](const std::string& op, auto first, auto last) {

@@ -119,7 +119,7 @@ void check(const Elementwise& function, const std::vector<Operand>& operands) {
     check_type(each);
     if (function.name != "cast" && each.streamed.dtype != first.streamed.dtype) {
       throw InvalidArgument(each.name,
-                            fmt::format("elements of type {}, as those of {}",
+                            fmt::format("elements of type {}, the type of {}",
                                         name(first.streamed.dtype), first.name),
                             each.describe());
     }

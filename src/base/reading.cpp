@@ -15,7 +15,8 @@ using Json = nlohmann::ordered_json;
 
 Json parse_json(std::string_view text, std::string_view what, int deepest) {
   const auto shallow = [&](int depth, Json::parse_event_t, const Json&) {
-    if (depth > deepest) throw_invalid(what, "JSON of ours", "one that is nested too deeply");
+    if (depth > deepest)
+      throw_invalid(what, "a JSON document written by Penstock", "JSON that is nested too deeply");
     return true;
   };
   try {

@@ -29,7 +29,7 @@ std::int64_t count(std::span<const std::int64_t> shape, DType dtype) {
   std::int64_t bytes = 0;
   overflow |= __builtin_mul_overflow(elements, static_cast<std::int64_t>(size_of(dtype)), &bytes);
   if (overflow && !empty) {
-    detail::throw_invalid("shape", "fewer than 2^63 bytes in all",
+    detail::throw_invalid("shape", "fewer than 2^63 bytes in total",
                           fmt::format("{} of {}", list(shape), name(dtype)));
   }
   return empty ? 0 : elements;

@@ -35,16 +35,17 @@ void PipelineImpl::check_name(std::string_view name) const {
   const auto same = [&](const auto& other) { return other.name == name; };
   if (std::any_of(stages.begin(), stages.end(), same) ||
       std::any_of(rings.begin(), rings.end(), same)) {
-    throw_invalid("name", "a name no other stage or ring has", fmt::format("'{}'", name));
+    throw_invalid("name", "a name that no other stage or ring uses", fmt::format("'{}'", name));
   }
-  if (running) throw_invalid("pipeline", "one that is not running", "one in the middle of a run");
+  if (running) throw_invalid("pipeline", "one that is not running", "one that is running");
 }
 
 RingId PipelineImpl::add_ring(std::string_view name, const RingOptions& o) {
   check_name(name);
-  if (o.bytes == 0) throw_invalid("bytes", "at least 1 byte a slot", "0");
+  if (o.bytes == 0) throw_invalid("bytes", "at least 1 byte per slot", "0");
   if (o.memory == Memory::host) {
-    throw_invalid("memory", "pinned or device", "host, which copies cannot overlap with");
+    throw_invalid("memory", "pinned or device",
+                  "host (copies from pageable memory cannot overlap)");
   }
   const std::size_t depth = o.depth == 0 ? options.depth : o.depth;
   if (depth > most_slots) {
@@ -88,10 +89,11 @@ StageId PipelineImpl::add_stage(std::string_view name, Stage stage,
     }
     const Ring& ring = rings[id.value];
     if (!ring.users.empty() && !before[ring.users.front()]) {
-      throw_invalid("uses",
-                    fmt::format("ring '{}' only in stages after '{}', which acquires its slots",
-                                ring.name, stages[ring.users.front()].name),
-                    fmt::format("stage '{}', which does not follow it", name));
+      throw_invalid(
+          "uses",
+          fmt::format("ring '{}' only in stages after '{}', the stage that acquires its slots",
+                      ring.name, stages[ring.users.front()].name),
+          fmt::format("stage '{}', which does not come after it", name));
     }
     stage.rings.push_back(id.value);
   }
@@ -172,7 +174,8 @@ void PipelineImpl::prepare(const RunOptions& run) {
   const Device& device = options.device;
   for (Ring& ring : rings) {
     if (ring.users.empty()) {
-      throw_invalid("ring", "to be used by a stage", fmt::format("'{}', used by none", ring.name));
+      throw_invalid("ring", "a ring that at least one stage uses",
+                    fmt::format("'{}', which no stage uses", ring.name));
     }
     const std::size_t bytes = ring.depth * ring.bytes;
     if (ring.memory == Memory::pinned) {

@@ -87,7 +87,7 @@ int type_number(DType type) {
     case DType::bf16:
       return 9;
   }
-  throw_invalid("tensor", "an element type that tensor maps have", name(type));
+  throw_invalid("tensor", "an element type that tensor maps support", name(type));
 }
 
 void check_tensor(const TensorMapOptions& options) {
@@ -109,7 +109,9 @@ void check_tensor(const TensorMapOptions& options) {
   const Place place = tensor.place();
   if (place.memory == Memory::host ||
       (place.memory == Memory::device && place.device == cpu_index)) {
-    throw_invalid("tensor", "memory that a GPU reaches, its own or page-locked", tensor.describe());
+    throw_invalid("tensor",
+                  "memory that the GPU can access: device memory or page-locked host memory",
+                  tensor.describe());
   }
   const std::uintptr_t alignment = wide ? 32 : 16;
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.data());
@@ -170,8 +172,8 @@ void check_box(const TensorMapOptions& options) {
     return fmt::format("{} of {}, {} bytes", elements, name(tensor.dtype()), bytes);
   };
   if (bytes % chunk != 0) {
-    throw_invalid(fmt::format("box[{}]", rank - 1), "whole 16 bytes along the innermost dimension",
-                  given());
+    throw_invalid(fmt::format("box[{}]", rank - 1),
+                  "a multiple of 16 bytes along the innermost dimension", given());
   }
   const std::int64_t widest = span(options.swizzle);
   if (options.swizzle != Swizzle::none && bytes > widest) {

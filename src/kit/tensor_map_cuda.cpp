@@ -45,7 +45,7 @@ Encoder find_encoder() {
     return {.why_not = none ? "no NVIDIA driver is loaded" : cudaGetErrorString(status)};
   }
   if (result != cudaDriverEntryPointSuccess || found == nullptr) {
-    return {.why_not = "this driver does not have them; CUDA 12.0 and newer do"};
+    return {.why_not = "this driver does not support them; drivers for CUDA 12.0 and newer do"};
   }
   return {.call = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found)};
 }

@@ -159,9 +159,9 @@ std::vector<Finding> findings(const Limits& limits, const Machine& machine) {
         {Severity::problem,
          fmt::format("uploads reach {} of the link's {}", format_rate(h2d->bytes_per_second),
                      format_rate(line)),
-         "every byte that must reach the GPU pays for it",
-         "see which processors are near the GPU and run there: nvidia-smi topo -m; in a virtual "
-         "machine ask for the GPU's whole link"});
+         "every transfer to the GPU is slower than it could be",
+         "find the cores that are close to the GPU and run there: nvidia-smi topo -m; in a virtual "
+         "machine, request the full PCIe link of the GPU"});
   }
   return found;
 }

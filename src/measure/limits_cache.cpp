@@ -58,9 +58,9 @@ LimitsAnswer obtain_limits(const Device& device, const LimitsRequest& request) {
         }
       }
     } catch (const InvalidArgument& error) {
-      warn("measured anew, as the cache is not as expected:", error);
+      warn("measuring again, because the cache is not valid:", error);
     } catch (const std::system_error& error) {
-      warn("measured anew, as the cache cannot be read:", error);
+      warn("measuring again, because the cache cannot be read:", error);
     }
   }
 
@@ -69,7 +69,7 @@ LimitsAnswer obtain_limits(const Device& device, const LimitsRequest& request) {
     try {
       save_limits(file, answer.limits);
     } catch (const std::system_error& error) {
-      warn("the figures are not kept:", error);
+      warn("the results could not be cached:", error);
     }
   }
   return answer;

@@ -75,13 +75,14 @@ void look_at_link(const GpuInfo& gpu, const std::string& label, Findings& found)
                                  *link.pcie_max_width)});
   }
   if (below(link.pcie_generation, link.pcie_max_generation)) {
-    found.push_back({Severity::advice,
-                     fmt::format("{}: the link runs at PCIe generation {} of {}", label,
-                                 *link.pcie_generation, *link.pcie_max_generation),
-                     "copies are slower by half for each generation, unless the GPU was at rest: "
-                     "then some lower their link",
-                     "look again while copies run: nvidia-smi -q -d PCIE; if it stays, set the "
-                     "slot's generation in the firmware's settings"});
+    found.push_back(
+        {Severity::advice,
+         fmt::format("{}: the link runs at PCIe generation {} of {}", label, *link.pcie_generation,
+                     *link.pcie_max_generation),
+         "each generation halves the copy rate, unless the GPU was idle: "
+         "some GPUs lower their link speed when idle",
+         "check again while copies run: nvidia-smi -q -d PCIE; if it stays low, set the "
+         "slot's generation in the firmware's settings"});
   }
 }
 
@@ -98,21 +99,22 @@ void look_at_gpu(const GpuInfo& gpu, const Machine& machine, Findings& found) {
     found.push_back({Severity::advice,
                      fmt::format("{}: the driver compiles the kernels for compute capability {}.{}",
                                  label, has.compute_major, has.compute_minor),
-                     "the first run takes seconds longer; the result is kept in ~/.nv/ComputeCache",
-                     "let it keep them all: export CUDA_CACHE_MAXSIZE=4294967296"});
+                     "the first run takes some seconds longer; later runs use ~/.nv/ComputeCache",
+                     "give the cache enough room: export CUDA_CACHE_MAXSIZE=4294967296"});
   }
   if (has.copy_engines < 2) {
-    found.push_back({Severity::advice,
-                     fmt::format("{}: {} copy engine{}", label, has.copy_engines,
-                                 has.copy_engines == 1 ? "" : "s"),
-                     "uploads and downloads take turns instead of running at once",
-                     "nothing to type: the hardware is so; expect the both-ways figure to equal "
-                     "the one-way figure"});
+    found.push_back(
+        {Severity::advice,
+         fmt::format("{}: {} copy engine{}", label, has.copy_engines,
+                     has.copy_engines == 1 ? "" : "s"),
+         "uploads and downloads run one after the other instead of at the same time",
+         "no fix: this is a limit of the hardware; expect the both-ways figure to equal "
+         "the one-way figure"});
   }
   if (!has.memory_pools) {
     found.push_back({Severity::advice, label + ": no stream-ordered memory pools",
-                     "scratch memory inside a pipeline cannot be had",
-                     "nothing to type: the hardware or its virtualisation is so; use rings"});
+                     "pipeline stages cannot allocate scratch memory",
+                     "no fix: this is a limit of the hardware or its virtualisation; use rings"});
   }
   look_at_link(gpu, label, found);
   if (machine.host.numa_nodes > 1 && has.numa_node) {

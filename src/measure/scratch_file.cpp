@@ -66,7 +66,7 @@ void ScratchFile::use_page_cache() {
 
 std::size_t ScratchFile::free_bytes() const {
   struct statvfs status{};
-  if (fstatvfs(fd_, &status) != 0) throw SystemError(errno, "ask for the free space of", subject_);
+  if (fstatvfs(fd_, &status) != 0) throw SystemError(errno, "query the free space of", subject_);
   return static_cast<std::size_t>(status.f_bavail) * status.f_frsize;
 }
 

@@ -147,8 +147,9 @@ TuneState tune_state(const Device& device, std::string_view op, Tunables operato
   try {
     choices = measured_choices(device);
   } catch (const std::exception& error) {
-    state.warnings.push_back(fmt::format("the built-in choices apply, as {} cannot be used: {}",
-                                         choices_path().string(), error.what()));
+    state.warnings.push_back(
+        fmt::format("using the built-in choices, because {} cannot be used: {}",
+                    choices_path().string(), error.what()));
   }
   for (const Problem& problem : problems_of(operators, op, device)) {
     ProblemState each{.op = std::string(problem.op->name), .problem = problem.name()};
@@ -163,7 +164,7 @@ TuneState tune_state(const Device& device, std::string_view op, Tunables operato
     const Choice* choice = choices ? choices->find(each.op, each.problem) : nullptr;
     if (choice != nullptr && each.measured.empty()) {
       state.warnings.push_back(
-          fmt::format("{} names {} for {} {}, which is no choice here: it does not count",
+          fmt::format("{} names the kernel {} for {} {}, which does not exist here; it is ignored",
                       choices_path().string(), choice->kernel, each.op, each.problem));
     }
     state.problems.push_back(std::move(each));

@@ -40,7 +40,8 @@ void check_memory(const Operand& operand, std::uint64_t elements) {
   const MemoryView& memory = operand.given.memory;
   const std::string argument = operand.name + ".memory";
   if (memory.place.memory == Memory::device && memory.place.device != cpu_index) {
-    detail::throw_invalid(argument, "host memory; what is on a GPU needs no streaming",
+    detail::throw_invalid(argument,
+                          "host memory (data that is already on a GPU needs no streaming)",
                           "memory of " + name(memory.place));
   }
   const std::size_t wanted = elements * operand.element();
@@ -50,7 +51,7 @@ void check_memory(const Operand& operand, std::uint64_t elements) {
         fmt::format("{} bytes", memory.bytes));
   }
   if (memory.data == nullptr && wanted > 0) {
-    detail::throw_invalid(argument, "the address of the elements", "null");
+    detail::throw_invalid(argument, "a pointer to the elements", "null");
   }
   if (reinterpret_cast<std::uintptr_t>(memory.data) % operand.element() != 0) {
     detail::throw_invalid(argument,
@@ -72,7 +73,8 @@ void check_overlap(const Operand& in, const Operand& out) {
   const bool same = a.data == b.data && in.element() == out.element();
   if (!same && a.data < b.data + b.bytes && b.data < a.data + a.bytes) {
     detail::throw_invalid("out.memory",
-                          "the memory of " + in.name + " with elements as large, or none of it",
+                          "the memory of " + in.name +
+                              " with elements of the same size, or memory that does not overlap it",
                           "a partial overlap");
   }
 }
@@ -140,7 +142,7 @@ void StreamedTransform::State::classify(Operand& operand) const {
     detail::throw_invalid(operand.name, "memory or a file", "neither");
   }
   if (operand.element() == 0) {
-    detail::throw_invalid(operand.name + ".dtype", "a type of ps::DType", "another number");
+    detail::throw_invalid(operand.name + ".dtype", "a ps::DType", "another number");
   }
   checked_mul(options.elements, operand.element(), "elements");
   if (has_file) {
@@ -160,13 +162,14 @@ void StreamedTransform::State::check() {
   if (in.empty() || in.size() > 4) {
     detail::throw_invalid("in", "one to four operands", std::to_string(in.size()));
   }
-  if (!options.function) detail::throw_invalid("function", "what to do with a piece", "none");
+  if (!options.function)
+    detail::throw_invalid("function", "a function to apply to each piece", "none");
   if (options.depth == 0) detail::throw_invalid("depth", "at least 1", "0");
   if (options.host_depth == 0) detail::throw_invalid("host_depth", "at least 1", "0");
   for (Operand& operand : in) classify(operand);
   classify(out);
   if (out.given.offset != 0) {
-    detail::throw_invalid("out.offset", "0: the file is written anew",
+    detail::throw_invalid("out.offset", "0, because the output file is replaced",
                           std::to_string(out.given.offset));
   }
   for (const Operand& operand : in) check_overlap(operand, out);

@@ -46,9 +46,9 @@ KernelTraceHead checked_head(std::span<const std::byte> buffer) {
            fmt::format("{} bytes", buffer.size()));
   }
   const auto head = Cursor(buffer).take<KernelTraceHead>();
-  if (head.magic == 0) refuse("a kernel's trace", "zeros: no kernel that is traced wrote to it");
+  if (head.magic == 0) refuse("a kernel trace", "zeros: no kernel that is traced wrote to it");
   if (head.magic != kernel_trace_magic) {
-    refuse("a kernel's trace", fmt::format("bytes that begin with {:#018x}", head.magic));
+    refuse("a kernel trace", fmt::format("bytes that begin with {:#018x}", head.magic));
   }
   if (head.version != kernel_trace_version) {
     refuse(fmt::format("version {} of the layout", kernel_trace_version),

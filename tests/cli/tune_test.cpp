@@ -105,7 +105,7 @@ TEST(TuneText, HasEveryKernelsTimeAndWhatWasChosen) {
                              .chosen = "portable",
                              .unfit = {"sm90"}});
   EXPECT_EQ(cli::tuning_text(tuning),
-            "transform on GPU: time of a call, and its rate as a share of a device copy's\n"
+            "transform on GPU: time per call, and its rate as a share of the device copy rate\n"
             "  problem         portable           sm90  chosen    built in          gain\n"
             "  mul f32    48.0 us 1.062  50.0 us 1.020  portable  sm90      +4.2% ± 0.3%\n"
             "  scale f16  40.0 us 0.990     other bits  portable  portable\n");

@@ -20,7 +20,7 @@ TEST_F(ResampleChecks, FoundByACheck) {
   times[S + 4] = 2.5;
   Refusal found = refusal();
   EXPECT_EQ(found.argument, "sensors[0].times");
-  EXPECT_EQ(found.expected, "times that do not decrease");
+  EXPECT_EQ(found.expected, "non-decreasing timestamps");
   EXPECT_EQ(found.given, "2.5 after 3 at (b, s) = (1, 4)");
 
   options.sensors[0].lengths = view(lengths.data(), DType::i64, {B});

@@ -190,7 +190,7 @@ class TestResampleOfTorch:
         long = torch.tensor([0, 200, 201, 1, 2], device="cuda")
         with pytest.raises(ValueError, match="^lengths: expected lengths from 0 to 200"):
             penstock.resample(values, times, at, lengths=long, check=True)
-        with pytest.raises(ValueError, match="^times: expected times that do not decrease"):
+        with pytest.raises(ValueError, match="^times: expected non-decreasing timestamps"):
             penstock.resample(values, -times, at, check=True)
         with pytest.raises(ValueError, match="^at: expected times within those"):
             penstock.resample(values, times, at, outside="error")

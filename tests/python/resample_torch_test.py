@@ -219,7 +219,7 @@ class TestCompiled:
         values, times, at = draw()
         function = compiled(lambda v, t, a: resample(v, t, a, check=True))
         function(values, times, at)
-        with pytest.raises(ValueError, match="^times: expected times that do not decrease"):
+        with pytest.raises(ValueError, match="^times: expected non-decreasing timestamps"):
             function(values, times.flip(1) + torch.arange(6.0).flip(0), at)
 
 
@@ -260,7 +260,7 @@ def test_shapes_without_data():
      "^out: expected None, as values requires a gradient"),
     (lambda v, t, a: resample(v.requires_grad_(), t, a, stream=1), "^stream: expected None"),
     (lambda v, t, a: resample(v, t, a.float()),
-     "^at: expected elements of type f64, as those of times"),
+     "^at: expected elements of type f64, the type of times"),
     (lambda v, t, a: resample(v.to_sparse(), t, a),
      "^values: expected an array that its library shares"),
     (lambda v, t, a: resample(v, t, a, lengths=torch.tensor([0, 7, 1])), "^lengths: .*given 7 at"),

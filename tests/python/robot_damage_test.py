@@ -79,7 +79,7 @@ DAMAGE = {
     "infinite": (lambda p: change_column(p, "timestamp", spoiled(float("inf"), 2)),
                  "expected finite times, given inf in row 2"),
     "backwards": (lambda p: change_column(p, "timestamp", spoiled(-1.0, 2)),
-                  "column 'timestamp' of episode .*: expected times that do not decrease, given "
+                  "column 'timestamp' of episode .*: expected non-decreasing timestamps, given "
                   "-1.0 after .* in row 2"),
     "whole times": (lambda p: change_column(p, "timestamp", lambda c: pa.array(range(len(c)))),
                     "expected float32, according to meta/, given int64"),

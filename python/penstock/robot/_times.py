@@ -92,5 +92,5 @@ def refuse(column: NDArray[Any], feature: Feature, episode: Episode) -> NoReturn
         row = int(numpy.argmax(wrong))
         raise InvalidArgument(what, "finite times", f"{times[row]} in row {row}")
     row = int(numpy.argmax(times[1:] < times[:-1]))
-    raise InvalidArgument(what, "times that do not decrease",
+    raise InvalidArgument(what, "non-decreasing timestamps",
                           f"{times[row + 1]} after {times[row]} in row {row + 1}")

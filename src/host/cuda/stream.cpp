@@ -19,7 +19,7 @@ Stream::~Stream() {
 bool Stream::is_capturing() {
   bool capturing = false;
   backend_->check(backend_->driver().stream_is_capturing(handle_, &capturing),
-                  "asking whether a stream is being captured");
+                  "querying whether a stream is being captured");
   return capturing;
 }
 

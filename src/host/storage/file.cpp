@@ -195,7 +195,7 @@ File::File(const std::filesystem::path& path, FileOptions options) {
 std::uint64_t File::size() const {
   struct stat status{};
   if (fstat(impl_->file().cached, &status) != 0) {
-    throw SystemError(errno, "ask for the size of", impl_->file().path);
+    throw SystemError(errno, "query the size of", impl_->file().path);
   }
   return static_cast<std::uint64_t>(status.st_size);
 }

@@ -35,10 +35,10 @@ bool Piece::advance(std::int64_t moved) noexcept {
   } else {
     try {
       const int error = moved < 0 ? static_cast<int>(-moved) : (write ? EIO : ENODATA);
-      const std::string where =
-          moved < 0 ? fmt::format("{} at byte {}", transfer->file->path, offset)
-                    : fmt::format("{}, which ends at byte {}: {} more bytes were expected",
-                                  transfer->file->path, offset, bytes);
+      const std::string where = moved < 0
+                                    ? fmt::format("{} at byte {}", transfer->file->path, offset)
+                                    : fmt::format("{}, which ends at byte {}, {} bytes too early",
+                                                  transfer->file->path, offset, bytes);
       failure = std::make_exception_ptr(SystemError(error, write ? "write" : "read", where));
     } catch (...) {
       failure = std::current_exception();

@@ -149,7 +149,7 @@ class UringEngine final : public TransferEngine {
 std::unique_ptr<TransferEngine> make_uring_engine(std::size_t in_flight, std::string& why) {
   auto state = std::make_shared<State>(in_flight);
   if (const int status = state->open(); status != 0) {
-    why = fmt::format("the system refuses io_uring: {}", std::strerror(-status));
+    why = fmt::format("the system does not allow io_uring: {}", std::strerror(-status));
     return nullptr;
   }
   return std::make_unique<UringEngine>(std::move(state));

@@ -49,7 +49,8 @@ void iterate(const IterateOptions& options, const Stream& stream) {
                           options.out.describe());
   }
   if (overlap_partly(options.in, options.out)) {
-    detail::throw_invalid("out", "the same memory as in, or none of it", "a partial overlap");
+    detail::throw_invalid("out", "the same memory as in, or memory that does not overlap it",
+                          "a partial overlap");
   }
   if (options.rounds < 0) {
     detail::throw_invalid("rounds", "0 or more", std::to_string(options.rounds));

@@ -35,7 +35,7 @@ struct Sizes {
 Sizes checked_sizes(const SensorViews& views) {
   const TensorView &values = views.values.view, &offsets = views.offsets.view;
   if (views.ragged() && given(views.lengths.view)) {
-    throw_invalid(views.lengths.name(), "none where there are offsets",
+    throw_invalid(views.lengths.name(), "no lengths when offsets are given",
                   views.lengths.view.describe());
   }
   if (!views.ragged()) {
@@ -48,11 +48,11 @@ Sizes checked_sizes(const SensorViews& views) {
   check_type(views.offsets, {DType::i32, DType::i64});
   if (offsets.rank() != 1 || offsets.extent(0) < 1) {
     throw_invalid(views.offsets.name(),
-                  "shape (B + 1): where episodes begin, and the last one's end",
+                  "shape (B + 1): the first sample of each episode, then the end of the last one",
                   offsets.describe());
   }
   if (values.rank() != 2) {
-    throw_invalid(views.values.name(), "shape (N, D), with offsets: samples, columns",
+    throw_invalid(views.values.name(), "shape (N, D) when offsets are given: samples, columns",
                   described(values));
   }
   return {offsets.extent(0) - 1, values.extent(0), values.extent(1)};
@@ -117,7 +117,8 @@ void check_fits(const Owner& owner, Interpolation mode, DType type, std::int64_t
                   mode == Interpolation::linear ? "linear" : "slerp");
   }
   if (mode == Interpolation::slerp && (end - begin) % 4 != 0) {
-    throw_invalid(argument(), "whole quaternions for slerp: a number of columns that four divides",
+    throw_invalid(argument(),
+                  "a number of columns that is a multiple of 4 for slerp (whole quaternions)",
                   fmt::format("columns {} to {}", begin, end));
   }
 }
@@ -173,8 +174,8 @@ void append_segments(ResampleWork& work, const Sensor& sensor, std::int64_t colu
     if (range.begin < done) {
       const Columns& other = sensor.columns[before];
       throw_invalid(Owner{self.sensor, i}.name(),
-                    fmt::format("columns apart from those of columns[{}], {} to {}", before,
-                                other.begin, other.end),
+                    fmt::format("columns that do not overlap those of columns[{}], {} to {}",
+                                before, other.begin, other.end),
                     fmt::format("{} to {}", range.begin, range.end));
     }
     append_default(range.begin);
@@ -192,7 +193,8 @@ void check_fill(double fill, DType type, Outside outside) {
   if (type == DType::i32) low = -0x1p31, high = 0x1p31 - 1;
   if (type == DType::i64) low = -0x1p63, high = 0x1p63 - 1024;  // the last f64 below the end
   if (fill >= low && fill <= high && std::trunc(fill) == fill) return;
-  throw_invalid("fill", fmt::format("a number that {} has", name(type)), fmt::format("{}", fill));
+  throw_invalid("fill", fmt::format("a number that {} can represent", name(type)),
+                fmt::format("{}", fill));
 }
 
 void check_outside(Outside outside) {
@@ -205,7 +207,7 @@ void check_outside(Outside outside) {
 void take_at(ResampleWork& work, const Named& at, const Named& times, const Device& device) {
   check_same_type(at, times);
   if (at.view.rank() != 1 && at.view.rank() != 2) {
-    throw_invalid(at.name(), "shape (B, T) or (T): episodes, wanted times", at.view.describe());
+    throw_invalid(at.name(), "shape (B, T) or (T): episodes, target times", at.view.describe());
   }
   work.targets = at.view.extent(at.view.rank() - 1);
   if (at.view.rank() == 2) {
@@ -219,7 +221,7 @@ void take_at(ResampleWork& work, const Named& at, const Named& times, const Devi
 }
 
 void take_rows(ResampleWork& work, const Named& rows, std::int64_t columns, const Device& device) {
-  check_shape(rows, {work.episodes, work.targets, columns}, "episodes, wanted times, columns");
+  check_shape(rows, {work.episodes, work.targets, columns}, "episodes, target times, columns");
   // What its kernels count in 32 bits.
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   if (device.kind() != DeviceKind::cpu) {
@@ -231,7 +233,7 @@ void take_rows(ResampleWork& work, const Named& rows, std::int64_t columns, cons
     }
   }
   if (rows.view.elements() > 0 && columns > 1 && rows.view.strides()[2] != 1) {
-    throw_invalid(rows.name(), "columns next to each other",
+    throw_invalid(rows.name(), "contiguous columns (a column stride of 1)",
                   fmt::format("{} with stride {}", rows.view.describe(), rows.view.strides()[2]));
   }
   check_memory(rows, device);
@@ -244,7 +246,7 @@ void take_valid(ResampleWork& work, const Named& valid, const Device& device) {
   check_type(valid, {DType::boolean});
   if (work.sensors > 1 || valid.view.rank() != 2) {
     check_shape(valid, {work.episodes, work.targets, work.sensors},
-                "episodes, wanted times, sensors");
+                "episodes, target times, sensors");
     work.valid_sensor = step(valid.view, 2);
   } else {
     check_shape(valid, {work.episodes, work.targets}, "episodes, wanted times");
@@ -265,7 +267,7 @@ ResampleWork checked(const ResampleOptions& options, const Device& device) {
   std::size_t ranges = 0;
   for (const Sensor& sensor : options.sensors) ranges += sensor.columns.size();
   if (ranges > detail::max_ranges) {
-    throw_invalid("sensors", fmt::format("at most {} ranges of columns in all", detail::max_ranges),
+    throw_invalid("sensors", fmt::format("at most {} column ranges in total", detail::max_ranges),
                   std::to_string(ranges));
   }
   check_outside(options.outside);
@@ -292,7 +294,7 @@ ResampleWork checked(const ResampleOptions& options, const Device& device) {
     } else {
       if (sizes.episodes != work.episodes) {
         throw_invalid((views.ragged() ? views.offsets : views.values).name(),
-                      fmt::format("{} episodes, as sensors[0] has", work.episodes),
+                      fmt::format("{} episodes, as in sensors[0]", work.episodes),
                       fmt::format("{}", sizes.episodes));
       }
       check_same_type(views.values, inputs[0]);

@@ -18,7 +18,7 @@ namespace {
                           readable ? fmt::format("{} {}", value(0), where) : "another " + where);
   }
   detail::throw_invalid(
-      self + "offsets", fmt::format("offsets from 0 to {} that do not decrease", sensor.samples),
+      self + "offsets", fmt::format("non-decreasing offsets from 0 to {}", sensor.samples),
       readable ? fmt::format("{} to {} {}", value(0), value(1), where) : "others " + where);
 }
 
@@ -43,7 +43,7 @@ void throw_fault(const detail::ResampleFault& fault, const detail::ResampleWork&
       detail::throw_invalid(self + "times", "times that are numbers", "NaN " + where);
     }
     if (fault.kind == Kind::unsorted) {
-      detail::throw_invalid(self + "times", "times that do not decrease",
+      detail::throw_invalid(self + "times", "non-decreasing timestamps",
                             readable ? fmt::format("{} after {} {}", times[fault.index],
                                                    times[fault.index - 1], where)
                                      : "a smaller one " + where);
@@ -54,10 +54,10 @@ void throw_fault(const detail::ResampleFault& fault, const detail::ResampleWork&
     }
     const T wanted = static_cast<const T*>(
         work.at)[fault.episode * work.at_episode + fault.index * work.at_target];
-    detail::throw_invalid(
-        "at",
-        fmt::format("times within those{}, {} to {}", owner, times[0], times[times.count - 1]),
-        fmt::format("{} {}", wanted, where));
+    detail::throw_invalid("at",
+                          fmt::format("target times within the timestamps{}, {} to {}", owner,
+                                      times[0], times[times.count - 1]),
+                          fmt::format("{} {}", wanted, where));
   });
 }
 

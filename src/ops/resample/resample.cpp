@@ -28,7 +28,8 @@ void require_gpu(const Device& device) {
 void check_contents(const ResampleWork& work, ResampleChecks checks, bool of_sensors,
                     const Stream& stream) {
   if (!checks.times && !checks.outside) return;
-  stream.impl().refuse_capture("a check of resample's arguments");  // it waits for what it finds
+  stream.impl().refuse_capture(
+      "resample with `check`, which waits for its result,");  // it waits for what it finds
   const bool cpu = on_cpu(stream);
   throw_fault(cpu ? detail::check_resample_cpu(work, checks, stream)
                   : detail::check_resample_gpu(work, checks, stream),

@@ -85,7 +85,7 @@ void check_same_type(const Named& argument, const Named& as) {
   if (argument.view.dtype() == as.view.dtype()) return;
   throw_invalid(
       argument.name(),
-      fmt::format("elements of type {}, as those of {}", name(as.view.dtype()), as.name()),
+      fmt::format("elements of type {}, the type of {}", name(as.view.dtype()), as.name()),
       described(argument.view));
 }
 
@@ -101,7 +101,8 @@ void check_memory(const Named& argument, const Device& device) {
   if (view.elements() == 0) return;
   const std::size_t element = size_of(view.dtype());
   if (reinterpret_cast<std::uintptr_t>(view.data()) % element != 0) {
-    throw_invalid(argument.name(), fmt::format("data aligned to {} bytes, its elements'", element),
+    throw_invalid(argument.name(),
+                  fmt::format("data aligned to {} bytes, the size of an element", element),
                   "an address that is not");
   }
   // On the CPU every memory but a GPU's is within reach.
@@ -117,7 +118,7 @@ void check_memory(const Named& argument, const Device& device) {
 void check_apart(const Named& result, std::span<const Named> others) {
   if (result.view.elements() == 0) return;
   if (!elements_apart(result.view)) {
-    throw_invalid(result.name(), "elements apart from each other",
+    throw_invalid(result.name(), "elements that do not overlap each other",
                   fmt::format("{} with strides [{}]", result.view.describe(),
                               fmt::join(result.view.strides(), ", ")));
   }
@@ -125,7 +126,7 @@ void check_apart(const Named& result, std::span<const Named> others) {
   for (const Named& other : others) {
     const Bytes its = bytes_of(other.view);
     if (its.begin == its.end || mine.end <= its.begin || its.end <= mine.begin) continue;
-    throw_invalid(result.name(), "memory apart from that of " + other.name(),
+    throw_invalid(result.name(), "memory that does not overlap " + other.name(),
                   result.view.describe() + " over a part of it, " + other.view.describe());
   }
 }

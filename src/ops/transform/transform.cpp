@@ -20,7 +20,8 @@ void check_view(std::string_view argument, const TensorView& view, const Device&
   if (view.elements() == 0) return;
   const std::size_t element = size_of(view.dtype());
   if (reinterpret_cast<std::uintptr_t>(view.data()) % element != 0) {
-    throw_invalid(argument, "data aligned to " + std::to_string(element) + " bytes, its elements'",
+    throw_invalid(argument,
+                  "data aligned to " + std::to_string(element) + " bytes, the size of an element",
                   "an address that is not");
   }
   // On the CPU every memory but a GPU's is within reach.
@@ -53,7 +54,7 @@ void check_types(std::span<const NamedView> in, const TensorView& out) {
   const auto check_same = [&](std::string_view argument, const TensorView& view) {
     if (view.dtype() != type) {
       throw_invalid(argument,
-                    "elements of type " + std::string(name(type)) + ", as those of " +
+                    "elements of type " + std::string(name(type)) + ", the type of " +
                         std::string(in.front().name),
                     view.describe());
     }
@@ -128,7 +129,9 @@ void check_elementwise(std::span<const NamedView> in, const TensorView& out, con
     const bool same = each.view.data() == out.data() && each.view.bytes() == out.bytes();
     if (!same && overlap(each.view, out)) {
       const std::string other(each.name);
-      throw_invalid("out", "the memory of " + other + " with elements as large, or none of it",
+      throw_invalid("out",
+                    "the memory of " + other +
+                        " with elements of the same size, or memory that does not overlap it",
                     out.describe() + " over a part of " + other + ", " + each.view.describe());
     }
   }
