@@ -34,7 +34,7 @@ std::string time_text(const TunedProblem& problem, const std::string& kernel) {
   }
   const bool unfit =
       std::find(problem.unfit.begin(), problem.unfit.end(), kernel) != problem.unfit.end();
-  return unfit ? "different result" : "";
+  return unfit ? "differs" : "";
 }
 
 // Of all problems, so that every kernel has one column.

@@ -64,14 +64,14 @@ TEST(TuneCommand, ForgetsWhatWasMeasuredOnThisDevice) {
   keep(penstock, here);
   keep(penstock, elsewhere);
   EXPECT_EQ(penstock({"tune", "iterate", "--reset", "--device", "cpu"}).out,
-            "1 measured choice of cpu forgotten: the built-in ones apply\n");
+            "1 measured choice for cpu forgotten; the built-in choices are used\n");
   const Ended ended = penstock({"tune", "--reset", "--device", "cpu", "--json"});
   EXPECT_EQ(Json::parse(ended.out)["forgotten"], 1);
   const std::vector<Choices> left = load_choices(file_of(penstock));
   ASSERT_EQ(left.size(), 1u);
   EXPECT_EQ(left[0].key, elsewhere);
   EXPECT_EQ(penstock({"tune", "--reset", "--device", "cpu"}).out,
-            "0 measured choices of cpu forgotten: the built-in ones apply\n");
+            "0 measured choices for cpu forgotten; the built-in choices are used\n");
 }
 
 TEST(TuneCommand, ReportsADamagedFileAndResetRemovesIt) {
@@ -108,7 +108,7 @@ TEST(TuneText, HasEveryKernelsTimeAndWhatWasChosen) {
             "transform on GPU: time per call, and its rate as a share of the device copy rate\n"
             "  problem         portable           sm90  chosen    built in          gain\n"
             "  mul f32    48.0 us 1.062  50.0 us 1.020  portable  sm90      +4.2% ± 0.3%\n"
-            "  scale f16  40.0 us 0.990     other bits  portable  portable\n");
+            "  scale f16  40.0 us 0.990        differs  portable  portable\n");
   const auto json = cli::tuning_json(tuning);
   EXPECT_EQ(json[0]["kernels"]["portable"]["copy_share"], 1.0625);
   EXPECT_EQ(json[0]["built_in"], "sm90");

@@ -78,7 +78,7 @@ TEST_F(ResampleChecks, OfTimesOutside) {
   at[T + 2] = 5.5;
   const Refusal found = refusal();
   EXPECT_EQ(found.argument, "at");
-  EXPECT_EQ(found.expected, "times within those of sensors[0], 0 to 5");
+  EXPECT_EQ(found.expected, "target times within the timestamps of sensors[0], 0 to 5");
   EXPECT_EQ(found.given, "5.5 at (b, t) = (1, 2)");
   at[0] = -1;
   EXPECT_EQ(refusal().given, "-1 at (b, t) = (0, 0)");

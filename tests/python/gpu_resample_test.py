@@ -192,7 +192,7 @@ class TestResampleOfTorch:
             penstock.resample(values, times, at, lengths=long, check=True)
         with pytest.raises(ValueError, match="^times: expected non-decreasing timestamps"):
             penstock.resample(values, -times, at, check=True)
-        with pytest.raises(ValueError, match="^at: expected times within those"):
+        with pytest.raises(ValueError, match="^at: expected target times within the timestamps"):
             penstock.resample(values, times, at, outside="error")
         with pytest.raises(ValueError, match="^at: expected memory of cuda:0"):
             penstock.resample(values, times, at.cpu())

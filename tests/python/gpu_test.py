@@ -104,7 +104,7 @@ def test_a_file_into_device_memory(tmp_path, size):
 
 def test_a_short_file_into_device_memory(tmp_path):
     (tmp_path / "file").write_bytes(b"123")
-    with pytest.raises(OSError, match="3 more bytes|more bytes were expected") as caught:
+    with pytest.raises(OSError, match="bytes too early") as caught:
         penstock.read_file(tmp_path / "file", count=6, device="cuda", like="penstock")
     assert caught.value.filename == str(tmp_path / "file")
 

@@ -474,7 +474,7 @@ def bad(function):
     (lambda v, t, a: resample(v, t * np.nan, a, check=True),
      "^times: expected times that are numbers"),
     (lambda v, t, a: resample(v, t, a + 9, outside="error"),
-     "^at: expected times within those, 0 to 3, given 9"),
+     "^at: expected target times within the timestamps, 0 to 3, given 9"),
     (lambda v, t, a: resample(v, t, a, out=np.zeros((2, 3, 5))), "^out: expected shape"),
     (lambda v, t, a: resample(v, t, a, out=np.zeros((2, 3, 4), np.float32)),
      "^out: expected elements of type f64, the type of values"),

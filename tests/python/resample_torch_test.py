@@ -265,7 +265,7 @@ def test_shapes_without_data():
      "^values: expected an array that its library shares"),
     (lambda v, t, a: resample(v, t, a, lengths=torch.tensor([0, 7, 1])), "^lengths: .*given 7 at"),
     (lambda v, t, a: resample(v, t, a, out=torch.empty(3, 9, 1).double().expand(3, 9, 4)),
-     "^out: expected columns next to each other"),
+     "^out: expected contiguous columns"),
 ])
 def test_errors_name_the_argument(call, says):
     with pytest.raises(ValueError, match=says):

@@ -106,7 +106,7 @@ class TestWhatTheSystemRefuses:
 
 def test_reading_past_the_end(path):
     path.write_bytes(b"12345")
-    with pytest.raises(OSError, match="which ends at byte 5: 5 more bytes were expected") as caught:
+    with pytest.raises(OSError, match="which ends at byte 5, 5 bytes too early") as caught:
         penstock.read_file(path, count=10)
     assert caught.value.filename == str(path)
 
