@@ -4,7 +4,7 @@
 # both pass, the result is recorded in tests/gpu/green.txt.
 #
 # The tests are built first, unless build/gpu holds only what was built elsewhere (build/gpu/bin and
-# build/gpu/python, without build.ninja). Nothing is downloaded. The interpreter, $PENSTOCK_PYTHON or
+# build/gpu/package, without build.ninja). Nothing is downloaded. The interpreter, $PENSTOCK_PYTHON or
 # python3, needs numpy, torch, pytest, hypothesis and, for building, nanobind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -36,7 +36,7 @@ run_cpp() {
 
 run_python() {
   echo "== Python tests that need a GPU or torch"
-  PYTHONPATH=$PWD/build/gpu/python "$PENSTOCK_PYTHON" -m pytest -p no:cacheprovider \
+  PYTHONPATH=$PWD/build/gpu/package "$PENSTOCK_PYTHON" -m pytest -p no:cacheprovider \
     -m "gpu or torch" --require-gpu --durations=5 tests/python "$@"
 }
 
