@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the benchmarks and the Python package, then runs tools/gpu_bench.py with the same arguments
 # (see --help). Nothing is built if build/gpu holds only what was built elsewhere (build/gpu/bin and
-# build/gpu/python, without build.ninja).
+# build/gpu/package, without build.ninja).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -56,7 +56,7 @@ class Bench:
         self.work = root / "build/bench"
         self.python = os.environ.get("PENSTOCK_PYTHON", "python3")
         self.environment = dict(os.environ)
-        package = root / "build/gpu/python"  # by scripts/python_module.sh; else as installed
+        package = root / "build/gpu/package"  # by scripts/python_module.sh; else as installed
         if package.is_dir():
             known = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
             self.environment["PYTHONPATH"] = os.pathsep.join([str(package), *known])

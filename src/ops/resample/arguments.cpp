@@ -211,7 +211,7 @@ void take_at(ResampleWork& work, const Named& at, const Named& times, const Devi
   }
   work.targets = at.view.extent(at.view.rank() - 1);
   if (at.view.rank() == 2) {
-    check_shape(at, {work.episodes, work.targets}, "episodes, wanted times");
+    check_shape(at, {work.episodes, work.targets}, "episodes, target times");
     work.at_episode = step(at.view, 0);
   }
   work.at = at.view.data();
@@ -249,7 +249,7 @@ void take_valid(ResampleWork& work, const Named& valid, const Device& device) {
                 "episodes, target times, sensors");
     work.valid_sensor = step(valid.view, 2);
   } else {
-    check_shape(valid, {work.episodes, work.targets}, "episodes, wanted times");
+    check_shape(valid, {work.episodes, work.targets}, "episodes, target times");
   }
   check_memory(valid, device);
   work.valid = static_cast<bool*>(valid.view.data());

@@ -1,4 +1,4 @@
-// The CPU's resample: all cores, each with wanted times of its own. From one to the next the place
+// The CPU's resample: all cores, each with target times of its own. From one to the next the place
 // among the samples is looked for where it was last, so that times in order need no search.
 #include "ops/resample/cpu.h"
 

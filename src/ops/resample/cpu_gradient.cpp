@@ -1,5 +1,5 @@
-// The CPU's gradient of resample. What each wanted time gives to samples is written down first and
-// sorted by sample, stably: a sample's sum then takes the wanted times in their order, whatever
+// The CPU's gradient of resample. What each target time gives to samples is written down first and
+// sorted by sample, stably: a sample's sum then takes the target times in their order, whatever
 // order they are in, and belongs to one thread.
 #include <algorithm>
 #include <span>
@@ -16,7 +16,7 @@ using detail::SensorWork;
 
 constexpr std::size_t grain = 16 * 1024;  // elements; fewer are not worth waking a thread for
 
-// What a wanted time gives to a sample, as a share of its own gradient. Shares are f64, and rounded
+// What a target time gives to a sample, as a share of its own gradient. Shares are f64, and rounded
 // once where sums are f32.
 struct Gift {
   std::int64_t target = 0;

@@ -50,7 +50,8 @@ void throw_fault(const detail::ResampleFault& fault, const detail::ResampleWork&
     }
     const std::string owner = of_sensors ? fmt::format(" of sensors[{}]", fault.sensor) : "";
     if (!readable) {
-      detail::throw_invalid("at", "times within those" + owner, "one that is not, " + where);
+      detail::throw_invalid("at", "target times within the timestamps" + owner,
+                            "one that is not, " + where);
     }
     const T wanted = static_cast<const T*>(
         work.at)[fault.episode * work.at_episode + fault.index * work.at_target];

@@ -82,7 +82,7 @@ PENSTOCK_HD inline std::int64_t last_of(std::int64_t count, std::int64_t hint, c
 
 enum class Where : std::uint8_t { missing, before, within, after };
 
-// Where a wanted time lies, and the samples around it, neighbours; the same twice where it is one's
+// Where a target time lies, and the samples around it, neighbours; the same twice where it is one's
 // very time, of several the last. Before or after all: the two that a line goes through, if that
 // was asked for and there are two, else the outermost twice.
 template <class Index>
@@ -153,7 +153,7 @@ PENSTOCK_HD inline bool later_is_nearer(double a, double b, double t) {
 
 enum class Action : std::uint8_t { missing, fill, copy, blend };
 
-// What a wanted time makes of its episode in some mode: a copy of the first sample, or the first
+// What a target time makes of its episode in some mode: a copy of the first sample, or the first
 // blended with the second.
 template <class Index>
 struct PickIn {

@@ -1,4 +1,4 @@
-// Looks for lengths, times and wanted times that break their contract; the first in order wins.
+// Looks for lengths, times and target times that break their contract; the first in order wins.
 #include "host/cuda/backend.h"
 #include "ops/resample/gpu.cuh"
 #include "penstock/host/buffer.h"

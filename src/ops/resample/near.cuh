@@ -85,7 +85,7 @@ __device__ inline int not_later(const Near<Time>& near, Time t) {
   return static_cast<int>((min(passed, end) - begin) / size);
 }
 
-// A wanted time between two neighbours with finite times: the first's, or later; not the second's.
+// A target time between two neighbours with finite times: the first's, or later; not the second's.
 // Or one beyond the first or last sample, which `earlier` is then: t is a, and b says nothing.
 template <class Time>
 struct Between {
@@ -113,7 +113,7 @@ struct Elsewhere {
   }
 };
 
-// Where a wanted time lies by the times at hand, `passed` of which are not later. Nearly all lie
+// Where a target time lies by the times at hand, `passed` of which are not later. Nearly all lie
 // between two of them: that is compiled for itself, with short places. `beyond`: so are those
 // beyond the first and the last, which every episode may have; it takes a register.
 template <class Time>

@@ -1,4 +1,4 @@
-// Which samples the wanted times take, found for some rows at a time. Of times in order, the next
+// Which samples the target times take, found for some rows at a time. Of times in order, the next
 // has its place a few samples after that of the last: they are counted, without a branch that
 // depends on how many they are.
 #pragma once
@@ -72,7 +72,7 @@ inline int passed(const double* times, double t) {
 }
 #endif
 
-// The samples around a wanted time. weight > 0: it lies between them, so far from the earlier; else
+// The samples around a target time. weight > 0: it lies between them, so far from the earlier; else
 // nothing is known but `at`.
 struct Found {
   Located at;
@@ -97,7 +97,7 @@ inline Found find(const Times<T>& times, T t, std::int64_t hint, bool line) {
   return {locate(times, t, hint, line), 0};
 }
 
-// Plans the rows of wanted times [begin, end), episodes one after the other.
+// Plans the rows of target times [begin, end), episodes one after the other.
 template <class T>
 class Planner {
  public:
