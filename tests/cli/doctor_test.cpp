@@ -60,7 +60,7 @@ TEST(Doctor, KeepsWhatItMeasuredAndSaysSo) {
   EXPECT_EQ(second["ceilings"]["rates"], first["ceilings"]["rates"]);
 
   const Ended text = penstock({"doctor", "--device", "cpu"});
-  EXPECT_NE(text.out.find("kept from " + first["ceilings"]["date"].get<std::string>()),
+  EXPECT_NE(text.out.find("cached from " + first["ceilings"]["date"].get<std::string>()),
             std::string::npos)
       << text.out;
   EXPECT_NE(text.out.find("--fresh"), std::string::npos);

@@ -129,7 +129,7 @@ std::vector<Broken> all_broken() {
       broken("BoxOfMoreDimensions", matrix(), [](Draft& d) { d.options.box = {1, 16, 32}; }, "box",
              {"2 values", "[1, 16, 32]"}),
       broken("BoxOfNoWholeChunks", matrix(), [](Draft& d) { d.options.box = {16, 30}; }, "box[1]",
-             {"whole 16 bytes", "innermost", "30 of f32, 120 bytes"}),
+             {"a multiple of 16 bytes", "innermost", "30 of f32, 120 bytes"}),
       broken("BoxWiderThan32", matrix(),
              [](Draft& d) {
                d.options.swizzle = Swizzle::b32;
