@@ -188,7 +188,8 @@ TEST_F(ObtainLimits, WarnsWhenItCannotKeepTheFigures) {
   const LimitsAnswer answer = obtain_limits(Device::cpu(), request());
   EXPECT_FALSE(answer.limits.rates.empty());
   ASSERT_EQ(answer.warnings.size(), 1u);
-  EXPECT_NE(answer.warnings[0].find("could not be cached"), std::string::npos) << answer.warnings[0];
+  EXPECT_NE(answer.warnings[0].find("could not be cached"), std::string::npos)
+      << answer.warnings[0];
 }
 
 TEST_F(ObtainLimits, DoesWithoutAnyPlaceForTheCache) {
