@@ -67,16 +67,20 @@ void run(const Settings& settings) {
                {"peer", Json::object()},
                {"metrics",
                 {{"sequential_us", microseconds(r->times.sequential)},
-                 {"read_alone_us", microseconds(r->read_alone)},
-                 {"compute_alone_us", microseconds(r->compute_alone)},
+                 {"read_alone_us", microseconds(r->read_alone.seconds())},
+                 {"compute_alone_us", microseconds(r->compute_alone.seconds())},
                  {"hidden", r->figures.hidden ? Json(*r->figures.hidden) : Json(nullptr)},
                  {"efficiency", r->figures.efficiency},
-                 {"valid", r->figures.valid}}}});
-  fmt::print("{} chunks, {} cores, {}: read {} compute {} together {} hidden {:.3f} {}\n",
-             r->chunks, cores, r->direct ? "direct" : "through the page cache",
-             ps::format_seconds(r->read_alone), ps::format_seconds(r->compute_alone),
-             ps::format_seconds(r->times.pipelined), r->figures.hidden.value_or(0),
-             r->figures.note);
+                 {"over_floor", r->verdict.over_floor},
+                 {"tries", r->tries}}}});
+  fmt::print(
+      "{} chunks, {} cores, {}: read alone {}, compute alone {} (best passes), pipelined {}, "
+      "{:.3f} "
+      "x its floor, hidden {} {}\n",
+      r->chunks, cores, r->direct ? "past the page cache" : "through the page cache",
+      ps::format_seconds(r->read_alone.seconds()), ps::format_seconds(r->compute_alone.seconds()),
+      ps::format_seconds(r->times.pipelined), r->verdict.over_floor,
+      r->figures.hidden ? fmt::format("{:.3f}", *r->figures.hidden) : "-", r->figures.note);
   if (!settings.output.empty()) results.write(settings.output);
 }
 

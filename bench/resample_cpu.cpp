@@ -1,7 +1,7 @@
-// resample on the CPU beside memcpy moving as many bytes, by turns: all cores, and one thread.
-// Counted are the cache lines of samples that results refer to, each once, times, wanted times and
-// results; memcpy reads the half of it and writes the other. Writes
-// bench/results/resample_cpu.json.
+// resample on the CPU, on all cores and on one thread. Its floor is memory alone: the cache lines
+// of samples that results refer to, each once, times and target times are read and the results
+// written. memcpy, which reads half of these bytes and writes the other half, is a yardstick. All
+// runs are interleaved. Writes bench/results/resample_cpu.json.
 //
 //   bench_resample_cpu --output bench/results/resample_cpu.json
 #include <fmt/format.h>
@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -28,6 +29,7 @@
 #include "penstock/ops/resample.h"
 #include "support/guarded.h"
 #include "support/in_turn.h"
+#include "support/memory_mix.h"
 #include "support/results.h"
 
 namespace {
@@ -130,7 +132,9 @@ class Call {
   // Every element, against arithmetic and a search of its own.
   struct Checked {
     double error = 0;       // the largest, in units of the samples' last digit
-    std::size_t bytes = 0;  // that a call has to move
+    std::size_t bytes = 0;  // that a call moves
+    // That no call can do without: a search need not read every time.
+    std::size_t read = 0, written = 0;
   };
   Checked check() const {
     Checked result;
@@ -157,7 +161,9 @@ class Call {
       }
     }
     const auto lines = static_cast<std::size_t>(std::count(used.begin(), used.end(), true));
-    result.bytes = lines * 64 + (samples + at_.size()) * sizeof(float) + out_.view().bytes;
+    result.read = lines * 64 + at_.size() * sizeof(float);
+    result.written = out_.view().bytes;
+    result.bytes = result.read + samples * sizeof(float) + result.written;
     return result;
   }
 
@@ -184,20 +190,7 @@ class Call {
   ps::PinnedBuffer values_, out_;
 };
 
-// In seconds.
-struct Timed {
-  double median = 0, least = 0, most = 0;
-};
-std::vector<Timed> timed_in_turn(int turns, const std::vector<std::function<void()>>& runs) {
-  std::vector<Timed> timed;
-  for (const auto& each : bench::in_turn(turns, runs)) {
-    const auto [least, most] = std::minmax_element(each.begin(), each.end());
-    timed.push_back({ps::median(each), *least, *most});
-  }
-  return timed;
-}
-
-// Calls work(begin, end) for one range a thread.
+// Calls work(begin, end) for one range per thread.
 void in_shares(std::size_t bytes, bool alone,
                const std::function<void(std::size_t, std::size_t)>& work) {
   if (alone) return work(0, bytes);
@@ -223,29 +216,37 @@ Json measure(const Settings& settings, const Shape& shape, bool regular, bool al
     stream.synchronize();
   };
   ours();
-  const auto [error, bytes] = call.check();
+  const auto [error, bytes, read, written] = call.check();
   if (!(error <= 1)) throw std::runtime_error(fmt::format("{}: wrong by {} units", name, error));
-  const std::size_t half = bytes / 2;
-  const ps::PinnedBuffer from(ps::Device::cpu(), half), to(ps::Device::cpu(), half);
-  std::memset(from.view().data, 1, half);
-  std::memset(to.view().data, 1, half);
+  const std::size_t half = bytes / 2, most = std::max({read, written, half});
+  const ps::PinnedBuffer from(ps::Device::cpu(), most), to(ps::Device::cpu(), most);
+  std::memset(from.view().data, 1, most);
+  std::memset(to.view().data, 1, most);
   const auto copy = [&](auto how) {
     in_shares(half, alone, [&](std::size_t begin, std::size_t end) {
       how(to.view().data + begin, from.view().data + begin, end - begin);
     });
   };
-  const std::vector<Timed> timed =
-      timed_in_turn(settings.turns,
-                    {ours, [&] { copy(std::memcpy); },
-                     [&] { copy([](auto... given) { ps::detail::copy_past_caches(given...); }); }});
-  const double share = timed[1].median / timed[0].median;
-  fmt::print("{:<58} {:>9}  {:.2f} of memcpy  {:.2f} of a copy past the caches\n", name,
-             ps::format_seconds(timed[0].median), share, timed[2].median / timed[0].median);
+  std::vector<std::function<void()>> runs = {
+      ours, [&] { copy(std::memcpy); },
+      [&] { copy([](auto... given) { ps::detail::copy_past_caches(given...); }); }};
+  std::ranges::move(
+      bench::memory_passes(
+          {.from = from.view().sub(0, read), .to = to.view().sub(0, written), .one_thread = alone}),
+      std::back_inserter(runs));
+  const std::vector<std::vector<double>> seconds = bench::in_turn(settings.turns, runs);
+  const double floor = bench::floor_of({seconds.begin() + 3, seconds.end()}).seconds();
+  const char* const names[] = {"ours", "memcpy", "copy past caches"};
+  double medians[3] = {};
   Json spread = Json::object();
-  for (std::size_t i = 0; i < timed.size(); ++i) {
-    const char* const names[] = {"ours", "memcpy", "copy past caches"};
-    spread[names[i]] = {microseconds(timed[i].least), microseconds(timed[i].most)};
+  for (std::size_t i = 0; i < 3; ++i) {
+    medians[i] = ps::median(seconds[i]);
+    const auto [least, longest] = std::ranges::minmax(seconds[i]);
+    spread[names[i]] = {microseconds(least), microseconds(longest)};
   }
+  fmt::print("{:<58} {:>9}, {:.3f} x its floor of {}; memcpy takes {:.2f} of our time\n", name,
+             ps::format_seconds(medians[0]), medians[0] / floor, ps::format_seconds(floor),
+             medians[1] / medians[0]);
   return {{"case", name},
           {"params",
            {{"episodes", b},
@@ -261,15 +262,16 @@ Json measure(const Settings& settings, const Shape& shape, bool regular, bool al
           {"correct", true},
           {"max_error", error},
           {"tolerance", 1},
-          {"floor_us", microseconds(std::min(timed[1].median, timed[2].median))},
-          {"ours", {{"call_us", microseconds(timed[0].median)}}},
+          {"floor_us", microseconds(floor)},
+          {"ours", {{"call_us", microseconds(medians[0])}}},
           {"peer",
-           {{"memcpy", {{"call_us", microseconds(timed[1].median)}}},
-            {"copy past caches", {{"call_us", microseconds(timed[2].median)}}}}},
+           {{"memcpy", {{"call_us", microseconds(medians[1])}}},
+            {"copy past caches", {{"call_us", microseconds(medians[2])}}}}},
           {"metrics",
            {{"bytes", bytes},
-            {"GBps", static_cast<double>(bytes) / timed[0].median * 1e-9},
-            {"of_memcpy", share},
+            {"GBps", static_cast<double>(bytes) / medians[0] * 1e-9},
+            {"of_memcpy", medians[1] / medians[0]},
+            {"over_floor", medians[0] / floor},
             {"least_and_most_us", spread}}}};
 }
 
@@ -293,12 +295,12 @@ void run(const Settings& settings) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("resample on the CPU beside memcpy");
+  CLI::App app("resample on the CPU, beside memory alone and memcpy");
   Settings settings;
   app.add_option("--output", settings.output, "Results file to write");
-  app.add_option("--turns", settings.turns, "Times each call is timed; the median counts")
+  app.add_option("--turns", settings.turns, "Timed runs of each call; the median counts")
       ->check(CLI::Range(1, 1000));
-  app.add_option("--seed", settings.seed, "Of times and values");
+  app.add_option("--seed", settings.seed, "Seed of the random times and values");
   CLI11_PARSE(app, argc, argv);
   return bench::guarded("bench_resample_cpu", [&] { run(settings); });
 }

@@ -1,9 +1,9 @@
-// penstock demo: the main job on whatever this machine has, side by side with the plain way.
 #include <fmt/format.h>
 
 #include <memory>
 
 #include "commands.h"
+#include "demo.h"
 #include "options.h"
 #include "overlap_text.h"
 #include "penstock/measure/report.h"
@@ -13,13 +13,6 @@
 
 namespace ps::cli {
 namespace {
-
-struct DemoCommand {
-  std::string device = "best";
-  std::string output = "build/demo";
-  std::string directory;
-  bool quick = false, json = false;
-};
 
 struct Shown {
   std::string text, json, report;
@@ -32,6 +25,7 @@ Shown on_gpu(const Device& device, const DemoCommand& command, const std::stop_t
   OverlapOptions options{
       .device = device, .repeats = command.quick ? 3 : 7, .tracing = Tracing::best};
   options.stop = stop;
+  options.timer = command.timer;
   options.progress = [&bar](std::string_view what, double share) { bar.update(share, what); };
   const auto result = experiment.run(options);
   return {overlap_text(*result, device), as_json(*result, device, false),
@@ -44,12 +38,15 @@ Shown on_cpu(const DemoCommand& command, const std::stop_token& stop, ProgressBa
                              .chunk = (command.quick ? 1 : 4) * MiB,
                              .repeats = command.quick ? 3 : 5};
   options.stop = stop;
+  options.timer = command.timer;
   options.progress = [&bar](std::string_view what, double share) { bar.update(share, what); };
   const auto result = measure_file_overlap(options);
   return {overlap_text(*result), as_json(*result, false), as_json(*result, true)};
 }
 
-void run(const DemoCommand& given, const std::stop_token& stop) {
+}  // namespace
+
+void run_demo(const DemoCommand& given, const std::stop_token& stop) {
   DemoCommand command = given;
   const ReportFolder output(command.output);
   if (command.directory.empty()) command.directory = command.output;
@@ -65,8 +62,6 @@ void run(const DemoCommand& given, const std::stop_token& stop) {
   fmt::print("{}\n", command.json ? shown.json : shown.text);
   if (!command.json) fmt::print("{}", output.text());
 }
-
-}  // namespace
 
 void add_demo(Program& program) {
   const auto options = std::make_shared<DemoCommand>();
@@ -90,7 +85,7 @@ void add_demo(Program& program) {
       "cache while the CPU computes.\n\n"
       "Example:\n  penstock demo --quick");
   command.callback([&program, options] {
-    program.chosen([&program, options] { run(*options, program.stop()); });
+    program.chosen([&program, options] { run_demo(*options, program.stop()); });
   });
 }
 

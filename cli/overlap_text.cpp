@@ -8,16 +8,28 @@
 namespace ps::cli {
 namespace {
 
-std::string figures_text(const OverlapTimes& times, const OverlapFigures& figures) {
+// Figures that follow from a time that cannot be true would mislead: then the times stand alone.
+std::string busy_text(const FloorVerdict& verdict, int tries) {
+  return fmt::format(
+      "  The machine is too busy to measure: after {} {}, the pipelined run still {}.\n"
+      "  The times above are as the clock showed them. Run it again on a quiet machine.\n",
+      tries, tries == 1 ? "try" : "tries", verdict.reason);
+}
+
+std::string figures_text(const OverlapTimes& times, const OverlapFigures& figures,
+                         const FloorVerdict& verdict, int tries) {
+  if (!verdict.kept()) return busy_text(verdict, tries);
   Table table({Align::left, Align::right, Align::left});
   const auto seconds = [](double value) { return format_seconds(value); };
-  table.row({"floor", seconds(times.floor), "the slowest engine or shared link, alone"});
+  table.row({"floor", seconds(times.floor),
+             "the slowest engine or shared link alone, its best pass: cannot be beaten"});
   table.row({"ideal", seconds(times.ideal), "the floor plus filling and draining at this chunk"});
-  table.row({"speed-up", fmt::format("{:.2f}x", figures.speedup),
-             fmt::format("of {:.2f}x possible", times.sequential / times.floor)});
+  table.row(
+      {"x floor", fmt::format("{:.3f}", verdict.over_floor), "time of the pipelined run / floor"});
   table.row({"hidden", figures.hidden ? fmt::format("{:.1f}%", *figures.hidden * 100) : "-",
              "of the time that overlap can hide"});
-  table.row({"efficiency", fmt::format("{:.1f}%", figures.efficiency * 100), "floor / pipelined"});
+  table.row({"speed-up", fmt::format("{:.2f}x", figures.speedup),
+             fmt::format("of {:.2f}x possible", times.sequential / times.floor)});
   std::string text = table.text();
   if (!figures.note.empty()) text += "  note: " + figures.note + "\n";
   return text;
@@ -53,7 +65,8 @@ std::string overlap_text(const OverlapResult& r, const Device& device) {
   };
   row("sequential", r.sequential);
   row("pipelined", r.pipelined);
-  return text + table.text() + "\n" + figures_text(r.times, r.figures) + sweep_text(r);
+  return text + table.text() + "\n" + figures_text(r.times, r.figures, r.verdict, r.tries) +
+         sweep_text(r);
 }
 
 std::string overlap_text(const FileOverlapResult& r) {
@@ -70,7 +83,7 @@ std::string overlap_text(const FileOverlapResult& r) {
   };
   row("sequential", r.sequential);
   row("pipelined", r.pipelined);
-  return text + table.text() + "\n" + figures_text(r.times, r.figures);
+  return text + table.text() + "\n" + figures_text(r.times, r.figures, r.verdict, r.tries);
 }
 
 }  // namespace ps::cli

@@ -1,4 +1,5 @@
-// An overlap measurement as a person reads it: every number with its limit beside it.
+// An overlap measurement as text: every number with its floor beside it. Where the machine was too
+// busy to measure, the text says so and has the times alone.
 #pragma once
 
 #include <string>

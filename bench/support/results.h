@@ -22,8 +22,11 @@ class Results {
     document_["peers"][name] = version;
   }
 
-  // A case that was checked for correctness in this run; others are not written.
-  void add(Json checked_case) { document_["cases"].push_back(std::move(checked_case)); }
+  // A case that was checked for correctness in this run; others are not written. One that is faster
+  // than its floor ("floor_us") allows goes into the list "dropped" instead, with the reason, which
+  // is also printed. A peer or a yardstick ("yardstick_us", named by "yardstick") may be beaten.
+  // True where the case was kept.
+  bool add(Json checked_case);
 
   // Replaces the file; throws SystemError.
   void write(const std::filesystem::path& path) const;

@@ -1,5 +1,6 @@
-// transform where the GPU's memory is not the limit: data that streams from the host and back, and
-// the CPU. Each case is timed by turns with the limit it has.
+// transform where the GPU's memory is not the bottleneck: data that streams from the host and back,
+// and the CPU. Each case is interleaved with passes of the engines that bound it, each alone: its
+// floor is the best of them.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@ struct TransformHostOptions {
   std::size_t bytes = 0;         // each way, through memory
   std::size_t file_bytes = 0;    // each way, through files
   std::size_t cpu_bytes = 0;     // of input
-  double host_copy = 0;          // bytes a second, the machine's ceiling; 0: unknown
+  double host_copy = 0;          // bytes per second, the machine's ceiling; 0: unknown
   std::size_t device_bytes = 0;  // that streaming may take
   std::filesystem::path directory = ".";
   int turns = 5;

@@ -132,8 +132,10 @@ std::vector<ladder::Row> measure(const Network& network, const std::string& kind
   ladder::Row one = row("one stream", [&] { run_in_one_stream(network, stream, pool); });
   ladder::Row several = row("a stream per group", [&] { pipeline.run({.items = batches}); });
 
-  const double floor = beside > 1 ? one.seconds / static_cast<double>(std::min(groups, beside))
-                                  : context.median_seconds([&] { network.run_at_once(stream); });
+  const double floor = beside > 1 ? context.best_seconds([&] {
+    run_in_one_stream(network, stream, pool);
+  }) / static_cast<double>(std::min(groups, beside))
+                                  : context.best_seconds([&] { network.run_at_once(stream); });
   const double fill = static_cast<double>(batches + groups - 1) / static_cast<double>(batches);
   ladder::set_overlap(several, {.sequential = one.seconds, .floor = floor, .ideal = floor * fill});
   return {one, several};

@@ -8,6 +8,7 @@
 #include "penstock/base/error.h"
 #include "penstock/base/units.h"
 #include "penstock/measure/cancelled.h"
+#include "penstock/measure/floor.h"
 #include "penstock/measure/timing.h"
 #include "penstock/ops/iterate.h"
 
@@ -67,7 +68,7 @@ ps::MemoryView Context::piece(ps::MemoryView whole, std::size_t i) {
   return whole.sub(begin, std::min(chunk(), whole.bytes - begin));
 }
 
-double Context::median_seconds(const std::function<void()>& run) const {
+std::vector<double> Context::seconds_of_runs(const std::function<void()>& run) const {
   constexpr double enough_seconds = 2;
   const std::size_t fewest = 3, most = quick() ? 3 : 7;
   run();
@@ -78,24 +79,40 @@ double Context::median_seconds(const std::function<void()>& run) const {
     seconds.push_back(ps::seconds_of(run));
     sum += seconds.back();
   }
-  return ps::median(std::move(seconds));
+  return seconds;
+}
+
+double Context::median_seconds(const std::function<void()>& run) const {
+  return ps::median(seconds_of_runs(run));
+}
+
+double Context::best_seconds(const std::function<void()>& run) const {
+  ps::Floor floor;
+  for (const double seconds : seconds_of_runs(run)) floor.add(seconds);
+  return floor.seconds();
+}
+
+void Context::pass_engines(ps::Ways ways) {
+  engines();
+  ps::add_passes(data(), engines_of(ways), *engines_);
 }
 
 Row Context::measure(std::string label, ps::Ways ways, const std::function<void(Trace&)>& run) {
   Row row{.label = std::move(label), .work = std::string(name(ways))};
-  ps::OverlapTimes times = limits(ways);
   Trace off;
   data().poison();
   run(off);
   ways == ps::Ways::two ? data().check_result(rounds()) : data().check_output(rounds());
+  pass_engines(ways);
   row.seconds = median_seconds([&] { run(off); });
+  pass_engines(ways);
 
   ps::Timeline timeline;
   Trace on(device(), timeline);
   run(on);
   on.finish();
   row.gaps = timeline.gaps(Engine::upload);
-  set_overlap(row, times);
+  set_overlap(row, limits(ways));
   return row;
 }
 
@@ -104,8 +121,8 @@ ps::OverlapTimes Context::limits(ps::Ways ways) {
   double alone = 0, slowest = 0;
   for (const Engine engine : engines_of(ways)) {
     times.sequential += sequential().busy_seconds(engine);
-    alone += engines().alone(engine).seconds;
-    slowest = std::max(slowest, engines().alone(engine).seconds);
+    alone += engines().alone(engine).seconds();
+    slowest = std::max(slowest, engines().alone(engine).seconds());
   }
   // One chunk through every engine but the slowest fills and drains.
   times.ideal = times.floor + (alone - slowest) / static_cast<double>(chunks());
@@ -135,6 +152,11 @@ const ps::Timeline& Context::sequential() {
 }
 
 void set_overlap(Row& row, ps::OverlapTimes limits) {
+  const ps::FloorVerdict verdict = ps::judge_by_floor(row.seconds, limits.floor);
+  if (!verdict.kept()) {
+    row.dropped = verdict.reason;
+    return;
+  }
   limits.pipelined = row.seconds;
   const ps::OverlapFigures figures = ps::overlap_figures(limits);
   row.hidden = figures.hidden;

@@ -78,12 +78,17 @@ class Context {
   // completes its work before it returns. Throws ps::Cancelled when asked to stop.
   double median_seconds(const std::function<void()>& run) const;
 
+  // The best of as many runs: for a floor.
+  double best_seconds(const std::function<void()>& run) const;
+
   // Runs `run` on poisoned memory and checks what it computed, times it, and runs it once more with
   // the trace on. Two-way work ends in the device's result, other work in the page-locked output.
   Row measure(std::string label, ps::Ways ways, const std::function<void(Trace&)>& run);
 
  private:
   ps::MemoryView piece(ps::MemoryView whole, std::size_t i);
+  std::vector<double> seconds_of_runs(const std::function<void()>& run) const;
+  void pass_engines(ps::Ways ways);
   ps::OverlapTimes limits(ps::Ways ways);
   const ps::Timeline& sequential();
 
@@ -95,7 +100,7 @@ class Context {
   std::map<std::type_index, std::shared_ptr<void>> shared_;
 };
 
-// Sets hidden and efficiency, and appends to the note what makes them doubtful.
+// Judges the row by its floor; sets hidden and efficiency, or why the row is dropped.
 void set_overlap(Row& row, ps::OverlapTimes limits);
 
 }  // namespace ladder

@@ -22,4 +22,9 @@ struct InterleavedOptions {
 std::vector<double> interleaved_medians(const ps::Stream& stream, const std::vector<Enqueue>& work,
                                         const InterleavedOptions& options = {});
 
+// The same, with the seconds of every turn: for floors, which are the best of them.
+std::vector<std::vector<double>> interleaved_passes(const ps::Stream& stream,
+                                                    const std::vector<Enqueue>& work,
+                                                    const InterleavedOptions& options = {});
+
 }  // namespace ladder

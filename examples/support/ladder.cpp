@@ -32,7 +32,7 @@ std::vector<RungRows> climb(Context& context, const std::vector<Rung>& rungs,
     std::vector<Row> rows = rung.run(context);
     for (Row& row : rows) {
       if (row.work.empty()) row.work = rung.name;
-      if (row.seconds <= 0) continue;
+      if (row.seconds <= 0 || !row.dropped.empty()) continue;
       const double first = first_seconds.emplace(row.work, row.seconds).first->second;
       if (!row.speedup) row.speedup = first / row.seconds;
     }

@@ -23,12 +23,13 @@ Json row_as_json(const Row& row) {
   }
   Json json{{"label", row.label},
             {"work", row.work},
-            {"seconds", row.seconds > 0 ? Json(row.seconds) : Json()},
+            {"seconds", row.seconds > 0 && row.dropped.empty() ? Json(row.seconds) : Json()},
             {"speedup", number_or_null(row.speedup)},
             {"hidden", number_or_null(row.hidden)},
             {"efficiency", number_or_null(row.efficiency)},
             {"upload_gaps", gaps},
             {"note", row.note}};
+  if (!row.dropped.empty()) json["dropped"] = row.dropped;
   if (row.library) json["library_seconds"] = *row.library;
   if (row.use) {
     json["kernel"] = {{"registers", row.use->registers},
@@ -55,11 +56,11 @@ void add_pipeline(Json& json, Context& context) {
   const ps::Engines& engines = context.engines();
   json["chunk"] = context.chunk();
   json["rounds"] = engines.rounds;
-  json["alone_seconds"] = {{"upload", engines.upload.seconds},
-                           {"download", engines.download.seconds},
-                           {"both_ways", engines.both_ways.seconds},
-                           {"compute", engines.compute.seconds},
-                           {"device_copy", engines.device_copy.seconds}};
+  json["alone_seconds"] = {{"upload", engines.upload.seconds()},
+                           {"download", engines.download.seconds()},
+                           {"both_ways", engines.both_ways.seconds()},
+                           {"compute", engines.compute.seconds()},
+                           {"device_copy", engines.device_copy.seconds()}};
 }
 
 }  // namespace

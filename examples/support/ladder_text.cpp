@@ -22,7 +22,11 @@ std::string gaps_text(const std::optional<ps::Gaps>& gaps) {
 }
 
 std::string time_text(const Row& row) {
-  return row.seconds > 0 ? ps::format_seconds(row.seconds) : "-";
+  return row.seconds > 0 && row.dropped.empty() ? ps::format_seconds(row.seconds) : "-";
+}
+
+std::string note_text(const Row& row) {
+  return row.dropped.empty() ? row.note : "dropped: " + row.dropped;
 }
 
 // A line of columns, each of the given width, right-aligned but for the first `left`.
@@ -50,9 +54,11 @@ std::string pipeline_head(Context& context) {
       "{}, {} in {} chunks of {}, {} rounds of arithmetic\n"
       "alone: upload {}, download {}, both ways {}, compute {}, device copy {}\n",
       context.device().name(), ps::format_bytes(context.bytes()), context.chunks(),
-      ps::format_bytes(context.chunk()), engines.rounds, ps::format_seconds(engines.upload.seconds),
-      ps::format_seconds(engines.download.seconds), ps::format_seconds(engines.both_ways.seconds),
-      ps::format_seconds(engines.compute.seconds), ps::format_seconds(engines.device_copy.seconds));
+      ps::format_bytes(context.chunk()), engines.rounds,
+      ps::format_seconds(engines.upload.seconds()), ps::format_seconds(engines.download.seconds()),
+      ps::format_seconds(engines.both_ways.seconds()),
+      ps::format_seconds(engines.compute.seconds()),
+      ps::format_seconds(engines.device_copy.seconds()));
 }
 
 std::string pipeline_rows(const RungRows& result, std::size_t width) {
@@ -62,7 +68,7 @@ std::string pipeline_rows(const RungRows& result, std::size_t width) {
   for (const Row& row : result.rows) {
     text += line({row.label, time_text(row), number(row.speedup, "x"), number(row.hidden),
                   number(row.efficiency), gaps_text(row.gaps)},
-                 widths, 1, row.note);
+                 widths, 1, note_text(row));
   }
   return text;
 }
@@ -90,7 +96,7 @@ std::string kernel_rows(const RungRows& result, std::size_t width, std::size_t w
     } else {
       cells.insert(cells.end(), 4, "-");
     }
-    text += line(cells, widths, 2, row.note);
+    text += line(cells, widths, 2, note_text(row));
   }
   return text;
 }

@@ -31,6 +31,7 @@ struct Row {
   std::optional<ps::Gaps> gaps = {};   // of the upload engine
   std::optional<KernelUse> use = {};   // where the row is one kernel
   std::string note = {};
+  std::string dropped = {};  // why the row does not count: it was faster than its floor allows
 };
 
 // A row that says why a rung does not run here.

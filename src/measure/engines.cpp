@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <utility>
 
 #include "measure/passes.h"
@@ -18,6 +17,8 @@ namespace {
 
 using detail::Passes;
 
+constexpr std::size_t cached_slots = 4;
+
 // Powers of two from a 64th of the largest up: enough small ones to see the overhead.
 std::vector<std::size_t> candidates(std::size_t largest) {
   std::vector<std::size_t> sizes;
@@ -28,31 +29,38 @@ std::vector<std::size_t> candidates(std::size_t largest) {
   return sizes;
 }
 
-Alone best_of(std::size_t bytes, std::size_t largest, int repeats,
-              const std::function<void(std::size_t)>& pass) {
-  Alone best{.seconds = std::numeric_limits<double>::infinity()};
+Alone measure_alone(std::size_t bytes, std::size_t largest, int repeats,
+                    const std::function<void(const Cut&)>& pass) {
+  Alone alone;
   std::vector<CostSample> samples;
   for (const std::size_t chunk : candidates(largest)) {
-    const double seconds = median_seconds(repeats, [&] { pass(chunk); });
-    samples.push_back({chunk, seconds / static_cast<double>(ceil_div(bytes, chunk))});
-    if (seconds < best.seconds) {
-      best.seconds = seconds;
-      best.chunk = chunk;
+    std::vector<double> seconds;
+    pass({chunk});  // to warm up
+    for (int i = 0; i < repeats; ++i) {
+      seconds.push_back(seconds_of([&] { pass({chunk}); }));
+      alone.add(seconds.back(), {chunk});
     }
+    const double typical = median(std::move(seconds));
+    samples.push_back({chunk, typical / static_cast<double>(ceil_div(bytes, chunk))});
+    if (alone.typical == 0 || typical < alone.typical) alone.typical = typical;
+    // Through a few slots, which a cache may hold: the floor must not be beaten by such a cache.
+    if (chunk * cached_slots > bytes) continue;
+    const Cut cached{.chunk = chunk, .slots = cached_slots};
+    for (int i = 0; i < 2; ++i) alone.add(seconds_of([&] { pass(cached); }), cached);
   }
   try {
-    best.cost = fit_cost(samples);
+    alone.cost = fit_cost(samples);
   } catch (const InvalidArgument&) {
     // One size only, or a machine so busy that large pieces seem no slower than small ones.
-    best.cost = {.bytes_per_second = static_cast<double>(bytes) / best.seconds};
+    alone.cost = {.bytes_per_second = static_cast<double>(bytes) / alone.typical};
   }
-  return best;
+  return alone;
 }
 
 // The rounds for which compute takes `ratio` times as long as the upload beside it: each slows the
 // other a little, and balance is wanted where they overlap.
 int balanced_rounds(const Passes& passes, std::size_t chunk, double ratio, int repeats) {
-  passes.upload(chunk);
+  passes.upload({chunk});
   int rounds = 1;
   for (int step = 0; step < 12; ++step) {
     std::vector<double> scales;
@@ -79,6 +87,16 @@ bool contains(std::span<const Engine> engines, Engine engine) {
 }
 
 }  // namespace
+
+void Alone::add(double took, const Cut& at) {
+  if (floor.passes() == 0 || took < floor.seconds()) cut = at;
+  floor.add(took);
+}
+
+void Alone::retime(double again) {
+  cost.bytes_per_second *= typical / again;
+  typical = again;
+}
 
 bool uses_both_ways(std::span<const Engine> engines) {
   return contains(engines, Engine::upload) && contains(engines, Engine::download);
@@ -109,10 +127,10 @@ Alone& Engines::alone(Engine engine) {
 double Engines::floor_seconds(std::span<const Engine> engines) const {
   double floor = 0, sum = 0;
   for (const Engine engine : engines) {
-    floor = std::max(floor, alone(engine).seconds);
-    sum += alone(engine).seconds;
+    floor = std::max(floor, alone(engine).seconds());
+    sum += alone(engine).seconds();
   }
-  if (uses_both_ways(engines)) floor = std::max(floor, both_ways.seconds);
+  if (uses_both_ways(engines)) floor = std::max(floor, both_ways.seconds());
   if (cores > 0) floor = std::max(floor, sum / cores);
   return floor;
 }
@@ -160,25 +178,41 @@ void measure_compute(const Yardstick& yardstick, const EnginesOptions& options, 
             .chunk_bytes;
     engines.rounds = balanced_rounds(passes, chunk, options.compute_ratio, options.repeats);
   }
-  engines.compute = best_of(bytes, largest, options.repeats,
-                            [&](std::size_t c) { passes.compute(c, engines.rounds); });
+  engines.compute = measure_alone(bytes, largest, options.repeats,
+                                  [&](const Cut& cut) { passes.compute(cut, engines.rounds); });
 }
 
 void measure_link(const Yardstick& yardstick, const EnginesOptions& options, Engines& engines) {
   const std::size_t bytes = yardstick.bytes(), largest = largest_of(options, bytes);
   const Passes passes(yardstick, largest);
-  const auto measure = [&](const std::function<void(std::size_t)>& pass) {
-    return best_of(bytes, largest, options.repeats, pass);
+  const auto measure = [&](const std::function<void(const Cut&)>& pass) {
+    return measure_alone(bytes, largest, options.repeats, pass);
   };
   // What is touched for the first time is slow, and so is a link that wakes from rest.
   double warm = 0;
-  while (warm < options.warm_up_seconds) warm += seconds_of([&] { passes.both_ways(largest); });
-  engines.upload = measure([&](std::size_t c) { passes.upload(c); });
-  engines.download = measure([&](std::size_t c) { passes.download(c); });
-  engines.both_ways = measure([&](std::size_t c) { passes.both_ways(c); });
-  engines.device_copy = measure([&](std::size_t c) { passes.device_copy(c); });
+  while (warm < options.warm_up_seconds) warm += seconds_of([&] { passes.both_ways({largest}); });
+  engines.upload = measure([&](const Cut& cut) { passes.upload(cut); });
+  engines.download = measure([&](const Cut& cut) { passes.download(cut); });
+  engines.both_ways = measure([&](const Cut& cut) { passes.both_ways(cut); });
+  engines.device_copy = measure([&](const Cut& cut) { passes.device_copy(cut); });
   const Device& device = yardstick.device();
   engines.cores = device.kind() == DeviceKind::cpu ? device.capabilities().multiprocessors : 0;
+}
+
+void add_passes(const Yardstick& yardstick, std::span<const Engine> of, Engines& engines) {
+  std::size_t largest = engines.both_ways.cut.chunk;
+  for (const Engine engine : of) largest = std::max(largest, engines.alone(engine).cut.chunk);
+  const Passes passes(yardstick, largest);
+  const auto add = [](Alone& alone, const std::function<void()>& pass) {
+    alone.add(seconds_of(pass), alone.cut);
+  };
+  for (const Engine engine : of) {
+    Alone& alone = engines.alone(engine);
+    add(alone, [&] { passes.run(engine, alone.cut, engines.rounds); });
+  }
+  if (uses_both_ways(of)) {
+    add(engines.both_ways, [&] { passes.both_ways(engines.both_ways.cut); });
+  }
 }
 
 }  // namespace ps

@@ -43,6 +43,7 @@ void check(const OverlapOptions& options, const Yardstick& yardstick) {
   };
   if (options.depth == 0) refuse("depth", "at least 1", options.depth);
   if (options.repeats < 1) refuse("repeats", "at least 1", options.repeats);
+  if (options.tries < 1) refuse("tries", "at least 1", options.tries);
   if (options.fewest_chunks == 0) refuse("fewest_chunks", "at least 1", 0);
   if (options.rounds < 0) refuse("rounds", "at least 0", options.rounds);
   // Written so that NaN fails.
@@ -84,10 +85,18 @@ std::size_t choose(const OverlapOptions& options, std::size_t total,
 double fill_seconds(const Engines& engines, Ways ways, std::size_t chunk, std::size_t total) {
   double sum = 0, slowest = 0;
   for (const Engine engine : engines_of(ways)) {
-    sum += engines.alone(engine).seconds;
-    slowest = std::max(slowest, engines.alone(engine).seconds);
+    sum += engines.alone(engine).seconds();
+    slowest = std::max(slowest, engines.alone(engine).seconds());
   }
   return (sum - slowest) * static_cast<double>(chunk) / static_cast<double>(total);
+}
+
+void share_floors(const Engines& from, Engines& to) {
+  to.upload.floor = from.upload.floor;
+  to.download.floor = from.download.floor;
+  to.both_ways.floor = from.both_ways.floor;
+  to.device_copy.floor = from.device_copy.floor;
+  if (to.rounds == from.rounds) to.compute.floor = from.compute.floor;
 }
 
 detail::FlowOptions flow_options(const OverlapOptions& options, const OverlapResult& r,
@@ -161,8 +170,23 @@ const Engines& OverlapExperiment::engines(const OverlapOptions& options) {
   return measured_.back().second;
 }
 
-// Ours, the other way and each engine alone by turns: on a machine that is not quiet, what slows
-// one of them for a while slows the others as well.
+// The passes of an experiment's runs add up: those of the link count for every ratio.
+void OverlapExperiment::keep_floors(const Engines& engines) {
+  for (auto& [key, known] : measured_) share_floors(engines, known);
+}
+
+void OverlapExperiment::judge(OverlapResult& r) const {
+  for (const auto& [key, known] : measured_) {
+    if (known.rounds == r.engines.rounds) share_floors(known, r.engines);
+  }
+  r.times.floor = r.engines.floor_seconds(engines_of(r.ways));
+  r.times.ideal = r.times.floor + fill_seconds(r.engines, r.ways, r.chunk, yardstick_.bytes());
+  r.figures = overlap_figures(r.times);
+  r.verdict = judge_by_floor(r.times.pipelined, r.times.floor);
+}
+
+// Each engine alone before, between and after the runs, all interleaved: on a machine that is not
+// quiet, background load affects all of them.
 void OverlapExperiment::time_in_turn(const OverlapOptions& options, detail::OverlapFlow& pipelined,
                                      OverlapResult& r) {
   const detail::Passes passes(yardstick_, item_bytes_);
@@ -170,23 +194,44 @@ void OverlapExperiment::time_in_turn(const OverlapOptions& options, detail::Over
   std::vector<std::vector<double>> alone(engines.size());
   std::vector<double> both, ours, cpu, beside;
   const std::function<void()> other = options.beside ? options.beside(r) : nullptr;
-  for (int repeat = 0; repeat < options.repeats; ++repeat) {
+  const auto pass = [&](std::string_view what, Alone& of, const Cut& cut, const auto& run) {
+    const double seconds = timed(options.timer, fmt::format("{} alone", what), [&] { run(cut); });
+    of.add(seconds, cut);
+    return seconds;
+  };
+  const auto engine_pass = [&](Engine engine, const Cut& cut) {
+    return pass(name(engine), r.engines.alone(engine), cut,
+                [&](const Cut& c) { passes.run(engine, c, r.engines.rounds); });
+  };
+  const auto link_pass = [&](const Cut& cut) {
+    return pass("both ways", r.engines.both_ways, cut, [&](const Cut& c) { passes.both_ways(c); });
+  };
+  const bool both_ways = uses_both_ways(engines);
+  // The second kind of pass has the pipeline's own chunks and slots.
+  const Cut same{.chunk = r.chunk, .slots = std::min(options.depth, yardstick_.bytes() / r.chunk)};
+  const auto engines_alone = [&] {
     for (std::size_t e = 0; e < engines.size(); ++e) {
-      alone[e].push_back(seconds_of([&] { passes.run(engines[e], r.engines); }));
+      alone[e].push_back(engine_pass(engines[e], r.engines.alone(engines[e]).cut));
+      engine_pass(engines[e], same);
     }
-    if (uses_both_ways(engines)) {
-      both.push_back(seconds_of([&] { passes.both_ways(r.engines.both_ways.chunk); }));
-    }
+    if (!both_ways) return;
+    both.push_back(link_pass(r.engines.both_ways.cut));
+    link_pass(same);
+  };
+  engines_alone();
+  for (int repeat = 0; repeat < options.repeats; ++repeat) {
     RunReport report;
-    ours.push_back(seconds_of([&] { report = pipelined.run(nullptr, options.stop); }));
+    ours.push_back(
+        timed(options.timer, "pipelined", [&] { report = pipelined.run(nullptr, options.stop); }));
     cpu.push_back(report.submit_cpu_seconds);
     r.allocations += report.allocations;
-    if (other) beside.push_back(seconds_of(other));
+    if (other) beside.push_back(timed(options.timer, "beside", other));
+    engines_alone();
   }
   for (std::size_t e = 0; e < engines.size(); ++e) {
     r.engines.alone(engines[e]).retime(median(alone[e]));
   }
-  if (!both.empty()) r.engines.both_ways.retime(median(both));
+  if (both_ways) r.engines.both_ways.retime(median(both));
   if (other) r.beside_seconds = median(beside);
   r.pipelined.seconds = median(ours);
   r.submit_cpu_us = median(cpu) * 1e6 / static_cast<double>(r.chunks);
@@ -251,13 +296,15 @@ std::unique_ptr<OverlapResult> OverlapExperiment::run(const OverlapOptions& give
   detail::OverlapFlow pipelined(yardstick_, flow_options(options, r, r.chunk, options.depth));
   r.chunks = pipelined.chunks();
   pipelined.run_checked(options.stop);
-  time_in_turn(options, pipelined, r);
-  r.predicted = predict_seconds(total, r.chunk, r.engines.costs(engines_of(options.ways)));
   r.times.sequential = r.sequential.transfer() + r.sequential.compute;
-  r.times.pipelined = r.pipelined.seconds;
-  r.times.floor = r.engines.floor_seconds(engines_of(options.ways));
-  r.times.ideal = r.times.floor + fill_seconds(r.engines, options.ways, r.chunk, total);
-  r.figures = overlap_figures(r.times);
+  do {
+    if (++r.tries > 1) tell("pipelined, once more", 0.5);
+    time_in_turn(options, pipelined, r);
+    keep_floors(r.engines);
+    r.times.pipelined = r.pipelined.seconds;
+    judge(r);
+  } while (!r.verdict.kept() && r.tries < options.tries);
+  r.predicted = predict_seconds(total, r.chunk, r.engines.costs(engines_of(options.ways)));
 
   std::vector<std::pair<std::size_t, std::size_t>> points;
   for (const std::size_t chunk : options.sweep_chunks) points.emplace_back(chunk, options.depth);
@@ -278,7 +325,7 @@ std::unique_ptr<OverlapResult> OverlapExperiment::run(const OverlapOptions& give
     r.pipelined = busy_times(r.pipelined_timeline);
     r.pipelined.seconds = seconds;
     r.upload_gaps = r.pipelined_timeline.gaps(Engine::upload);
-    r.upload_rate_share = r.engines.upload.seconds / r.pipelined.upload;
+    r.upload_rate_share = r.engines.upload.seconds() / r.pipelined.upload;
   }
   tell("done", 1);
   return result;

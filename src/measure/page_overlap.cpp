@@ -65,7 +65,7 @@ PageFacts figures(const Reading& r) {
     facts.rows.push_back({"submitting", shown_us(submit->number()),
                           "CPU time of the thread that enqueues, a chunk"});
   }
-  if (!r["valid"].flag()) facts.rows.push_back({"invalid", r["note"].text(), ""});
+  if (!r["valid"].flag()) facts.rows.push_back({"dropped", r["note"].text(), ""});
   return facts;
 }
 

@@ -1,7 +1,9 @@
 #include "measure/passes.h"
 
 #include <algorithm>
+#include <string>
 
+#include "penstock/base/error.h"
 #include "penstock/ops/iterate.h"
 
 namespace ps::detail {
@@ -18,30 +20,30 @@ void Passes::each(std::size_t chunk, const Piece& piece) const {
   for (std::size_t at = 0; at < bytes; at += chunk) piece(at, std::min(chunk, bytes - at));
 }
 
-void Passes::upload(std::size_t chunk) const {
-  each(chunk, [&](std::size_t at, std::size_t n) {
-    copy(yardstick_.result().sub(at, n), yardstick_.input().sub(at, n), stream_);
+void Passes::upload(const Cut& cut) const {
+  each(cut.chunk, [&](std::size_t at, std::size_t n) {
+    copy(there(cut, at, n), yardstick_.input().sub(at, n), stream_);
   });
   stream_.synchronize();
 }
 
-void Passes::download(std::size_t chunk) const {
-  each(chunk, [&](std::size_t at, std::size_t n) { download_piece(at, n, stream_); });
+void Passes::download(const Cut& cut) const {
+  each(cut.chunk, [&](std::size_t at, std::size_t n) { download_piece(cut, at, n, stream_); });
   stream_.synchronize();
 }
 
 // The uploads go elsewhere, so that neither direction waits for the other's bytes.
-void Passes::both_ways(std::size_t chunk) const {
-  each(chunk, [&](std::size_t at, std::size_t n) {
-    copy(spare(at, n), yardstick_.input().sub(at, n), stream_);
-    download_piece(at, n, back_);
+void Passes::both_ways(const Cut& cut) const {
+  each(cut.chunk, [&](std::size_t at, std::size_t n) {
+    copy(spare(cut, at, n), yardstick_.input().sub(at, n), stream_);
+    download_piece(cut, at, n, back_);
   });
   stream_.synchronize();
   back_.synchronize();
 }
 
-void Passes::compute(std::size_t chunk, int rounds) const {
-  each(chunk, [&](std::size_t at, std::size_t n) { compute_piece(at, n, rounds); });
+void Passes::compute(const Cut& cut, int rounds) const {
+  each(cut.chunk, [&](std::size_t at, std::size_t n) { compute_piece(there(cut, at, n), rounds); });
   stream_.synchronize();
 }
 
@@ -52,8 +54,8 @@ UploadAndCompute Passes::side_by_side(std::size_t chunk, int rounds) const {
   stream_.record(begin);
   back_.wait(begin);
   each(chunk, [&](std::size_t at, std::size_t n) {
-    copy(spare(at, n), yardstick_.input().sub(at, n), back_);
-    compute_piece(at, n, rounds);
+    copy(spare({chunk}, at, n), yardstick_.input().sub(at, n), back_);
+    compute_piece(there({chunk}, at, n), rounds);
   });
   back_.record(uploaded);
   stream_.record(computed);
@@ -62,33 +64,48 @@ UploadAndCompute Passes::side_by_side(std::size_t chunk, int rounds) const {
   return {Event::seconds_between(begin, uploaded), Event::seconds_between(begin, computed)};
 }
 
-void Passes::device_copy(std::size_t chunk) const {
-  each(chunk, [&](std::size_t at, std::size_t n) {
-    copy(spare(at, n), yardstick_.result().sub(at, n), stream_);
-  });
+void Passes::device_copy(const Cut& cut) const {
+  each(cut.chunk,
+       [&](std::size_t at, std::size_t n) { copy(spare(cut, at, n), there(cut, at, n), stream_); });
   stream_.synchronize();
 }
 
-void Passes::run(Engine engine, const Engines& engines) const {
-  const std::size_t chunk = engines.alone(engine).chunk;  // throws for the engines without a pass
-  if (engine == Engine::upload) upload(chunk);
-  if (engine == Engine::download) download(chunk);
-  if (engine == Engine::compute) compute(chunk, engines.rounds);
-  if (engine == Engine::device_copy) device_copy(chunk);
+void Passes::run(Engine engine, const Cut& cut, int rounds) const {
+  switch (engine) {
+    case Engine::upload:
+      return upload(cut);
+    case Engine::download:
+      return download(cut);
+    case Engine::compute:
+      return compute(cut, rounds);
+    case Engine::device_copy:
+      return device_copy(cut);
+    case Engine::disk:
+    case Engine::host:
+      break;
+  }
+  throw_invalid("engine", "upload, download, device copy or compute", std::string(name(engine)));
 }
 
-// Room for n bytes, moving on with `at` so that the cache does not hold it all.
-MemoryView Passes::spare(std::size_t at, std::size_t n) const {
-  const std::size_t offset = at % spare_.bytes();
-  return spare_.view().sub(offset + n <= spare_.bytes() ? offset : 0, n);
+MemoryView Passes::there(const Cut& cut, std::size_t at, std::size_t n) const {
+  const MemoryView memory = yardstick_.result();
+  return memory.sub(cut.slots == 0 ? at : at / cut.chunk % cut.slots * cut.chunk, n);
 }
 
-void Passes::download_piece(std::size_t at, std::size_t n, const Stream& stream) const {
-  copy(yardstick_.output().sub(at, n), yardstick_.result().sub(at, n), stream);
+// The spare memory holds one chunk at least, not all of them: without slots, all of it is used.
+MemoryView Passes::spare(const Cut& cut, std::size_t at, std::size_t n) const {
+  const std::size_t fit = std::max<std::size_t>(spare_.bytes() / cut.chunk, 1);
+  const std::size_t slots = cut.slots == 0 ? fit : std::min(fit, cut.slots);
+  return spare_.view().sub(at / cut.chunk % slots * cut.chunk, n);
 }
 
-void Passes::compute_piece(std::size_t at, std::size_t n, int rounds) const {
-  const TensorView piece = floats(yardstick_.result().sub(at, n));
+void Passes::download_piece(const Cut& cut, std::size_t at, std::size_t n,
+                            const Stream& stream) const {
+  copy(yardstick_.output().sub(at, n), there(cut, at, n), stream);
+}
+
+void Passes::compute_piece(MemoryView memory, int rounds) const {
+  const TensorView piece = floats(memory);
   iterate({.in = piece, .out = piece, .rounds = rounds}, stream_);
 }
 

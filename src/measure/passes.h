@@ -21,23 +21,26 @@ class Passes {
   // Chunks may be as large as `largest`.
   Passes(const Yardstick& yardstick, std::size_t largest);
 
-  void upload(std::size_t chunk) const;
-  void download(std::size_t chunk) const;
-  void both_ways(std::size_t chunk) const;
-  void compute(std::size_t chunk, int rounds) const;
-  void device_copy(std::size_t chunk) const;
+  void upload(const Cut& cut) const;
+  void download(const Cut& cut) const;
+  void both_ways(const Cut& cut) const;
+  void compute(const Cut& cut, int rounds) const;
+  void device_copy(const Cut& cut) const;
   // Both at once, neither waiting for the other.
   UploadAndCompute side_by_side(std::size_t chunk, int rounds) const;
 
-  // The engine's own pass, at the chunk that was best for it.
-  void run(Engine engine, const Engines& engines) const;
+  // The pass of one engine. Throws InvalidArgument for engines that have none.
+  void run(Engine engine, const Cut& cut, int rounds) const;
 
  private:
+  // Calls piece(at, bytes) for every chunk.
   template <class Piece>
   void each(std::size_t chunk, const Piece& piece) const;
-  MemoryView spare(std::size_t at, std::size_t n) const;
-  void download_piece(std::size_t at, std::size_t n, const Stream& stream) const;
-  void compute_piece(std::size_t at, std::size_t n, int rounds) const;
+  // The device memory of the chunk at `at`, in the result and in a second buffer.
+  MemoryView there(const Cut& cut, std::size_t at, std::size_t n) const;
+  MemoryView spare(const Cut& cut, std::size_t at, std::size_t n) const;
+  void download_piece(const Cut& cut, std::size_t at, std::size_t n, const Stream& stream) const;
+  void compute_piece(MemoryView memory, int rounds) const;
 
   const Yardstick& yardstick_;
   DeviceBuffer spare_;

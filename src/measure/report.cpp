@@ -25,7 +25,8 @@ Json header(const char* kind, const Device& device) {
           {"device", {{"name", device.name()}, {"model", device.capabilities().name}}}};
 }
 
-void add_figures(Json& document, const OverlapTimes& times, const OverlapFigures& figures) {
+void add_figures(Json& document, const OverlapTimes& times, const OverlapFigures& figures,
+                 const FloorVerdict& verdict) {
   document["sequential_busy_us"] = us(times.sequential);
   document["pipelined_us"] = us(times.pipelined);
   document["floor_us"] = us(times.floor);
@@ -33,8 +34,9 @@ void add_figures(Json& document, const OverlapTimes& times, const OverlapFigures
   document["speedup"] = figures.speedup;
   document["hidden"] = figures.hidden ? Json(*figures.hidden) : Json(nullptr);
   document["efficiency"] = figures.efficiency;
-  document["valid"] = figures.valid;
-  document["note"] = figures.note;
+  document["over_floor"] = verdict.over_floor;
+  document["valid"] = verdict.kept();
+  document["note"] = verdict.kept() ? figures.note : verdict.reason;
 }
 
 // One row an interval, to keep the file small: engine, stage, item, begin and end.
@@ -118,7 +120,7 @@ std::string as_json(const OverlapResult& r, const Device& device, bool timelines
   document["predicted_us"] = us(r.predicted);
   document["sequential"] = run_of(r.sequential);
   document["pipelined"] = run_of(r.pipelined);
-  add_figures(document, r.times, r.figures);
+  add_figures(document, r.times, r.figures, r.verdict);
   if (!r.traced_by.empty()) document["traced_by"] = r.traced_by;
   document["submit_cpu_us_per_chunk"] = r.submit_cpu_us;
   document["upload_gaps"] = {{"count", r.upload_gaps.count},
@@ -145,11 +147,11 @@ std::string as_json(const FileOverlapResult& r, bool timelines) {
   document["depth"] = r.depth;
   document["rounds"] = r.rounds;
   document["direct"] = r.direct;
-  document["read_alone_us"] = us(r.read_alone);
-  document["compute_alone_us"] = us(r.compute_alone);
+  document["read_alone_us"] = us(r.read_alone.seconds());
+  document["compute_alone_us"] = us(r.compute_alone.seconds());
   document["sequential"] = run_of(r.sequential);
   document["pipelined"] = run_of(r.pipelined);
-  add_figures(document, r.times, r.figures);
+  add_figures(document, r.times, r.figures, r.verdict);
   add_start_delay(document, r.pipelined_timeline, "read");
   if (timelines) add_timelines(document, r.sequential_timeline, r.pipelined_timeline);
   return document.dump(1);

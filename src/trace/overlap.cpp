@@ -35,20 +35,6 @@ OverlapFigures overlap_figures(const OverlapTimes& times) {
   } else {
     figures.note = "nothing to hide: one engine alone takes as long as the sequential run";
   }
-
-  if (times.floor > times.sequential * (1 + tolerance)) {
-    figures.valid = false;
-    figures.note =
-        fmt::format("invalid: the floor, {:.4g} s, is above the sequential time, {:.4g} s",
-                    times.floor, times.sequential);
-  } else if (figures.hidden && *figures.hidden > 1 + tolerance) {
-    figures.valid = false;
-    figures.note = fmt::format("invalid: {:.3f} of what can be hidden was hidden", *figures.hidden);
-  } else if (figures.efficiency > 1 + tolerance) {
-    figures.valid = false;
-    figures.note = fmt::format("invalid: the pipelined run took {:.3f} of its floor",
-                               times.pipelined / times.floor);
-  }
   return figures;
 }
 

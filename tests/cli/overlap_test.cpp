@@ -5,8 +5,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "demo.h"
 #include "penstock.h"
 #include "support/full_disk.h"
+#include "support/temporary_directory.h"
 
 namespace ps::test {
 namespace {
@@ -41,7 +43,7 @@ TEST(OverlapCommand, ShowsTheLimitBesideTheFigures) {
   const Ended ended = Penstock()(small);
   EXPECT_EQ(ended.code, 0) << ended.err;
   for (const char* word : {"8 chunks", "transfer", "compute", "total", "sequential", "pipelined",
-                           "floor", "speed-up", "hidden", "efficiency"}) {
+                           "floor", "x floor", "speed-up", "hidden"}) {
     EXPECT_NE(ended.out.find(word), std::string::npos) << word << "\n" << ended.out;
   }
 }
@@ -79,6 +81,36 @@ TEST(Demo, WritesItsReportAndNothingElse) {
   const Json report = Json::parse(file);
   EXPECT_EQ(report["chunks"], 32);
   EXPECT_TRUE(report.contains("timelines"));
+}
+
+// The clock says that the pipelined run takes half of what each engine takes alone.
+TEST(Demo, ABusyMachineIsNoErrorAndItsTimesAreShown) {
+  const TemporaryDirectory here;
+  cli::DemoCommand command{.device = "cpu", .output = here.path().string(), .quick = true};
+  command.directory = command.output;
+  int tries = 0;
+  command.timer = [&](std::string_view what, const std::function<void()>& run) {
+    run();
+    if (what == "pipelined") ++tries;
+    return what == "pipelined" ? 0.5 : what == "sequential" ? 2 : 1;
+  };
+  testing::internal::CaptureStdout();
+  EXPECT_NO_THROW(cli::run_demo(command, {}));
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(tries, 9);  // three runs in each of three tries
+  for (const char* part :
+       {"The machine is too busy to measure: after 3 tries, the pipelined run still took 500 ms, "
+        "0.500 x its floor of 1 s",
+        "sequential", "2 s", "pipelined", "500 ms", "report.html"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+  for (const char* claim : {"hidden", "speed-up", "invalid"}) {
+    EXPECT_EQ(text.find(claim), std::string::npos) << claim << "\n" << text;
+  }
+  std::ifstream file(here.path() / "report.json");
+  const Json report = Json::parse(file);
+  EXPECT_EQ(report["valid"], false);
+  EXPECT_NE(report["note"].get<std::string>().find("0.500 x its floor"), std::string::npos);
 }
 
 TEST(Demo, SaysWhatItCannotWrite) {

@@ -4,7 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "penstock/base/error.h"
 #include "penstock/measure/cancelled.h"
@@ -25,9 +30,64 @@ TEST(FileOverlap, ReadsAndComputesEveryChunkOnce) {
   EXPECT_EQ(r->sequential_timeline.entries().size(), 16u);
   EXPECT_EQ(r->pipelined_timeline.entries().size(), 16u);
   EXPECT_GE(r->rounds, 1);
-  EXPECT_EQ(r->times.floor, std::max(r->read_alone, r->compute_alone));
+  EXPECT_EQ(r->times.floor, std::max(r->read_alone.seconds(), r->compute_alone.seconds()));
   EXPECT_EQ(r->times.pipelined, r->pipelined.seconds);
   EXPECT_TRUE(here.empty());
+}
+
+// A clock that is told what to show. Every run still happens.
+struct FakeClock {
+  std::map<std::string, std::vector<double>, std::less<>> shows;  // the last one from then on
+  std::map<std::string, std::size_t, std::less<>> asked{};
+
+  double operator()(std::string_view what, const std::function<void()>& run) {
+    run();
+    const std::vector<double>& seconds = shows.at(std::string(what));
+    return seconds[std::min(asked[std::string(what)]++, seconds.size() - 1)];
+  }
+};
+
+TEST(FileOverlap, TheFloorIsTheBestPassOfTheSlowerEngine) {
+  const test::TemporaryDirectory here;
+  FakeClock clock{{{"read alone", {5, 3, 4}},
+                   {"compute alone", {9, 9, 2}},
+                   {"pipelined", {3.5}},
+                   {"sequential", {8}}}};
+  FileOverlapOptions options = small(here.path());
+  options.timer = std::ref(clock);
+  const auto r = measure_file_overlap(options);
+  EXPECT_EQ(r->times.floor, 3);
+  EXPECT_EQ(r->read_alone.passes(), 3u);
+  EXPECT_TRUE(r->verdict.kept());
+  EXPECT_EQ(r->tries, 1);
+}
+
+TEST(FileOverlap, FasterThanItsFloorIsMeasuredThreeTimesAndThenDropped) {
+  const test::TemporaryDirectory here;
+  FakeClock clock{
+      {{"read alone", {1}}, {"compute alone", {1}}, {"pipelined", {0.97}}, {"sequential", {2}}}};
+  FileOverlapOptions options = small(here.path());
+  options.timer = std::ref(clock);
+  const auto r = measure_file_overlap(options);
+  EXPECT_EQ(r->tries, 3);
+  EXPECT_EQ(clock.asked["pipelined"], 3u);
+  EXPECT_FALSE(r->verdict.kept());
+  EXPECT_NE(r->verdict.reason.find("0.970 x its floor"), std::string::npos) << r->verdict.reason;
+  EXPECT_EQ(r->pipelined.seconds, 0.97);  // the time itself is kept
+}
+
+TEST(FileOverlap, ALaterPassOfAnEngineAloneCanSaveAResult) {
+  const test::TemporaryDirectory here;
+  FakeClock clock{{{"read alone", {1, 1, 1, 0.9}},
+                   {"compute alone", {0.5}},
+                   {"pipelined", {0.95}},
+                   {"sequential", {2}}}};
+  FileOverlapOptions options = small(here.path());
+  options.timer = std::ref(clock);
+  const auto r = measure_file_overlap(options);
+  EXPECT_EQ(r->tries, 2);
+  EXPECT_TRUE(r->verdict.kept());
+  EXPECT_EQ(r->times.floor, 0.9);
 }
 
 TEST(FileOverlap, RefusesNonsenseByName) {
@@ -48,6 +108,7 @@ TEST(FileOverlap, RefusesNonsenseByName) {
   expect_refused("bytes", [](auto& o) { o.bytes = o.chunk + 4096; });
   expect_refused("depth", [](auto& o) { o.depth = 0; });
   expect_refused("repeats", [](auto& o) { o.repeats = 0; });
+  expect_refused("tries", [](auto& o) { o.tries = 0; });
   expect_refused("compute_ratio", [](auto& o) { o.compute_ratio = -1; });
   expect_refused("compute_ratio",
                  [](auto& o) { o.compute_ratio = std::numeric_limits<double>::quiet_NaN(); });

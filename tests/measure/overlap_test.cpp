@@ -3,6 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
 #include "penstock/base/error.h"
 #include "penstock/measure/cancelled.h"
 
@@ -43,6 +49,7 @@ TEST_F(OverlapOnCpu, FiguresFollowFromTheTimes) {
   EXPECT_EQ(t.floor, r->engines.floor_seconds(engines_of(Ways::three)));
   EXPECT_GE(t.ideal, t.floor);
   EXPECT_EQ(r->figures.efficiency, t.floor / t.pipelined);
+  EXPECT_EQ(r->verdict.over_floor, t.pipelined / t.floor);
   EXPECT_GT(r->predicted, 0);
 }
 
@@ -79,6 +86,52 @@ TEST_F(OverlapOnCpu, RunsTheSweepAndTheOtherWay) {
   EXPECT_EQ(r->sweep[2].predicted, 0);  // the model says nothing about the depth
 }
 
+// Times that the clock shows from now on; every run still happens.
+Timer clock_that_shows(std::map<std::string, double, std::less<>> seconds, int& pipelined_runs) {
+  return [seconds = std::move(seconds), &pipelined_runs](std::string_view what,
+                                                         const std::function<void()>& run) {
+    run();
+    if (what == "pipelined") ++pipelined_runs;
+    return seconds.at(std::string(what));
+  };
+}
+
+TEST_F(OverlapOnCpu, TheFloorIsTheBestPassOfAllRunsOfAnExperiment) {
+  OverlapOptions options = small();
+  options.ways = Ways::two;
+  int runs = 0;
+  // Far below what the engines really take, so that these passes are the best.
+  options.timer = clock_that_shows(
+      {{"upload alone", 4e-9}, {"compute alone", 3e-9}, {"pipelined", 6e-9}}, runs);
+  const auto first = experiment.run(options);
+  // All work divided by the cores is a floor, too.
+  const auto floor = [&](double upload, double compute) {
+    return std::max({upload, compute, (upload + compute) / first->engines.cores});
+  };
+  EXPECT_DOUBLE_EQ(first->times.floor, floor(4e-9, 3e-9));
+  options.timer = clock_that_shows(
+      {{"upload alone", 2e-9}, {"compute alone", 8e-9}, {"pipelined", 6e-9}}, runs);
+  const auto second = experiment.run(options);
+  EXPECT_DOUBLE_EQ(second->times.floor, floor(2e-9, 3e-9));  // compute was faster in the first run
+  experiment.judge(*first);
+  EXPECT_DOUBLE_EQ(first->times.floor, floor(2e-9, 3e-9));
+  EXPECT_DOUBLE_EQ(first->verdict.over_floor, 6e-9 / first->times.floor);
+}
+
+TEST_F(OverlapOnCpu, FasterThanItsFloorIsMeasuredThreeTimesAndThenDropped) {
+  OverlapOptions options = small();
+  options.ways = Ways::two;
+  int runs = 0;
+  options.timer = clock_that_shows(
+      {{"upload alone", 4e-9}, {"compute alone", 3e-9}, {"pipelined", 3.9e-9}}, runs);
+  const auto r = experiment.run(options);
+  EXPECT_EQ(r->tries, 3);
+  EXPECT_EQ(runs, 3);
+  EXPECT_FALSE(r->verdict.kept());
+  EXPECT_NE(r->verdict.reason.find(" x its floor"), std::string::npos) << r->verdict.reason;
+  EXPECT_EQ(r->pipelined.seconds, 3.9e-9);
+}
+
 TEST_F(OverlapOnCpu, RefusesNonsenseByName) {
   const auto refused = [&](auto change) {
     OverlapOptions options = small();
@@ -95,6 +148,7 @@ TEST_F(OverlapOnCpu, RefusesNonsenseByName) {
   };
   expect(refused([](auto& o) { o.depth = 0; }), "depth");
   expect(refused([](auto& o) { o.repeats = 0; }), "repeats");
+  expect(refused([](auto& o) { o.tries = 0; }), "tries");
   expect(refused([](auto& o) { o.chunk = 2 * item_bytes; }), "chunk");
   expect(refused([](auto& o) { o.chunk = 3; }), "chunk");
   expect(refused([](auto& o) { o.rounds = -1; }), "rounds");

@@ -7,22 +7,31 @@
 
 #include "penstock/base/recorder.h"
 #include "penstock/host/chunk.h"
+#include "penstock/measure/floor.h"
 #include "penstock/measure/yardstick.h"
 
 namespace ps {
 
-// The time for all bytes through one engine (or both link directions at once) with nothing else
-// running, at the engine's best chunk size.
-struct Alone {
-  double seconds = 0;
-  std::size_t chunk = 0;
-  EngineCost cost{};  // of one chunk, fitted to all sizes measured
+// How a pass cuts the bytes: into chunks, which go through `slots` pieces of device memory in turn,
+// as they do in a pipeline and where a cache may hold them; 0: each chunk has memory of its own.
+struct Cut {
+  std::size_t chunk = 0, slots = 0;
+};
 
-  // Replaces the time by a later measurement of the same passes, and scales the cost with it.
-  void retime(double again) {
-    cost.bytes_per_second *= seconds / again;
-    seconds = again;
-  }
+// All the bytes through one engine (or both link directions at once) with nothing beside it.
+struct Alone {
+  Floor floor;         // of all passes, at every cut
+  Cut cut;             // of the best pass
+  double typical = 0;  // median seconds at the best chunk, for predictions
+  EngineCost cost{};   // of one chunk, fitted over the sizes tried
+
+  double seconds() const { return floor.seconds(); }
+
+  // Adds a pass, and keeps its cut where it is the best so far.
+  void add(double seconds, const Cut& at);
+
+  // The median is `again` seconds later on: the engine is as much faster or slower now.
+  void retime(double again);
 };
 
 struct Engines {
@@ -33,8 +42,8 @@ struct Engines {
   const Alone& alone(Engine engine) const;
   Alone& alone(Engine engine);
 
-  // The floor in seconds for work that overlaps these engines: the largest of their times alone, of
-  // both directions at once if both are used, and of the total work divided by shared cores.
+  // The floor in seconds for work that overlaps these engines: the largest of their floors, of that
+  // of both directions at once if both are used, and of the total work divided by shared cores.
   double floor_seconds(std::span<const Engine> engines) const;
 
   // One cost per engine, for choose_chunk(): of the slowest engine while the others run, and of the
@@ -58,5 +67,9 @@ struct EnginesOptions {
 Engines measure_engines(const Yardstick& yardstick, const EnginesOptions& options = {});
 void measure_link(const Yardstick& yardstick, const EnginesOptions& options, Engines& engines);
 void measure_compute(const Yardstick& yardstick, const EnginesOptions& options, Engines& engines);
+
+// One more pass of each of these engines alone at its best cut, and of the link both ways where
+// they use both; the floors can only fall.
+void add_passes(const Yardstick& yardstick, std::span<const Engine> of, Engines& engines);
 
 }  // namespace ps

@@ -10,6 +10,8 @@
 #include <string_view>
 
 #include "penstock/base/units.h"
+#include "penstock/measure/floor.h"
+#include "penstock/measure/timing.h"
 #include "penstock/trace/overlap.h"
 #include "penstock/trace/timeline.h"
 
@@ -22,8 +24,12 @@ struct FileOverlapOptions {
   std::size_t depth = 16;    // slots; a disk works in bursts, so few slots would leave it idle
   double compute_ratio = 1;  // compute time / read time
   int repeats = 5;
+  // A result that is faster than its floor allows is measured again, at most this many times in
+  // all.
+  int tries = 3;
   std::stop_token stop{};
   std::function<void(std::string_view what, double share)> progress{};
+  Timer timer{};  // of "read alone", "compute alone", "pipelined" and "sequential"
 };
 
 struct FileOverlapRun {
@@ -34,11 +40,13 @@ struct FileOverlapRun {
 struct FileOverlapResult {
   std::size_t bytes = 0, chunk = 0, chunks = 0, depth = 0;
   int rounds = 0;
-  bool direct = false;                       // bypassed the page cache
-  double read_alone = 0, compute_alone = 0;  // seconds
+  bool direct = false;              // bypassed the page cache
+  Floor read_alone, compute_alone;  // the best passes of each
   FileOverlapRun sequential, pipelined;
   OverlapTimes times;
   OverlapFigures figures;
+  FloorVerdict verdict;  // on the pipelined run
+  int tries = 0;
   Timeline sequential_timeline, pipelined_timeline;
 };
 

@@ -16,6 +16,8 @@
 #include "penstock/base/units.h"
 #include "penstock/host/pipeline.h"
 #include "penstock/measure/engines.h"
+#include "penstock/measure/floor.h"
+#include "penstock/measure/timing.h"
 #include "penstock/trace/overlap.h"
 #include "penstock/trace/timeline.h"
 
@@ -54,6 +56,9 @@ struct OverlapOptions {
   double compute_ratio = 1;  // target compute time / upload time
   int rounds = 0;            // of iterate(); 0: from compute_ratio
   int repeats = 7;
+  // A result that is faster than its floor allows is measured again, at most this many times in
+  // all.
+  int tries = 3;
   std::vector<std::size_t> sweep_chunks{};  // further chunk sizes and depths to time
   std::vector<std::size_t> sweep_depths{};
   Tracing tracing = Tracing::events;
@@ -62,6 +67,8 @@ struct OverlapOptions {
   std::function<std::function<void()>(const OverlapResult& so_far)> beside{};
   std::stop_token stop{};
   std::function<void(std::string_view what, double share)> progress{};
+  // Of the pipelined run ("pipelined"), the other way ("beside") and the engines ("upload alone").
+  Timer timer{};
 };
 
 // Busy times of the engines, and wall time, in seconds.
@@ -88,6 +95,8 @@ struct OverlapResult {
   OverlapTimes times;
   std::optional<double> beside_seconds;
   OverlapFigures figures;
+  FloorVerdict verdict;  // on the pipelined run
+  int tries = 0;
   Gaps upload_gaps;  // of the traced run
   // Upload rate while uploads are busy / rate of the upload alone.
   double upload_rate_share = 0;
@@ -110,10 +119,15 @@ class OverlapExperiment {
   // GPU with fewer than three copy engines.
   std::unique_ptr<OverlapResult> run(const OverlapOptions& options);
 
+  // Judges a result of this experiment by all passes of the engines alone so far, those of later
+  // runs among them.
+  void judge(OverlapResult& result) const;
+
   const Yardstick& yardstick() const { return yardstick_; }
 
  private:
   const Engines& engines(const OverlapOptions& options);
+  void keep_floors(const Engines& engines);
   void time_in_turn(const OverlapOptions& options, detail::OverlapFlow& pipelined,
                     OverlapResult& result);
   SweepPoint time_point(const OverlapOptions& options, const OverlapResult& result,

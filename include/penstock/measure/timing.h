@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <functional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,14 @@ double seconds_of(const Run& run) {
   const auto begin = std::chrono::steady_clock::now();
   run();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// Runs `run`, which is named `what`, and returns its time in seconds. If an option of this type is
+// empty, seconds_of() is used; tests supply times of their own.
+using Timer = std::function<double(std::string_view what, const std::function<void()>& run)>;
+
+inline double timed(const Timer& timer, std::string_view what, const std::function<void()>& run) {
+  return timer ? timer(what, run) : seconds_of(run);
 }
 
 // The median of one or more values; for an even number, the mean of the middle two.

@@ -1,0 +1,55 @@
+// Floors: times that no run can beat, and the one rule by which a result that beats its floor is
+// dropped. Peers and yardsticks (cudaMemcpy, memcpy, a loop written by hand) are not floors: a
+// result may beat them.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "penstock/measure/timing.h"
+
+namespace ps {
+
+// The best time over all passes that measured one engine alone, never as part of the run that is
+// judged by it. Every further pass can only lower it.
+class Floor {
+ public:
+  // One pass of the engine alone. Throws InvalidArgument unless `seconds` is positive and finite.
+  void add(double seconds);
+
+  // Runs `pass`, which has completed its work when it returns, and adds its time; returns that
+  // time.
+  template <class Pass>
+  double time(const Pass& pass) {
+    const double seconds = seconds_of(pass);
+    add(seconds);
+    return seconds;
+  }
+
+  // Takes over the passes of `other`, which measured the same engine.
+  void merge(const Floor& other);
+
+  std::size_t passes() const { return passes_; }
+  // The best pass. Throws std::logic_error where there is none.
+  double seconds() const;
+
+ private:
+  std::size_t passes_ = 0;
+  double best_ = 0;
+};
+
+// A result below this times its floor is a measuring error; what is above it is the clock's noise.
+inline constexpr double least_over_floor = 0.98;
+
+struct FloorVerdict {
+  double over_floor = 0;  // the time divided by the floor
+  std::string reason;     // why the result is dropped; empty where it is kept
+
+  bool kept() const { return reason.empty(); }
+};
+
+// Judges one result. Throws InvalidArgument unless both are positive and finite.
+FloorVerdict judge_by_floor(double seconds, double floor_seconds);
+
+}  // namespace ps
