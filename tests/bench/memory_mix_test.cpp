@@ -1,0 +1,39 @@
+// Memory alone: every way writes all of its target, whatever the mix.
+#include "support/memory_mix.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "penstock/base/units.h"
+#include "penstock/host/buffer.h"
+
+namespace bench {
+namespace {
+
+TEST(MemoryMix, EveryWayWritesEveryLineFromWhatItRead) {
+  struct Sizes {
+    std::size_t read, written;
+  };
+  for (const Sizes& sizes :
+       {Sizes{3 * ps::MiB, ps::MiB}, Sizes{ps::MiB, ps::MiB}, Sizes{ps::MiB, 2 * ps::MiB + 64}}) {
+    const ps::PinnedBuffer from(ps::Device::cpu(), sizes.read);
+    const ps::PinnedBuffer to(ps::Device::cpu(), sizes.written);
+    std::memset(from.view().data, 0x5A, sizes.read);
+    for (const bool one_thread : {false, true}) {
+      const auto passes = memory_passes({from.view(), to.view(), one_thread});
+      EXPECT_EQ(passes.size(), one_thread ? 4u : 8u);
+      for (const auto& pass : passes) {
+        std::memset(to.view().data, 0, sizes.written);
+        pass();
+        const std::byte* const begin = to.view().data;
+        EXPECT_TRUE(std::all_of(begin, begin + sizes.written,
+                                [](std::byte byte) { return byte == std::byte{0x5A}; }));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bench
