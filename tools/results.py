@@ -49,7 +49,7 @@ ABOUT = {
     "ladder_gemm": "matrix products, step by step",
     "ladder_host": "copies and kernels from the host, step by step",
     "ladder_resample": "resampling kernels, step by step",
-    "loading": "robot.Loader: Parquet files to batches on the GPU",
+    "loading": "from Parquet files to batches on the GPU, by robot.Loader",
     "overlap": "copies and kernels in a Pipeline",
     "overlap-kernel": "copies and arithmetic inside one kernel",
     "python": "cost of a Python stage, and of the import",
@@ -88,9 +88,9 @@ def overlap_table(documents):
         if "hidden" not in metrics:
             continue
         loop = judged_us(case["peer"].get("plain_loop"))
-        rows.append([OVERLAPS.get(case["case"], case["case"]), case["params"]["chunks"], shown_us(case["floor_us"]),
-                     shown_us(ours), ratio(over(ours, case["floor_us"])), percent(metrics["hidden"]),
-                     shown_us(loop)])
+        rows.append([OVERLAPS.get(case["case"], case["case"]), case["params"]["chunks"],
+                     shown_us(case["floor_us"]), shown_us(ours), ratio(over(ours, case["floor_us"])),
+                     percent(metrics["hidden"]), shown_us(loop)])
     return table(["", "chunks", "floor", "Penstock", "Penstock / floor", "hidden", "loop by hand"],
                  rows)
 

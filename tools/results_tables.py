@@ -73,6 +73,9 @@ def of_cases(document):
     counted = any(case.get("metrics", {}).get("counters") for case in cases)
     columns = ["case", "ours"]
     columns += ["floor", "ours / floor"] if floors else []
+    engines = list(dict.fromkeys(name for case in cases
+                                 for name in case.get("metrics", {}).get("engines_us", {})))
+    columns += [f"{name} alone" for name in engines]
     columns += ["yardstick", "yardstick / ours"] if yardsticks else []
     for peer in peers:
         columns += [peer, f"{peer} / ours"]
@@ -83,6 +86,7 @@ def of_cases(document):
         row = [case["case"], shown_us(ours)]
         if floors:
             row += [shown_us(case.get("floor_us")), ratio(over(ours, case.get("floor_us")))]
+        row += [shown_us(case.get("metrics", {}).get("engines_us", {}).get(name)) for name in engines]
         if yardsticks:
             row += [shown_us(case.get("yardstick_us")), ratio(over(case.get("yardstick_us"), ours))]
         for peer in peers:
@@ -142,13 +146,18 @@ def of_profiles(document):
 
 
 def of_rungs(document):
-    rows = [[f"{rung['name']}: {row['label']}", row_time(row), ratio(row["speedup"], 2),
-             percent(row["hidden"]), percent(row["efficiency"])]
-            for rung in document["rungs"] for row in rung["rows"]]
+    everything = [(rung, row) for rung in document["rungs"] for row in rung["rows"]]
+    # Rows of one kernel may differ in their work alone.
+    labels = [(rung["name"], row["label"]) for rung, row in everything]
+    several = len(set(labels)) < len(labels)
+    rows = [[f"{rung['name']}: {row['label']}", *([row.get("work", "")] if several else []),
+             row_time(row), ratio(row["speedup"], 2), percent(row["hidden"]),
+             percent(row["efficiency"])] for rung, row in everything]
     # Kernels are compared with cudaMemcpy and the peak of the arithmetic, which are yardsticks.
     kernels = all("machine" in rung for rung in document["rungs"])
     compared = "yardstick" if kernels else "floor"
-    return [table(["rung", "time", "speed-up", "hidden", f"{compared} / time"], rows),
+    return [table(["rung", *(["work"] if several else []), "time", "speed-up", "hidden",
+                   f"{compared} / time"], rows),
             "*speed-up*: relative to the first row of the same work. *hidden*: the share that overlap "
             "hid of the time that it can hide."
             + (" *yardstick*: cudaMemcpy, or the measured peak of the arithmetic." if kernels else "")]

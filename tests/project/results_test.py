@@ -112,6 +112,21 @@ def test_a_yardstick_has_its_own_column(lines_of):
     assert "| rung | time | speed-up | hidden | yardstick / time |" in lines
 
 
+def test_engines_alone_have_columns(lines_of):
+    case = CASES["cases"][0] | {"metrics": {"engines_us": {"decode": 80.0, "link": 9.0}}}
+    lines = lines_of({"resample.json": CASES | {"peers": {}, "cases": [case]}})
+    assert "| case | ours | floor | ours / floor | decode alone | link alone |" in lines
+    assert "| a\\|b | 100 µs | 80 µs | 1.250 | 80 µs | 9 µs |" in lines
+
+
+def test_rows_of_one_kernel_name_their_work(lines_of):
+    rows = [row | {"label": "one", "work": work}
+            for row, work in zip(RUNGS["rungs"][0]["rows"], ("small", "large"))]
+    lines = lines_of({"ladder.json": RUNGS | {"rungs": [{"name": "depth", "rows": rows}]}})
+    assert "| rung | work | time | speed-up | hidden | floor / time |" in lines
+    assert "| depth: one | large | 250 ms | 2.00 | -50.0 % | – |" in lines
+
+
 def test_call_and_host_times_say_which_is_which(lines_of):
     case = {"case": "a", "peer": {}, "ours": {"gpu_us": 8.0, "call_us": 98.0, "host_us": 78.0},
             "metrics": {"enqueue_us": 12.5, "sustained_us": 13.0}}
