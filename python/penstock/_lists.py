@@ -1,4 +1,4 @@
-"""Lists as arguments of resample(): read as NumPy reads them."""
+"""Converts lists that are arguments of resample() to NumPy arrays."""
 
 from typing import Any
 
@@ -12,13 +12,14 @@ def is_list(given: Any) -> bool:
 
 
 def values_array(name: str, given: Any, mode: str) -> Any:
-    """The samples; whole numbers become f64 in the modes that compute values between them."""
+    """Samples. Integers become f64 if the mode computes values between samples."""
     array = _array(name, given, "f")
     return array.astype("float64") if array.dtype.kind in "iub" and _blends(mode) else array
 
 
 def times_arrays(name: str, times: Any, at: Any) -> tuple[Any, Any]:
-    """`times`, called `name`, and `at`; a list gets the type of the other, or both what fits both."""
+    """`times` and `at`, with one dtype: that of the one that is an array, or f64 or i64 if both are
+    lists. `name` is the name of `times` in messages."""
     if is_list(times) and is_list(at):
         times, at = _array(name, times, "f"), _array("at", at, "f")
         common = "float64" if "f" in times.dtype.kind + at.dtype.kind else "int64"
@@ -31,7 +32,7 @@ def times_arrays(name: str, times: Any, at: Any) -> tuple[Any, Any]:
 
 
 def index_array(name: str, given: Any) -> Any:
-    """Lengths or offsets."""
+    """Lengths or offsets, as i64."""
     return _array(name, given, "i").astype("int64") if is_list(given) else given
 
 
