@@ -315,6 +315,9 @@ def figure(document, expression):
     values = [value_of(case, path) for case in cases]
     values = [value for value in values if isinstance(value, int | float)]
     show = UNITS[unit]
+    if not values and any(fnmatch.fnmatchcase(case["case"], pattern)
+                          for case in document.get("dropped", [])):
+        return "(dropped)"
     if not values:
         raise Unreadable(f"'{expression}': no case of {document.get('name')} has it")
     if kind == "value" and len(values) > 1:

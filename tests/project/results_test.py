@@ -244,6 +244,14 @@ def test_a_figure_in_a_sentence(run, write, expression, shown):
     assert done.returncode == 1 and "README.md is stale" in done.stdout
 
 
+def test_a_figure_of_a_dropped_case_says_so(run, write):
+    place = "<!-- figure resample: value us of ours.gpu_us in gone -->"
+    page = write("README.md", f"It takes {place}<!-- /figure -->.\n")
+    dropped = [{"case": "gone", "reason": "faster than its floor"}]
+    assert run({"resample.json": NUMBERS | {"dropped": dropped}}).returncode == 0
+    assert page.read_text() == f"It takes {place}(dropped)<!-- /figure -->.\n"
+
+
 def test_a_figure_of_a_ladder(run, write):
     place = "<!-- figure ladder: value multiply_adds of rate in facts -->"
     page = write("README.md", f"It is {place}<!-- /figure -->.\n")
