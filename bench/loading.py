@@ -188,7 +188,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, help="results file to write")
     parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: the first GPU if there is one)")
-    parser.add_argument("--threads", type=int, default=4, help="number of decoding threads (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=4,
+                        help="number of decoding threads (default: %(default)s)")
     args = parser.parse_args()
     if args.output:
         _results.check_writable("--output", args.output)

@@ -135,8 +135,11 @@ def without_docstrings(tree):
     return tree
 
 
-def state(benchmark, results, root=ROOT):
-    """'current', 'stale' or 'missing': how its file in the folder `results` stands to the sources."""
+def state(benchmark, results, root=ROOT, commit=None):
+    """'current', 'stale' or 'missing': how its file in the folder `results` stands to the sources.
+
+    With a `commit`, a file of another commit is stale, too. One of the two IDs may be shortened.
+    """
     path = results / f"{benchmark.name}.json"
     if not path.is_file():
         return "missing"
@@ -144,4 +147,8 @@ def state(benchmark, results, root=ROOT):
         document = json.loads(path.read_text())
     except (OSError, UnicodeDecodeError, json.JSONDecodeError):
         return "stale"
+    if commit is not None:
+        known = document.get("commit", "unknown")
+        if known.endswith("-dirty") or not (known.startswith(commit) or commit.startswith(known)):
+            return "stale"
     return "current" if document.get("sources") == benchmark.sources_hash(root) else "stale"

@@ -48,11 +48,12 @@ class Part:
 class Bench:
     """The benchmarks of one tree, and what was done of them there."""
 
-    def __init__(self, root, output=None, commit=None):
+    def __init__(self, root, output=None, commit=None, one_commit=False):
         self.root = root
         self.results = root / "bench/results"
         self.output = output or self.results
         self.commit = commit
+        self.one_commit = one_commit  # results of other commits count as stale
         self.work = root / "build/bench"
         self.python = os.environ.get("PENSTOCK_PYTHON", "python3")
         self.environment = dict(os.environ)
@@ -68,7 +69,8 @@ class Bench:
             self.done = json.loads(self._progress.read_text())
 
     def state(self, name):
-        found = [benchmarks.state(self.all[name], folder, self.root)
+        commit = self.commit if self.one_commit else None
+        found = [benchmarks.state(self.all[name], folder, self.root, commit)
                  for folder in (self.results, self.output, self.work / "results")]
         return next((state for state in ("current", "stale") if state in found), "missing")
 
@@ -118,6 +120,7 @@ class Bench:
     def is_done(self, part):
         kept = self.done.get(part.name, {})
         return (self.file_of(part).is_file()
+                and (not self.one_commit or kept.get("commit") == self.commit)
                 and kept.get("sources") == part.benchmark.sources_hash(self.root))
 
     def expected_seconds(self, part):
@@ -155,6 +158,7 @@ class Bench:
             target.unlink(missing_ok=True)
             raise
         self.done[part.name] = {"sources": part.benchmark.sources_hash(self.root),
+                                "commit": self.commit,
                                 "seconds": round(time.monotonic() - begin, 1)}
         self._progress.write_text(json.dumps(self.done, indent=1) + "\n")
 
@@ -334,8 +338,13 @@ def main(words=None, root=benchmarks.ROOT):
                         help="archive or folder of results to copy into the tree; runs nothing")
     parser.add_argument("--commit", metavar="ID",
                         help="commit to note in the results if the programs do not know theirs")
+    parser.add_argument("--one-commit", action="store_true",
+                        help="results of other commits than --commit count as stale, although they "
+                             "were measured on the same sources")
     args = parser.parse_args(words)
-    bench = Bench(root, args.output and args.output.resolve(), args.commit)
+    if args.one_commit and not args.commit:
+        parser.error("--one-commit: expected --commit ID as well, got none")
+    bench = Bench(root, args.output and args.output.resolve(), args.commit, args.one_commit)
     for name in args.names:
         if name not in bench.all:
             print(f"gpu_bench: NAME: expected one of {', '.join(bench.all)}, got {name!r}",

@@ -92,6 +92,22 @@ def test_everything_runs_once_and_then_only_what_changed(tree, capfd):
     assert run(tree, "one", "--again") == 0 and runs(tree)[6:] == ["one"]
 
 
+def test_results_of_another_commit_are_stale_if_asked_for(tree, capfd):
+    assert run(tree, "--commit", "abcdef") == 0 and len(runs(tree)) == 3
+    assert json.loads((tree / "bench/results/one.json").read_text())["commit"] == "abcdef"
+    assert run(tree, "--commit", "abcdef123", "--one-commit") == 0 and len(runs(tree)) == 3
+    assert run(tree, "--commit", "fedcba") == 0 and len(runs(tree)) == 3
+    assert run(tree, "--commit", "fedcba", "--one-commit", "--budget", 60) in (0, 3)
+    assert run(tree, "--commit", "fedcba", "--one-commit") == 0 and len(runs(tree)) == 6
+    assert json.loads((tree / "bench/results/one.json").read_text())["commit"] == "fedcba"
+    path = tree / "bench/results/one.json"
+    path.write_text(path.read_text().replace("fedcba", "fedcba-dirty"))
+    assert benchmarks.state(benchmarks.every(tree)["one"], path.parent, tree, "fedcba") == "stale"
+    with pytest.raises(SystemExit):
+        run(tree, "--one-commit")
+    assert "expected --commit ID" in capfd.readouterr().err
+
+
 def test_a_budget_stops_between_benchmarks_and_the_next_call_continues(tree, capfd):
     assert run(tree, "--budget", 60) == 3 and runs(tree) == ["one"], "others may take two minutes"
     assert "run the same command again" in capfd.readouterr().out

@@ -76,8 +76,10 @@ def parser() -> argparse.ArgumentParser:
     add("--plot", metavar="FILE.png", type=Path, help="bar chart to write; needs matplotlib")
     add("--counters", nargs="*", metavar="NAME",
         help="in mode performance: add ncu's counters to all cases or to these")
-    add("--compare", metavar="FILE.ncu-rep", type=Path, help="in mode ncu: another report to compare with")
-    add("--device", default="best", help="cpu, cuda, cuda:1, ... or best, the first GPU if there is one (default: best)")
+    add("--compare", metavar="FILE.ncu-rep", type=Path,
+        help="in mode ncu: another report to compare with")
+    add("--device", default="best",
+        help="cpu, cuda, cuda:1, ... or best, the first GPU if there is one (default: best)")
     add("--seed", metavar="N", type=_count(0), help="seed of the inputs (default: random)")
     add("--quick", action="store_true", help="small sizes: a quick check, not a measurement")
     add("--json", action="store_true", help="print JSON instead of text")
