@@ -126,7 +126,7 @@ def microseconds(seconds):
 
 
 def measured(row):
-    """Time and share of the limit, or why there is none."""
+    """Time and share of the yardstick, or why there is none."""
     if not row["seconds"]:
         return f"dropped: {row['dropped']}" if row.get("dropped") else row["note"] or "–"
     share = row.get("efficiency")
@@ -184,7 +184,7 @@ def rows(path, names):
             cells = [measured(at[work]) if work in at else "" for work in works]
         note = group[0]["note"] if group[0]["seconds"] else ""
         lines.append([label, *cells, *used(group[0]), *([note] if notes else [])])
-    return table(["", *(works if by_work else ["time, share of the limit"]), "registers",
+    return table(["", *(works if by_work else ["time, share of the yardstick"]), "registers",
                   "shared memory", "occupancy", *(["note"] if notes else [])], lines)
 
 

@@ -159,7 +159,7 @@ def test_rows_come_from_the_results_file(results):
     results(plain=[row("4096", "gemm 4096", note="7 TFLOP/s"),
                    row("8192", "gemm 8192", seconds=2e-3)])
     assert place("rows ladder.json: plain") == [
-        "|  | time, share of the limit | registers | shared memory | occupancy | note |",
+        "|  | time, share of the yardstick | registers | shared memory | occupancy | note |",
         "|---|---:|---:|---:|---:|---:|",
         "| 4096 | 2.0 µs, 50.0 % | 32 | 2.0 KiB | 75 % | 7 TFLOP/s |",
         "| 8192 | 2.000 ms, 50.0 % | 32 | 2.0 KiB | 75 % |  |"]
