@@ -10,8 +10,7 @@ namespace ps::detail {
 namespace {
 
 constexpr std::int64_t progress_ns = 100'000'000;
-// Work that a device stage may have enqueued ahead. A cancelled run has to wait for it, and what
-// was enqueued before items became slower comes on top.
+// Time that the unfinished work of a device stage may take: a cancelled run has to wait for it.
 constexpr std::int64_t ahead_ns = 100'000'000;
 constexpr std::uint64_t least_ahead = 2;
 constexpr std::int64_t shortest_pause_ns = 10'000, longest_pause_ns = 5'000'000;
@@ -20,7 +19,8 @@ constexpr std::int64_t shortest_pause_ns = 10'000, longest_pause_ns = 5'000'000;
 
 // ---- how far ahead; the mutex is held ------------------------------------------------------
 
-// So many more items are done. The last few count most: items may become slower or faster.
+// Called when `items_done` more items are done. Updates the time per item, in which the last few
+// items count most, and from it the number of items that a stage may have enqueued.
 void PipelineRun::set_pace(std::uint64_t items_done) {
   constexpr std::int64_t memory = 4;
   const std::int64_t now = now_ns();
@@ -37,8 +37,8 @@ bool PipelineRun::progress_due() const {
   return options_.progress && now_ns() - last_progress_ns_ >= progress_ns;
 }
 
-// Half as long as nothing has changed: late by a part of what is being waited for, while at least
-// one more item is enqueued.
+// Half of the time since the last change. A completion is then noticed late by at most half of what
+// it took, and meanwhile the next item, which is already enqueued, runs.
 std::int64_t PipelineRun::pause_until_next_look() const {
   return std::clamp((now_ns() - changed_ns_) / 2, shortest_pause_ns, longest_pause_ns);
 }
@@ -69,8 +69,8 @@ void PipelineRun::completion_loop(std::size_t stage) {
   }
 }
 
-// By the caller, beside threads that follow: sleeps until there may be something to enqueue. Where
-// a stage without a thread must not run far ahead, the caller looks at that stage itself.
+// The calling thread, if other threads follow completions: sleeps until there may be something to
+// enqueue. While the stages are limited, it also polls those that no thread follows.
 void PipelineRun::wait_for_change(std::unique_lock<std::mutex>& lock) {
   if (limited() && look(lock)) return;
   const auto woken = [this] { return woken_; };
@@ -83,7 +83,7 @@ void PipelineRun::wait_for_change(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// By the caller, where no threads do.
+// The calling thread, if no other threads follow completions: waits until something has completed.
 void PipelineRun::follow(std::unique_lock<std::mutex>& lock) {
   if (!limited() && !all_enqueued()) {
     follow_half_window(lock);
@@ -95,10 +95,10 @@ void PipelineRun::follow(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// Whether a device stage without a thread has completed more items, each stage counted for itself.
+// Polls every device stage that no thread follows. Returns whether one has completed more items.
 bool PipelineRun::look(std::unique_lock<std::mutex>& lock) {
   bool advanced = false;
-  // From the last stage on: what it has done, those before it have too.
+  // The last stage first: what it has completed, the stages before it have completed too.
   for (std::size_t s = graph_.stages.size(); s-- > 0 && !stop_;) {
     const Stage& stage = graph_.stages[s];
     if (stage.on_host || has_thread(stage)) continue;
@@ -117,7 +117,7 @@ bool PipelineRun::look(std::unique_lock<std::mutex>& lock) {
   return advanced;
 }
 
-// Waits until the window opens again, or progress is to be reported.
+// Waits until half of the window has completed, or progress is due.
 void PipelineRun::follow_half_window(std::unique_lock<std::mutex>& lock) {
   const std::uint64_t target = open_ - (graph_.window - graph_.window / 2);
   for (std::size_t s = 0; s < graph_.stages.size() && !stop_; ++s) {
@@ -133,7 +133,7 @@ void PipelineRun::follow_half_window(std::unique_lock<std::mutex>& lock) {
     }
     lock.lock();
     if (!reached) {
-      look(lock);  // how many there are after all
+      look(lock);  // count what has completed so far
       return;
     }
   }
