@@ -1,17 +1,19 @@
 # Short names for the scripts.
 .DEFAULT_GOAL := help
-.PHONY: help demo test gpu-test gpu-check gpu-bench exercise fuzz format lint clean
+.PHONY: help demo test wheel gpu-test gpu-check gpu-bench exercise fuzz format lint clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 demo: ## build what is needed and run the demonstration
-	@scripts/setup.sh --no-python
-	@preset=$$(scripts/preset.sh) && scripts/build.sh $$preset penstock_cli && \
-	  build/$$preset/bin/penstock demo
+	@scripts/demo.sh
 
 test: ## check everything that needs no GPU
 	@scripts/test.sh
+
+wheel: ## make a manylinux wheel in build/wheel/dist, and try it with NumPy alone
+	@scripts/setup.sh
+	@scripts/wheel.sh
 
 gpu-test: ## run the tests that need a GPU or torch, C++ and Python
 	@scripts/gpu_test.sh

@@ -5,32 +5,18 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "commands.h"
+#include "hand_over.h"
 #include "penstock/base/error.h"
 #include "program.h"
 
 namespace ps::cli {
 namespace {
-
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> result;
-  for (std::string& word : words) result.push_back(word.data());
-  result.push_back(nullptr);
-  return result;
-}
-
-// The program's own threads took these signals; the one that follows is to get them itself.
-void give_signals_back() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR2}) sigaddset(&signals, signal);
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-}
 
 [[noreturn]] void refuse_start(const std::string& python, int why) {
   throw SystemError(why, "start",
@@ -67,7 +53,7 @@ void run(const std::vector<std::string>& arguments) {
   }
   std::vector<std::string> words = {python, "-m", "penstock.bench"};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  execvp(python.c_str(), pointers(words).data());
+  replace_program(std::move(words));
   refuse_start(python, errno);
 }
 

@@ -11,13 +11,21 @@ class Program;
 void add_doctor(Program& program);
 void add_demo(Program& program);
 void add_overlap(Program& program);
-void add_ladder(Program& program);
 void add_bench(Program& program);
 void add_tune(Program& program);
 void add_report(Program& program);
 
+// Starts the program penstock-ladder, whose one command is add_ladder().
+void add_ladder_program(Program& program);
+void add_ladder(Program& program);
+inline constexpr const char* about_ladder =
+    "Runs each rung of a ladder, from the plainest version up, with its time and share of the "
+    "floor";
+
+using AddCommand = void (*)(Program&);
+
 // In the order of `penstock --help`.
-inline constexpr std::array all_commands = {add_doctor, add_demo, add_overlap, add_ladder,
+inline constexpr std::array all_commands = {add_doctor, add_demo, add_overlap, add_ladder_program,
                                             add_bench,  add_tune, add_report};
 
 }  // namespace ps::cli

@@ -136,10 +136,7 @@ void add_kernels(CLI::App& ladders, Program& program, const KernelLadder& ladder
 }  // namespace
 
 void add_ladder(Program& program) {
-  CLI::App& command =
-      *program.app().add_subcommand("ladder",
-                                    "Runs each rung of a ladder, from the plainest version up, "
-                                    "with its time and share of the floor");
+  CLI::App& command = *program.app().add_subcommand("ladder", about_ladder);
   command.require_subcommand(1);
   command.footer("Example:\n  penstock ladder host --quick");
   add_host(command, program);

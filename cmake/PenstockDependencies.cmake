@@ -1,21 +1,14 @@
 # penstock_private: the flags, the include paths and the private libraries of in-tree targets.
 find_package(Threads REQUIRED)
 
-# penstock_require(<package> <Debian package>): finds it, or says what to install.
-macro(penstock_require package debian)
-  find_package(${package} QUIET)
-  if(NOT ${package}_FOUND)
-    message(FATAL_ERROR "Penstock needs ${package}, which was not found. On Debian and Ubuntu: "
-      "apt-get install ${debian}. Elsewhere, -D${package}_DIR says where its CMake files are.")
-  endif()
-endmacro()
-penstock_require(fmt libfmt-dev)
-penstock_require(nlohmann_json nlohmann-json3-dev)
+include(PenstockFetch)
+penstock_find(fmt fmt::fmt-header-only)
+penstock_find(nlohmann_json nlohmann_json::nlohmann_json)
 
 # penstock_parser: the programs' option parser, which is slow to optimise and to check for undefined
 # behaviour, and needs neither.
 if(PENSTOCK_CLI OR PENSTOCK_EXAMPLES OR PENSTOCK_BENCH)
-  penstock_require(CLI11 libcli11-dev)
+  penstock_find(CLI11 CLI11::CLI11)
   add_library(penstock_parser INTERFACE)
   target_link_libraries(penstock_parser INTERFACE CLI11::CLI11)
   target_compile_options(penstock_parser INTERFACE -O1)
@@ -24,9 +17,16 @@ if(PENSTOCK_CLI OR PENSTOCK_EXAMPLES OR PENSTOCK_BENCH)
   endif()
 endif()
 
-# Which templates must be instantiated differs between versions of fmt; another one stays header-only.
-if(fmt_VERSION VERSION_GREATER_EQUAL 9 AND fmt_VERSION VERSION_LESS 10)
-  add_library(penstock_fmt STATIC "${PROJECT_SOURCE_DIR}/cmake/fmt.cpp")
+# fmt is compiled once; header-only, it costs every source that formats several seconds. Which
+# templates an installed fmt needs instantiated differs between versions; others stay header-only.
+set(fmt_source)
+if(penstock_fmt_sources)
+  set(fmt_source "${penstock_fmt_sources}/src/format.cc")
+elseif(fmt_VERSION VERSION_GREATER_EQUAL 9 AND fmt_VERSION VERSION_LESS 10)
+  set(fmt_source "${PROJECT_SOURCE_DIR}/cmake/fmt.cpp")
+endif()
+if(fmt_source)
+  add_library(penstock_fmt STATIC "${fmt_source}")
   target_compile_features(penstock_fmt PUBLIC cxx_std_20)
   target_include_directories(penstock_fmt SYSTEM PUBLIC
     $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)

@@ -1,9 +1,11 @@
 include(CMakePackageConfigHelpers)
 
 install(TARGETS penstock EXPORT PenstockTargets)
-if(TARGET penstock_cli)
-  install(TARGETS penstock_cli)
-endif()
+foreach(program IN ITEMS penstock_cli penstock_ladder)
+  if(TARGET ${program})
+    install(TARGETS ${program})
+  endif()
+endforeach()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/penstock" "${PROJECT_BINARY_DIR}/include/penstock"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
   FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh" PATTERN "*.inc")

@@ -1,4 +1,4 @@
-// fmt, compiled once: header-only, it costs every source that formats several seconds.
+// fmt 9, compiled once (see PenstockDependencies.cmake).
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

@@ -8,9 +8,10 @@ packages=(build-essential cmake ninja-build pkg-config python3 python3-dev pytho
   libcli11-dev nlohmann-json3-dev libfmt-dev liburing-dev ccache)
 case "${1:-}" in
   --no-python) ;;
-  --fuzz) packages+=(clang-16 libclang-rt-16-dev) ;;
-  # A browser for the tests of the report's page.
-  *) packages+=(chromium chromium-driver fonts-dejavu-core) ;;
+  --fuzz) packages+=(clang-19 libclang-rt-19-dev) ;;
+  # The second compiler and its standard library; a browser for the tests of the report's page.
+  *) packages+=(clang-19 libclang-rt-19-dev llvm-19 libc++-19-dev libc++abi-19-dev
+    chromium chromium-driver fonts-dejavu-core) ;;
 esac
 
 is_installed() {

@@ -2,6 +2,7 @@
 """Checks that every public header compiles alone, twice over, and without help from CUDA.
 
 headers.py --cxx COMPILER --include FOLDER...                     the .h files
+headers.py --cxx CLANG --libcxx --include FOLDER...               the same with libc++
 headers.py --nvcc NVCC --cuda-include FOLDER --include FOLDER...  host/cuda.h and the .cuh files
 """
 
@@ -18,6 +19,9 @@ NEEDS_CUDA = "penstock/host/cuda.h"
 DEVICE_CODE = "penstock/kit/"
 HOST_SIDE = ("penstock/kit/gemm/launch.cuh",)
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+# Without the headers that libc++'s own include for old programs' sake, so that a missing include
+# shows. What libc++ 19 counts as experimental (std::stop_token) is C++20.
+LIBCXX = ["-stdlib=libc++", "-fexperimental-library", "-D_LIBCPP_REMOVE_TRANSITIVE_INCLUDES"]
 # A toolkit may sit on the compiler's default path; these stand in front of its headers.
 FORBIDDEN = ("cuda.h", "cuda_runtime.h", "cuda_runtime_api.h", "driver_types.h", "vector_types.h",
              "cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h")
@@ -37,7 +41,8 @@ def forbid_cuda(folder):
 
 def commands(args, no_cuda):
     """Pairs of a header and the command that compiles it from standard input."""
-    host = ["-std=c++20", "-fsyntax-only", *WARNINGS, "-x", "c++", "-"]
+    library = LIBCXX if args.libcxx else []
+    host = ["-std=c++20", *library, "-fsyntax-only", *WARNINGS, "-x", "c++", "-"]
     for header in public_headers(args.include):
         is_cuda = header.endswith(".cuh") or header == NEEDS_CUDA
         if is_cuda != bool(args.nvcc):
@@ -63,6 +68,7 @@ def compile_alone(header, command, include):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cxx", default="c++")
+    parser.add_argument("--libcxx", action="store_true")
     parser.add_argument("--nvcc", default="")
     parser.add_argument("--cuda-include", default="")
     parser.add_argument("--include", type=Path, nargs="+", required=True)

@@ -1,3 +1,4 @@
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,18 @@ def test_a_header_that_does_not_fails(write, tmp_path, text):
     assert done.returncode == 1
     assert "penstock/base/a.h does not compile alone" in done.stdout
     assert "1 of 2" in done.stdout
+
+
+def test_libcxx_finds_an_include_that_another_header_brought(write, tmp_path):
+    clang = shutil.which("clang++-19")
+    if not clang:
+        pytest.skip("no clang++-19")
+    # libstdc++'s <string> brings <cstdlib>.
+    write("penstock/base/a.h", "#pragma once\n#include <string>\ninline void f() { std::abort(); }\n")
+    assert run(tmp_path, "--cxx", clang).returncode == 0
+    done = run(tmp_path, "--cxx", clang, "--libcxx")
+    assert done.returncode == 1
+    assert "no member named 'abort'" in done.stdout
 
 
 def test_cuda_is_out_of_reach_even_where_the_compiler_finds_it(write, tmp_path, monkeypatch):

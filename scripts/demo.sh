@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# demo.sh [OPTION...]: installs what is missing, builds the program `penstock` and runs `penstock demo`
+# with the options. Builds with CUDA only where there is a GPU to run on.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/setup.sh --no-python
+installed=$SECONDS
+preset=demo-cpu
+if nvidia-smi -L >/dev/null 2>&1 && [[ $(scripts/preset.sh) == gpu ]]; then preset=demo-gpu; fi
+scripts/build.sh "$preset" penstock_cli
+built=$SECONDS
+"build/$preset/bin/penstock" demo "$@"
+echo "demo: installing packages took $installed s, building $((built - installed)) s," \
+  "running $((SECONDS - built)) s. The program is build/$preset/bin/penstock."
