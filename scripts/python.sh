@@ -4,7 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/wheel.sh
+# With the presets' options, so that the compiler cache has what they compiled.
+scripts/wheel.sh -Ccmake.define.PENSTOCK_WERROR=ON
 
 # Tests need more than the package does: the pinned tools are seen from here, the sources are not.
 tools=$PWD/build/venv

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# wheel.sh: makes a manylinux wheel for the Python of build/venv, in build/wheel/dist, and tries it in
-# an environment that holds NumPy and nothing else.
+# wheel.sh [-C OPTION...]: makes a manylinux wheel for the Python of build/venv, in build/wheel/dist,
+# and tries it in an environment that holds NumPy and nothing else. Options are those of `build`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,7 +16,7 @@ cuda=OFF
 [[ $(scripts/preset.sh) == gpu ]] && cuda=ON
 rm -rf "$raw" "$wheels"
 python -m build --wheel --no-isolation --outdir "$raw" "-Ccmake.define.PENSTOCK_CUDA=$cuda" \
-  . >build/wheel.log 2>&1 || {
+  "$@" . >build/wheel.log 2>&1 || {
   tail -n 60 build/wheel.log
   exit 1
 }

@@ -1,6 +1,7 @@
-// Runs the program itself, because only it has the rungs linked in.
+// Runs the programs themselves, because only penstock-ladder has the rungs linked in.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -189,6 +190,26 @@ TEST(LadderHost, RefusesSizesThatCannotBeCut) {
   const Ended chunk = ladder("host --device cpu --bytes 4MiB --chunk 8MiB");
   EXPECT_EQ(chunk.code, 1) << chunk.err;
   EXPECT_NE(chunk.err.find("chunk: expected"), std::string::npos) << chunk.err;
+}
+
+TEST(LadderProgram, IsNamedWhereItWasNotBuilt) {
+  const Penstock penstock;
+  ChildOptions options = penstock.options({"ladder", "host", "--list"});
+  const std::filesystem::path alone = penstock.here().path() / "penstock";
+  std::filesystem::copy_file(options.program, alone);
+  options.environment.emplace_back("LD_LIBRARY_PATH", options.program.parent_path().string());
+  options.program = alone;
+  const Ended ended = run(options);
+  EXPECT_EQ(ended.code, 1) << ended.err;
+  EXPECT_NE(ended.err.find("build the target penstock_ladder"), std::string::npos) << ended.err;
+}
+
+TEST(LadderProgram, ExplainsItself) {
+  const Ended ended = ladder("--help");
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  for (const char* name : {"host", "copy", "gemm", "resample"}) {
+    EXPECT_NE(ended.out.find(name), std::string::npos) << ended.out;
+  }
 }
 
 }  // namespace
