@@ -32,8 +32,9 @@ function(penstock_device_objects name out)
     if(${kind})
       string(TOUPPER ${kind} upper)
       add_library(${name}_${kind} OBJECT ${${kind}})
+      # Each file alone: newer versions of CMake would compile kernels of several files together.
       set_target_properties(${name}_${kind} PROPERTIES
-        CUDA_ARCHITECTURES "${PENSTOCK_${upper}_ARCHITECTURES}")
+        CUDA_ARCHITECTURES "${PENSTOCK_${upper}_ARCHITECTURES}" UNITY_BUILD OFF)
       target_link_libraries(${name}_${kind} PRIVATE penstock_private ${arg_LIBRARIES})
       list(APPEND objects $<TARGET_OBJECTS:${name}_${kind}>)
     endif()

@@ -14,6 +14,35 @@ phase() {
   echo "== $name: $((SECONDS - start)) s"
 }
 
+# beside NAME COMMAND...: begins a phase that leaves a core idle, next to those that follow; join waits
+# for it and shows what it printed.
+beside() {
+  beside_name=$1
+  shift
+  echo "== $beside_name, in the background"
+  mkdir -p build/logs
+  (
+    start=$SECONDS status=0
+    "$@" || status=$?
+    echo $((SECONDS - start)) >"build/logs/$beside_name.seconds"
+    exit $status
+  ) >"build/logs/$beside_name.log" 2>&1 &
+  beside_process=$!
+}
+
+join() {
+  local status=0
+  wait "$beside_process" || status=$?
+  echo "== $beside_name"
+  cat "build/logs/$beside_name.log"
+  times+=("$(printf '%6ds  %s, in the background' "$(<"build/logs/$beside_name.seconds")" "$beside_name")")
+  return $status
+}
+
+package() {
+  scripts/python.sh && PENSTOCK=$PWD/build/$main/bin/penstock build/venv/bin/pytest tests/page
+}
+
 show_times() {
   echo "== phases so far"
   printf '%s\n' "${times[@]}"
@@ -24,18 +53,20 @@ fixed_addresses() {
   if setarch -R true 2>/dev/null; then setarch -R "$@"; else "$@"; fi
 }
 
+trap 'jobs -p | xargs -r kill' EXIT
 phase "setup" scripts/setup.sh
 main=$(scripts/preset.sh)
 phase "format" scripts/format.sh --check
-phase "project checks" build/venv/bin/pytest tests/project
+beside "project checks" build/venv/bin/pytest tests/project
 # What was green on a GPU was compiled for it, and cannot run here.
 gpu_tests=ON
 if python3 tools/gpu_evidence.py current; then gpu_tests=OFF; fi
 phase "build $main" scripts/build.sh "$main" "-DPENSTOCK_GPU_TESTS=$gpu_tests"
-phase "python" scripts/python.sh
-phase "page" env PENSTOCK="$PWD/build/$main/bin/penstock" build/venv/bin/pytest tests/page
+join
+beside "python and page" package
 # The sanitized builds are without CUDA, whatever the machine has.
 phase "build asan" scripts/build.sh asan
+join
 phase "lint" scripts/lint.sh --quick
 phase "test asan" ctest --preset asan
 phase "build tsan" scripts/build.sh tsan
