@@ -11,6 +11,7 @@
 #include "penstock/base/error.h"
 #include "trace/kernel_bar.h"
 #include "trace/page_parts.h"
+#include "trace/rows.h"
 
 namespace ps {
 namespace {
@@ -25,33 +26,44 @@ Json cell(const PageCell& given) {
   return std::get<std::string>(given);
 }
 
-// Intervals beside each other. Begins are told as differences: small numbers, a small file.
+// The intervals of one engine's stage, or of one role of a block, sorted by begin.
 struct Lane {
   Json head = Json::object();
-  std::int64_t last_begin_ns = 0;
-  Json items = Json::array(), begins = Json::array(), lengths = Json::array();
+  std::vector<std::uint64_t> items{};
+  std::vector<Span> spans{};
 
-  void add(std::uint64_t item, std::int64_t begin_ns, std::int64_t end_ns) {
+  void add(std::uint64_t item, const Span& span) {
     items.push_back(item);
-    begins.push_back(begin_ns - last_begin_ns);
-    lengths.push_back(std::max<std::int64_t>(end_ns - begin_ns, 0));
-    last_begin_ns = begin_ns;
+    spans.push_back(span);
   }
 };
 
-Json told(std::vector<Lane>& lanes) {
-  Json all = Json::array();
-  for (Lane& lane : lanes) {
-    Json one = std::move(lane.head);
-    one["items"] = std::move(lane.items);
-    one["begin_ns"] = std::move(lane.begins);
-    one["length_ns"] = std::move(lane.lengths);
-    all.push_back(std::move(one));
+// Begins are written as differences to keep the numbers, and the file, small. "rows" is left out
+// where all intervals are in row 0.
+Json as_json(const Lane& lane) {
+  Json begins = Json::array(), lengths = Json::array();
+  std::int64_t last_begin_ns = 0;
+  for (const Span& span : lane.spans) {
+    begins.push_back(span.begin_ns - last_begin_ns);
+    lengths.push_back(std::max<std::int64_t>(span.end_ns - span.begin_ns, 0));
+    last_begin_ns = span.begin_ns;
   }
+  Json json = lane.head;
+  json["items"] = lane.items;
+  json["begin_ns"] = std::move(begins);
+  json["length_ns"] = std::move(lengths);
+  const std::vector<std::size_t> rows = detail::assign_rows(lane.spans);
+  if (std::ranges::any_of(rows, [](std::size_t row) { return row > 0; })) json["rows"] = rows;
+  return json;
+}
+
+Json as_json(const std::vector<Lane>& lanes) {
+  Json all = Json::array();
+  for (const Lane& lane : lanes) all.push_back(as_json(lane));
   return all;
 }
 
-// A kernel's roles in lanes of their own: a block's beside each other, in the order of their
+// One lane per role of each block; the roles of a block are adjacent, in the order of their
 // numbers.
 Json kernel(const PageKernel& given, const Json& bar, std::int64_t origin_ns) {
   const KernelRoles& roles = given.roles;
@@ -66,7 +78,7 @@ Json kernel(const PageKernel& given, const Json& bar, std::int64_t origin_ns) {
     }
     Lane& lane = by_role[{span.block, span.role}];
     lane.head = {{"role", roles.names[span.role]}, {"block", span.block}, {"sm", span.sm}};
-    lane.add(span.tile, span.begin_ns - origin_ns, span.end_ns - origin_ns);
+    lane.add(span.tile, {span.begin_ns - origin_ns, span.end_ns - origin_ns});
   }
   std::vector<Lane> lanes;
   for (auto& [key, lane] : by_role) lanes.push_back(std::move(lane));
@@ -79,7 +91,7 @@ Json kernel(const PageKernel& given, const Json& bar, std::int64_t origin_ns) {
             {"median_ns", number(roles.error.median_ns)},
             {"place_ns", number(roles.place_ns)}}},
           {"lost", roles.lost},
-          {"lanes", told(lanes)}};
+          {"lanes", as_json(lanes)}};
 }
 
 Json run(const PageRun& given) {
@@ -87,10 +99,10 @@ Json run(const PageRun& given) {
   std::ranges::stable_sort(entries, {}, &TimelineEntry::begin_ns);
   const std::int64_t origin_ns = entries.empty() ? 0 : entries.front().begin_ns;
   std::int64_t total_ns = 0;
-  std::vector<Lane> lanes;  // in the order in which they begin: as the items flow
+  std::vector<Lane> lanes;  // in the order of their first begin, which is that of the pipeline
   std::map<std::pair<Engine, std::string_view>, std::size_t> lane_of;
-  std::vector<std::pair<std::size_t, std::size_t>>
-      places;  // of the entries: lane, and number in it
+  // For each entry, its lane and its index in that lane.
+  std::vector<std::pair<std::size_t, std::size_t>> places;
   for (const TimelineEntry& entry : entries) {
     const auto [at, is_new] = lane_of.try_emplace({entry.engine, entry.stage}, lanes.size());
     if (is_new) {
@@ -98,7 +110,7 @@ Json run(const PageRun& given) {
     }
     Lane& lane = lanes[at->second];
     places.emplace_back(at->second, lane.items.size());
-    lane.add(entry.item, entry.begin_ns - origin_ns, entry.end_ns - origin_ns);
+    lane.add(entry.item, {entry.begin_ns - origin_ns, entry.end_ns - origin_ns});
     total_ns = std::max(total_ns, entry.end_ns - origin_ns);
   }
   Json shown = {{"name", given.name}, {"total_ns", total_ns}, {"lanes", told(lanes)}};
@@ -182,9 +194,9 @@ struct Page::Impl {
   Json sections = Json::array();
 
   void add(const char* type, const auto& section, const Json& rest) {
-    Json told = {{"type", type}, {"title", section.title}};
-    told.update(rest);
-    sections.push_back(std::move(told));
+    Json json = {{"type", type}, {"title", section.title}};
+    json.update(rest);
+    sections.push_back(std::move(json));
   }
 };
 

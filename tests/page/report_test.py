@@ -1,5 +1,6 @@
 """Pages that the program itself wrote: of real runs, as they stand in docs/, and of one made here."""
 
+import itertools
 import json
 import os
 import re
@@ -54,6 +55,23 @@ def test_page_in_docs(screen, name):
     if KEEP:
         (PAGES / f"{name}.png").write_bytes(screen.whole_page())
     assert (PAGES / f"{name}.png").stat().st_size < 1_000_000
+
+
+def test_overlapping_reads_are_stacked(screen, tmp_path):
+    penstock("report", PAGES / "cpu.json", "--output", "page.html", folder=tmp_path)
+    screen.open_file(tmp_path / "page.html")
+    runs = next(s for s in data_of(tmp_path / "page.html")["sections"]
+                if s["type"] == "timelines")["runs"]
+    stacked = 0
+    for r, run in enumerate(runs):
+        for number, lane in enumerate(run["lanes"]):
+            bars = screen.js("return arguments[2].map((_, i) => penstockPage.bar(arguments[0], "
+                             "arguments[1], i))", r, number, lane["items"])
+            bars.sort(key=lambda bar: (bar["top"], bar["left"]))
+            for one, other in itertools.pairwise(bars):
+                assert one["top"] != other["top"] or one["right"] <= other["left"] + 0.01
+            stacked += len({bar["top"] for bar in bars}) > 1
+    assert stacked > 0
 
 
 @pytest.mark.parametrize("name", ["gpu", "cpu", "two_level"])

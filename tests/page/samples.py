@@ -7,10 +7,11 @@ MS = 1_000_000
 KIB, MIB = 2**10, 2**20
 
 
-def lane(engine, intervals, stage=None):
+def lane(engine, intervals, stage=None, rows=None):
     """A lane from (item, begin, length), coded as the library codes it."""
     begins = [begin for _, begin, _ in intervals]
     return {
+        **({"rows": rows} if rows else {}),
         "engine": engine,
         "stage": stage or engine,
         "items": [item for item, _, _ in intervals],
@@ -156,6 +157,9 @@ def corner_cases():
              "lanes": [lane("host", [(0, 0, 0), (1, 2 * MS, 0), (2, 4 * MS, 0)])]},
             {"name": "several at once", "total_ns": 4 * MS,
              "lanes": [lane("disk", [(0, 0, 3 * MS), (1, 100, MS), (2, 200, 3 * MS), (3, 300, 10)])]},
+            {"name": "rows that make no sense", "total_ns": 4 * MS, "lanes": [
+                lane("disk", [(0, 0, MS), (1, MS, MS)], rows=[2**40, -1]),
+                lane("disk", [(0, 0, MS), (1, MS, MS)], rows=["x"]), lane("disk", [], rows=[1])]},
             {"name": "an engine of its own", "total_ns": 4 * MS,
              "lanes": [lane("warp drive", [(0, 0, MS)]), lane("flux", [(0, MS, MS)], "x" * 200)]},
             {"name": "kernels without anything", "total_ns": 4 * MS,

@@ -80,6 +80,14 @@ class Screen:
                     top: box.top + lane.top, middle: box.top + lane.top + lane.height / 2};""",
                        run, lane)
 
+    def bar(self, run, lane, index):
+        """Where an interval's bar is, in the window's coordinates."""
+        return self.js("""
+            const bar = penstockPage.bar(...arguments);
+            const box = document.querySelector('.over').getBoundingClientRect();
+            return {left: box.left + bar.left, right: box.left + bar.right,
+                    top: box.top + bar.top, bottom: box.top + bar.bottom};""", run, lane, index)
+
     def at(self, time, run=0, lane=0):
         """The point of a lane that shows a time."""
         place, (begin, end) = self.lane(run, lane), self.view()

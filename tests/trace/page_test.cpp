@@ -52,6 +52,7 @@ TEST(Page, TimelinesAreLanesOfDifferences) {
   EXPECT_EQ(a["length_ns"], (Json{400, 0}));
   EXPECT_EQ(b["begin_ns"], (Json{500, 1100}));
   EXPECT_EQ(b["length_ns"], (Json{1000, 0}));  // what ends before it begins has no length
+  EXPECT_FALSE(a.contains("rows")) << "none of them overlap";
   EXPECT_TRUE(runs[1]["lanes"].empty());
 }
 

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 namespace ps {
 namespace {
@@ -34,9 +35,88 @@ TEST(Perfetto, EveryIntervalIsASliceOfItsThread) {
   const auto thread_of = [&](const Json& slice) {
     return threads.at({slice["pid"], slice["tid"]});
   };
-  EXPECT_EQ(thread_of(slices[2]), "compute: compute");
-  EXPECT_EQ(thread_of(slices[3]), thread_of(slices[1]));
+  EXPECT_EQ(thread_of(slices[1]), "upload: upload");
+  EXPECT_EQ(thread_of(slices[2]), "upload: upload");
+  EXPECT_EQ(thread_of(slices[3]), "compute: compute");
   EXPECT_NE(slices[0]["pid"], slices[1]["pid"]);
+}
+
+// A slice with its times as Perfetto reads them: nanoseconds, cut off behind the point.
+struct ReadSlice {
+  std::string thread;
+  std::uint64_t item;
+  std::int64_t begin_ns, end_ns;
+};
+
+std::vector<ReadSlice> read_slices(const Json& trace) {
+  const auto ns = [](const Json& us) { return static_cast<std::int64_t>(us.get<double>() * 1000); };
+  std::map<int, std::string> threads;
+  std::vector<ReadSlice> slices;
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["name"] == "thread_name") threads[event["tid"]] = event["args"]["name"];
+    if (event["ph"] != "X") continue;
+    const std::int64_t begin_ns = ns(event["ts"]);
+    slices.push_back(
+        {threads.at(event["tid"]), event["args"].front(), begin_ns, begin_ns + ns(event["dur"])});
+  }
+  return slices;
+}
+
+// Perfetto drops a slice that begins inside another one of its thread and ends after it.
+void expect_none_dropped(const std::vector<ReadSlice>& slices) {
+  for (const ReadSlice& a : slices) {
+    for (const ReadSlice& b : slices) {
+      if (&a == &b || a.thread != b.thread) continue;
+      EXPECT_FALSE(a.begin_ns <= b.begin_ns && b.begin_ns < a.end_ns)
+          << a.thread << ": items " << a.item << " and " << b.item;
+    }
+  }
+}
+
+TEST(Perfetto, OverlappingIntervalsAreSlicesOfDifferentThreads) {
+  PageRun run{.name = "r", .entries = {{Engine::compute, "compute", 0, 0, 100}}};
+  for (std::uint64_t item = 0; item < 20; ++item) {  // four at a time
+    const auto begin_ns = static_cast<std::int64_t>(item * 10);
+    run.entries.push_back({Engine::disk, "read", item, begin_ns, begin_ns + 40});
+  }
+  const std::vector<ReadSlice> slices = read_slices(Json::parse(perfetto_json({&run, 1})));
+  ASSERT_EQ(slices.size(), 21U);
+  expect_none_dropped(slices);
+  std::set<std::string> threads;
+  for (const ReadSlice& slice : slices) threads.insert(slice.thread);
+  EXPECT_EQ(threads, (std::set<std::string>{"compute: compute", "disk: read", "disk: read, row 2",
+                                            "disk: read, row 3", "disk: read, row 4"}));
+}
+
+TEST(Perfetto, OverlappingSpansOfARoleAreSlicesOfDifferentThreads) {
+  PageRun run{.name = "r", .entries = {{Engine::compute, "work", 0, 0, 100}}};
+  run.kernels = {{.name = "gemm",
+                  .stage = "work",
+                  .roles = {.names = {"loads"},
+                            .spans = {{.tile = 0, .begin_ns = 10, .end_ns = 30},
+                                      {.tile = 1, .begin_ns = 20, .end_ns = 40}}}}};
+  const std::vector<ReadSlice> slices = read_slices(Json::parse(perfetto_json({&run, 1})));
+  ASSERT_EQ(slices.size(), 3U);
+  expect_none_dropped(slices);
+}
+
+TEST(Perfetto, TimesKeepTheirNanosecondsAsPerfettoReadsThem) {
+  PageRun run{.name = "r"};
+  std::int64_t begin_ns = 1'001;  // 1.001 * 1000 is below 1001
+  for (std::uint64_t item = 0; item < 5'000; ++item) {
+    const auto length_ns = static_cast<std::int64_t>(item * item + 1);
+    run.entries.push_back({Engine::host, "s", item, begin_ns, begin_ns + length_ns});
+    begin_ns += length_ns;  // one after the other: a nanosecond less would be an overlap
+  }
+  run.entries.push_back({Engine::host, "reversed", 0, 500, 400});
+  const std::vector<ReadSlice> slices = read_slices(Json::parse(perfetto_json({&run, 1})));
+  ASSERT_EQ(slices.size(), run.entries.size());
+  for (std::size_t i = 0; i + 1 < slices.size(); ++i) {
+    EXPECT_EQ(slices[i].thread, "host: s");
+    ASSERT_EQ(slices[i].begin_ns, run.entries[i].begin_ns) << i;
+    ASSERT_EQ(slices[i].end_ns, run.entries[i].end_ns) << i;
+  }
+  EXPECT_EQ(slices.back().end_ns, 500) << "what ends before it begins has no length";
 }
 
 TEST(Perfetto, RolesInsideAKernelAreThreadsOfTheirOwn) {

@@ -1,24 +1,24 @@
-// What to draw of a lane: bars of their own where there is room, and where there is none, one shade
-// per pixel column that says how much of its time was busy. However many intervals a lane has, the
-// number of rectangles is bounded by the number of columns.
+// What to draw of a lane's row: one bar per interval where there is room, and where there is none,
+// one shade per pixel column that says how much of its time was busy. However many intervals a row
+// has, the number of rectangles is bounded by the number of columns.
 
 const BAR_COLUMNS = 3; // narrower intervals are merged
 const SHADES = 32;
 const FAINTEST = 1 / 8; // a column with any work at all stays visible
 
-// Calls bar(index, left, right) and shade(left, right, share) in pixel columns, left to right.
-// `cover` is scratch of at least `columns` floats, shared between lanes.
-function mergeLane(lane, view, columns, cover, bar, shade) {
+// Calls bar(index in the lane, left, right) and shade(left, right, share) in pixel columns, left to
+// right. `cover` is scratch of at least `columns` floats, shared between rows.
+function mergeRow(row, view, columns, cover, bar, shade) {
   const scale = columns / (view.end - view.begin);
-  const [first, last] = touching(lane, view.begin, view.end);
+  const [first, last] = touching(row, view.begin, view.end);
   cover.fill(0, 0, columns);
   let coveredTo = -Infinity, lastBar = -Infinity;
   for (let i = first; i < last; ++i) {
-    const left = (lane.begin[i] - view.begin) * scale;
-    const right = left + lane.length[i] * scale;
+    const left = (row.begin[i] - view.begin) * scale;
+    const right = left + row.length[i] * scale;
     if (right < 0) continue;
     if (right - left >= BAR_COLUMNS && left - lastBar >= BAR_COLUMNS) {
-      bar(i, Math.max(left, -1), Math.min(right, columns + 1));
+      bar(row.indices[i], Math.max(left, -1), Math.min(right, columns + 1));
       lastBar = left;
     } else if (right > coveredTo) {
       addCover(cover, columns, Math.max(left, coveredTo), right);

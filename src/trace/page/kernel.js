@@ -31,9 +31,9 @@ function kernelAt(runs, chosen) {
 }
 
 // A bar too narrow to be hit, where the pointer is near it.
-function narrowKernelBar(run, lane, time, near) {
+function narrowKernelBar(run, lane, row, time, near) {
   return run.kernels.map((kernel) => kernel.bar).find((bar) => {
-    if (bar?.lane !== lane) return false;
+    if (bar?.lane !== lane || run.lanes[lane].row[bar.index] !== row) return false;
     const { begin, length } = run.lanes[lane];
     const from = begin[bar.index], to = from + length[bar.index];
     return to - from < 2 * near && time > from - near && time < to + near;

@@ -51,6 +51,14 @@ window.penstockPage = {
     const { top, height } = runs[run].lanes[lane];
     return { left, right, top, height };
   },
+  bar(run, lane, index) {
+    const { begin, length, row } = timelines[0].runs[run].lanes[lane];
+    const { layout, view } = timelines[0];
+    const { top, height } = rowPlace(layout.runs[run].lanes[lane], row[index]);
+    const perNs = (layout.right - layout.left) / view.span;
+    const left = layout.left + (begin[index] - view.begin) * perNs;
+    return { left, right: left + length[index] * perNs, top, bottom: top + height };
+  },
   get redrawMs() { return timelines[0].redrawMs; },
   redraw: () => timelines[0].paint(),
 };

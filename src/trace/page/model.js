@@ -1,29 +1,44 @@
 // The runs of a timeline, decoded: sorted intervals in flat arrays, and searches in them.
 
-// Begins come as differences to the one before. `reach[i]` is the latest end among 0..i: ends need
-// not be in order where an engine has several intervals at once, and reach always is.
-function decodeLane(lane) {
-  const deltas = list(lane.begin_ns), lengths = list(lane.length_ns), items = list(lane.items);
-  const rows = [];
-  let at = 0;
-  for (let i = 0; i < deltas.length; ++i) {
-    at += Number(deltas[i]) || 0;
-    rows.push([at, Math.max(0, Number(lengths[i]) || 0), items[i] ?? i]);
-  }
-  if (rows.some((row, i) => i > 0 && row[0] < rows[i - 1][0])) rows.sort((a, b) => a[0] - b[0]);
-
-  const begin = Float64Array.from(rows, (row) => row[0]);
-  const length = Float64Array.from(rows, (row) => row[1]);
-  const reach = new Float64Array(rows.length);
+// The times of intervals that are sorted by begin. `reach[i]` is the latest end among 0..i: ends
+// need not be in order where intervals overlap, and reach always is.
+function timesOf(intervals) {
+  const begin = Float64Array.from(intervals, (one) => one.begin);
+  const length = Float64Array.from(intervals, (one) => one.length);
+  const reach = new Float64Array(intervals.length);
   let busy = 0, latest = -Infinity;
-  for (let i = 0; i < rows.length; ++i) {
+  for (let i = 0; i < intervals.length; ++i) {
     const end = begin[i] + length[i];
     busy += Math.max(0, end - Math.max(begin[i], latest));
     reach[i] = latest = Math.max(latest, end);
   }
+  return { begin, length, reach, busy };
+}
+
+// Begins come as differences to the one before. Intervals of a lane that overlap have different
+// rows; `rows[r].indices` are the places in the lane of the intervals of row r.
+function decodeLane(lane) {
+  const deltas = list(lane.begin_ns), lengths = list(lane.length_ns), items = list(lane.items);
+  const rowNumbers = list(lane.rows);
+  const intervals = [];
+  let at = 0;
+  for (let i = 0; i < deltas.length; ++i) {
+    at += Number(deltas[i]) || 0;
+    intervals.push({ begin: at, length: Math.max(0, Number(lengths[i]) || 0), item: items[i] ?? i,
+                     row: Math.min(Math.max(0, Math.trunc(rowNumbers[i]) || 0), deltas.length - 1) });
+  }
+  if (intervals.some((one, i) => i > 0 && one.begin < intervals[i - 1].begin)) {
+    intervals.sort((a, b) => a.begin - b.begin);
+  }
+
+  const row = intervals.map((one) => one.row);
+  const members = Array.from({ length: row.reduce((most, one) => Math.max(most, one), 0) + 1 },
+                             () => []);
+  row.forEach((number, i) => members[number].push(i));
   const engine = text(lane.engine) || 'host';
-  return { engine, stage: text(lane.stage) || engine, items: rows.map((row) => row[2]),
-           begin, length, reach, busy, count: rows.length };
+  return { engine, stage: text(lane.stage) || engine, items: intervals.map((one) => one.item), row,
+           ...timesOf(intervals), count: intervals.length,
+           rows: members.map((indices) => ({ indices, ...timesOf(indices.map((i) => intervals[i])) })) };
 }
 
 // The inside of a kernel: lanes of its roles, and the bar (a lane and an index) that it belongs to.
@@ -74,19 +89,19 @@ function search(sorted, value, past = false) {
   return low;
 }
 
-// The indices first..last-1 hold every interval that touches begin..end.
-function touching(lane, begin, end) {
-  return [search(lane.reach, begin), search(lane.begin, end, true)];
+// The indices first..last-1 of a row hold every interval that touches begin..end.
+function touching(row, begin, end) {
+  return [search(row.reach, begin), search(row.begin, end, true)];
 }
 
-// The interval at a time, the one begun last where there are several, or the nearest within
-// `slack`; -1 where there is none.
-function intervalAt(lane, time, slack) {
+// The place in its lane of a row's interval at a time, or of the nearest within `slack`; -1 where
+// there is none.
+function intervalAt(row, time, slack) {
   let best = -1, bestAway = slack;
-  for (let i = search(lane.begin, time + slack, true) - 1; i >= 0; --i) {
-    if (lane.reach[i] < time - slack) break;
-    const away = Math.max(lane.begin[i] - time, time - lane.begin[i] - lane.length[i], 0);
-    if (away < bestAway || (best < 0 && away <= bestAway)) [best, bestAway] = [i, away];
+  for (let i = search(row.begin, time + slack, true) - 1; i >= 0; --i) {
+    if (row.reach[i] < time - slack) break;
+    const away = Math.max(row.begin[i] - time, time - row.begin[i] - row.length[i], 0);
+    if (away < bestAway || (best < 0 && away <= bestAway)) [best, bestAway] = [row.indices[i], away];
     if (bestAway === 0) break;
   }
   return best;

@@ -118,12 +118,13 @@ class TimelineFigure {
 
   find(x, y) {
     for (const [run, place] of this.layout.runs.entries()) {
-      for (const [lane, { top, height }] of place.lanes.entries()) {
+      for (const [lane, { top, height, rowHeight }] of place.lanes.entries()) {
         if (y < top - 2 || y > top + height + 2) continue;
-        const linked = narrowKernelBar(this.runs[run], lane, this.timeAt(x),
+        const { rows } = this.runs[run].lanes[lane];
+        const row = Math.min(Math.max(0, Math.floor((y - top) / rowHeight)), rows.length - 1);
+        const linked = narrowKernelBar(this.runs[run], lane, row, this.timeAt(x),
           NARROW_BAR_PIXELS * this.perPixel());
-        const index = linked?.index ??
-          intervalAt(this.runs[run].lanes[lane], this.timeAt(x), 2 * this.perPixel());
+        const index = linked?.index ?? intervalAt(rows[row], this.timeAt(x), 2 * this.perPixel());
         if (index >= 0) return { run, lane, index };
       }
     }
@@ -203,7 +204,8 @@ class TimelineFigure {
     if (!this.hovered) return;
     const within = this.runs[this.hovered.run].lanes[this.hovered.lane];
     const near = this.perPixel();
-    const [from, to] = touching(within, this.timeAt(x) - near, this.timeAt(x) + near);
+    const row = within.rows[within.row[this.hovered.index]];
+    const [from, to] = touching(row, this.timeAt(x) - near, this.timeAt(x) + near);
     const rows = this.details(this.hovered);
     if (to - from > 3) rows.push(['here', `${to - from} intervals`]);
     const kernel = kernelAt(this.runs, this.hovered);

@@ -4,7 +4,21 @@
 const AXIS_HEIGHT = 30, RUN_HEIGHT = 34, KERNEL_HEIGHT = 30, GUTTER = 196, MARGIN = 10;
 const NARROW = 620; // below this the lanes' names stand above them, not beside them
 const ODD_TONE = 0.72; // neighbours alternate, so that they can be told apart without a gap between
-const NUMBER_WIDTH = 26;
+const NUMBER_WIDTH = 26, NUMBER_HEIGHT = 11; // smaller bars carry no number
+// The rows of a lane share this height, as far as these limits on one row's height allow.
+const ROWS_HEIGHT = 72, TALLEST_ROW = 14, LOWEST_ROW = 3;
+
+// The height of a row, and that of the bars in it; bars that are tall enough have a gap between.
+function rowHeights(rows, bar) {
+  if (rows === 1) return { row: bar, bar };
+  const row = Math.min(TALLEST_ROW, Math.max(LOWEST_ROW, Math.floor(ROWS_HEIGHT / rows)));
+  return { row, bar: row > LOWEST_ROW ? row - 1 : row };
+}
+
+// Where the bars of one row of a lane are.
+function rowPlace(place, row) {
+  return { top: place.top + row * place.rowHeight, height: place.barHeight };
+}
 
 // Where everything is, in CSS pixels.
 function layOut(runs, width) {
@@ -15,9 +29,11 @@ function layOut(runs, width) {
   const placed = runs.map((run) => {
     const at = top;
     top += RUN_HEIGHT;
-    const place = () => {
-      top += lane.height;
-      return { label: top - lane.height, top: top - lane.height + lane.top, height: lane.bar };
+    const place = ({ rows }) => {
+      const { row: rowHeight, bar: barHeight } = rowHeights(rows.length, lane.bar);
+      const label = top, height = (rows.length - 1) * rowHeight + barHeight;
+      top += lane.height - lane.bar + height;
+      return { label, top: label + lane.top, height, rowHeight, barHeight };
     };
     const lanes = run.engines.map(place);
     const kernels = run.kernels.map((kernel) => {
@@ -30,7 +46,7 @@ function layOut(runs, width) {
     return { top: at, lanes, kernels };
   });
   return { narrow, left, width, right: Math.max(left + 1, width - MARGIN), height: top + 4,
-           laneHeight: lane.height, runs: placed };
+           runs: placed };
 }
 
 // Empty, of the right size in device pixels, measured in CSS pixels.
@@ -122,7 +138,8 @@ function paintKernelTitle(context, kernel, layout, place, palette) {
 // Calls paint(left, right, top, bottom) with the place of a kernel's bar, inside the lanes' area.
 function atKernelBar(context, run, kernel, view, layout, places, paint) {
   if (!kernel.bar) return;
-  const lane = run.lanes[kernel.bar.lane], { top, height } = places[kernel.bar.lane];
+  const lane = run.lanes[kernel.bar.lane];
+  const { top, height } = rowPlace(places[kernel.bar.lane], lane.row[kernel.bar.index]);
   const perNs = (layout.right - layout.left) / view.span;
   const left = layout.left + (lane.begin[kernel.bar.index] - view.begin) * perNs;
   const right = left + Math.max(3, lane.length[kernel.bar.index] * perNs);
@@ -168,17 +185,18 @@ function paintLaneLabel(context, lane, layout, place, palette) {
 }
 
 // Paints in device pixels: a column is what the screen can show. Returns the rectangles painted.
-function paintLane(context, lane, view, area, palette, scratch) {
+function paintRow(context, lane, row, view, area, palette, scratch) {
   const tones = palette.engines.get(lane.engine);
   const numbers = [];
   let painted = 0;
-  mergeLane(lane, view, area.columns, scratch, (i, left, right) => {
+  mergeRow(row, view, area.columns, scratch, (i, left, right) => {
     const from = Math.max(0, Math.round(left)), to = Math.min(area.columns, Math.round(right));
     // A block takes every so many-th tile: all odd, or all even.
     const tone = tones[Number(lane.kernel ? i : lane.items[i]) % 2 ? 1 : 0];
     context.fillStyle = tone.colour;
     context.fillRect(area.left + from, area.top, to - from, area.height);
-    if (to - from >= NUMBER_WIDTH * area.ratio) numbers.push([i, from, to, tone.ink]);
+    const roomy = to - from >= NUMBER_WIDTH * area.ratio && area.height >= NUMBER_HEIGHT * area.ratio;
+    if (roomy) numbers.push([i, from, to, tone.ink]);
     ++painted;
   }, (left, right, share) => {
     context.fillStyle = tones[0].colour;
@@ -222,8 +240,12 @@ function paintTimeline(canvas, runs, view, layout, palette) {
       context.save();
       context.setTransform(1, 0, 0, 1, 0, 0);
       context.font = palette.font.replace('12px', `${12 * ratio}px`);
-      painted += paintLane(context, lane, view, { ratio, columns, left: Math.round(layout.left * ratio),
-        top: Math.round(at.top * ratio), height: Math.round(at.height * ratio) }, palette, scratch);
+      lane.rows.forEach((row, number) => {
+        const { top: upper, height } = rowPlace(at, number);
+        const top = Math.round(upper * ratio), bottom = Math.round((upper + height) * ratio);
+        painted += paintRow(context, lane, row, view, { ratio, columns, top, height: bottom - top,
+          left: Math.round(layout.left * ratio) }, palette, scratch);
+      });
       context.restore();
     });
     run.kernels.forEach((kernel) =>
@@ -253,7 +275,7 @@ function paintOverlay(canvas, runs, view, layout, palette, { pointer, shown }) {
     if (index < 0) return;
     const left = toX(lane.begin[index]);
     const width = Math.max(2, lane.length[index] / view.span * (layout.right - layout.left));
-    const place = layout.runs[shown.run].lanes[l];
+    const place = rowPlace(layout.runs[shown.run].lanes[l], lane.row[index]);
     context.strokeStyle = palette.ink;
     context.lineWidth = l === shown.lane ? 2 : 1;
     context.strokeRect(Math.max(left, layout.left - 4), place.top - 1,
