@@ -12,9 +12,8 @@ namespace {
 
 using Findings = std::vector<Finding>;
 
-constexpr std::size_t wanted_memlock = 256 * MiB;  // sixteen slots of 16 MiB
-constexpr int oldest_major = 8;                    // the portable kernels' oldest GPUs
-constexpr int newest_compiled_major = 9;           // newer ones run the portable PTX
+constexpr int oldest_major = 8;           // the portable kernels' oldest GPUs
+constexpr int newest_compiled_major = 9;  // newer ones run the portable PTX
 
 // The driver each CUDA release came with; a driver of the same major release or newer will do.
 const char* oldest_driver(int toolkit_version) {
@@ -128,14 +127,6 @@ void look_at_gpu(const GpuInfo& gpu, const Machine& machine, Findings& found) {
 }
 
 void look_at_memory(const HostSystem& host, Findings& found) {
-  if (host.memlock_bytes && *host.memlock_bytes < wanted_memlock && !host.memlock_exempt) {
-    found.push_back(
-        {Severity::advice,
-         fmt::format("this user may lock {} of memory", format_bytes(*host.memlock_bytes)),
-         "io_uring cannot register its buffers, so reads from disk cost more CPU time",
-         "echo \"$USER - memlock unlimited\" | sudo tee -a /etc/security/limits.conf, then log in "
-         "again; for this shell: sudo prlimit --pid $$ --memlock=unlimited"});
-  }
   if (host.memory_limit_bytes) {
     found.push_back(
         {Severity::advice,
@@ -165,6 +156,13 @@ void look_at_io_uring(const HostSystem& host, Findings& found) {
     fix = "sudo sysctl kernel.io_uring_disabled=0";
   } else if (host.io_uring_error == ENOSYS) {
     fix = "use Linux 5.1 or newer; in a container: docker run --security-opt seccomp=unconfined";
+  } else if (host.io_uring_error == ENOMEM && host.memlock_bytes && !host.memlock_exempt) {
+    // Before Linux 5.12 the queues count against the limit on locked memory.
+    fix = fmt::format(
+        "raise the limit on locked memory, {}: echo \"$USER - memlock unlimited\" | sudo tee -a "
+        "/etc/security/limits.conf, then log in again; for this shell: sudo prlimit --pid $$ "
+        "--memlock=unlimited",
+        format_bytes(*host.memlock_bytes));
   } else {
     fix = "in a container: docker run --security-opt seccomp=unconfined";
   }

@@ -108,8 +108,6 @@ const Ill ills[] = {
      "PCIe generation 4 of 5", "nvidia-smi -q -d PCIE"},
     {"FarNode", [](Machine& m) { m.host.numa_nodes = 2, gpu_of(m).numa_node = 1; },
      Severity::advice, "NUMA node 1 of 2", "numactl --cpunodebind=1 --membind=1"},
-    {"LowMemlock", [](Machine& m) { m.host.memlock_bytes = 8 * MiB; }, Severity::advice,
-     "may lock 8 MiB", "/etc/security/limits.conf"},
     {"Container", [](Machine& m) { m.host.memory_limit_bytes = 4 * GiB; }, Severity::advice,
      "4 GiB of 64 GiB", "--memory="},
     {"NoHugePages", [](Machine& m) { m.host.transparent_huge_pages = "never"; }, Severity::advice,
@@ -119,6 +117,9 @@ const Ill ills[] = {
      Severity::advice, "io_uring is refused", "sysctl kernel.io_uring_disabled=0"},
     {"IoUringSeccomp", [](Machine& m) { m.host.io_uring_error = EPERM; }, Severity::advice,
      "io_uring is refused", "seccomp"},
+    {"IoUringMemlock",
+     [](Machine& m) { m.host.io_uring_error = ENOMEM, m.host.memlock_bytes = 64 * KiB; },
+     Severity::advice, "io_uring is refused", "/etc/security/limits.conf"},
     {"IoUringKernel", [](Machine& m) { m.host.io_uring_error = ENOSYS; }, Severity::advice,
      "io_uring is refused", "5.1"},
     {"IoUringBuild", [](Machine& m) { m.host.io_uring_built_in = false; }, Severity::advice,
@@ -132,11 +133,16 @@ const Ill ills[] = {
 INSTANTIATE_TEST_SUITE_P(Machine, OneFinding, testing::ValuesIn(ills),
                          [](const auto& one) { return std::string(one.param.label); });
 
-TEST(Findings, AreSilentAboutALimitThatDoesNotBind) {
+// Nothing that the library does locks memory against this limit, unless io_uring says so.
+TEST(Findings, AreSilentAboutALimitOnLockedMemoryThatNothingMeets) {
   Machine machine = healthy();
   machine.host.memlock_bytes = 64 * KiB;
-  machine.host.memlock_exempt = true;
   EXPECT_TRUE(findings(machine).empty());
+  machine.host.io_uring_error = ENOMEM;
+  machine.host.memlock_exempt = true;
+  for (const Finding& finding : findings(machine)) {
+    EXPECT_EQ(finding.fix.find("memlock"), std::string::npos) << finding.fix;
+  }
 }
 
 TEST(Findings, AreSilentAboutALinkThatTheSystemDoesNotTell) {
