@@ -168,6 +168,19 @@ TEST(CudaPipeline, RecordsEveryStageOfEveryItem) {
   EXPECT_TRUE(is_clean(machine.driver()));
 }
 
+TEST(CudaPipeline, WithoutARecorderNoDeviceWorkIsTimed) {
+  FakeMachine machine;
+  FakeDriver& driver = machine.driver();
+  TinyPipeline tiny(machine.gpu(), {.driver = &driver});
+  tiny.run({.items = 15});
+  EXPECT_EQ(driver.calls("event_elapsed_ms"), 0U);
+  const std::uint64_t untimed = driver.calls("event_record");
+  Intervals intervals;
+  tiny.run({.items = 15, .recorder = &intervals});
+  EXPECT_GT(driver.calls("event_elapsed_ms"), 0U);
+  EXPECT_GT(driver.calls("event_record") - untimed, untimed);
+}
+
 TEST(CudaPipeline, FanOutAndFanInAreOrderedOnTheDevice) {
   FakeMachine machine;
   FakeDriver& driver = machine.driver();

@@ -1,5 +1,6 @@
 // Receives the busy intervals of a run. The host runtime calls it; trace/timeline.h and
-// trace/device_trace.h implement it.
+// trace/device_trace.h implement it. Without a recorder, a run creates and reads no timing
+// events.
 #pragma once
 
 #include <array>
