@@ -49,6 +49,14 @@ std::string sweep_text(const OverlapResult& r) {
   return "\nSweep\n" + table.text();
 }
 
+std::string lost_text(const Timeline& sequential, const Timeline& pipelined) {
+  const std::uint64_t lost = sequential.lost_records() + pipelined.lost_records();
+  if (lost == 0) return {};
+  return fmt::format(
+      "  warning: the timelines are incomplete, {} record{} lost: busy times are too short\n", lost,
+      lost == 1 ? " was" : "s were");
+}
+
 }  // namespace
 
 std::string overlap_text(const OverlapResult& r, const Device& device) {
@@ -66,7 +74,7 @@ std::string overlap_text(const OverlapResult& r, const Device& device) {
   row("sequential", r.sequential);
   row("pipelined", r.pipelined);
   return text + table.text() + "\n" + figures_text(r.times, r.figures, r.verdict, r.tries) +
-         sweep_text(r);
+         lost_text(r.sequential_timeline, r.pipelined_timeline) + sweep_text(r);
 }
 
 std::string overlap_text(const FileOverlapResult& r) {
@@ -83,7 +91,8 @@ std::string overlap_text(const FileOverlapResult& r) {
   };
   row("sequential", r.sequential);
   row("pipelined", r.pipelined);
-  return text + table.text() + "\n" + figures_text(r.times, r.figures, r.verdict, r.tries);
+  return text + table.text() + "\n" + figures_text(r.times, r.figures, r.verdict, r.tries) +
+         lost_text(r.sequential_timeline, r.pipelined_timeline);
 }
 
 }  // namespace ps::cli

@@ -313,7 +313,11 @@ class Timeline:
 
     @property
     def complete(self) -> bool:
-        """False if memory ran out while recording."""
+        """True if no record was lost."""
+
+    @property
+    def lost_records(self) -> int:
+        """Records missing because memory ran out or CUPTI dropped them."""
 
     def clear(self) -> None: ...
 

@@ -31,7 +31,10 @@ nb::list entries(const Timeline& timeline) {
 std::string page(const std::vector<std::pair<std::string, const Timeline*>>& runs,
                  const std::string& title) {
   PageTimelines section{.title = title};
-  for (const auto& [name, timeline] : runs) section.runs.push_back({name, timeline->entries()});
+  for (const auto& [name, timeline] : runs) {
+    section.runs.push_back(
+        {.name = name, .entries = timeline->entries(), .lost_records = timeline->lost_records()});
+  }
   Page page = make_page(title);
   page.add(section);
   return page.html();
@@ -79,7 +82,9 @@ True
           nb::arg("engine"), "Idle time between the engine's first and its last work.")
       .def_prop_ro("span_seconds", &Timeline::span_seconds,
                    "The time from the first start to the last end.")
-      .def_prop_ro("complete", &Timeline::complete, "False if memory ran out while recording.")
+      .def_prop_ro("complete", &Timeline::complete, "True if no record was lost.")
+      .def_prop_ro("lost_records", &Timeline::lost_records,
+                   "Records missing because memory ran out or CUPTI dropped them.")
       .def("clear", &Timeline::clear)
       .def("__len__", [](const Timeline& t) { return t.entries().size(); })
       .def(

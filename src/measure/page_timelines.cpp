@@ -88,6 +88,14 @@ void add_kernel(std::vector<PageRun>& runs, const Reading& given) {
   run->kernels.push_back(std::move(kernel));
 }
 
+void set_lost_records(std::vector<PageRun>& runs, const Reading& lost) {
+  for (const auto& [name, records] : lost.fields()) {
+    const auto run = std::ranges::find(runs, name, &PageRun::name);
+    if (run == runs.end()) records.refuse("a field with the name of a timeline");
+    run->lost_records = records.count(1, any);
+  }
+}
+
 }  // namespace
 
 std::vector<PageRun> timeline_runs(const Reading& report) {
@@ -98,6 +106,7 @@ std::vector<PageRun> timeline_runs(const Reading& report) {
       PageRun& run = runs.emplace_back(PageRun{.name = name});
       for (const Reading& row : rows.items()) run.entries.push_back(entry_of(row));
     }
+    if (const auto lost = report.find("lost_records")) set_lost_records(runs, *lost);
   }
   if (const auto kernels = report.find("kernels")) {
     for (const Reading& kernel : kernels->items()) add_kernel(runs, kernel);

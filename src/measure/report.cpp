@@ -81,10 +81,22 @@ void add_timelines(Json& document, std::span<const PageRun> runs) {
   if (!kernels.empty()) document["kernels"] = std::move(kernels);
 }
 
-void add_timelines(Json& document, const Timeline& sequential, const Timeline& pipelined) {
-  const PageRun runs[] = {{.name = "sequential", .entries = sequential.entries()},
-                          {.name = "pipelined", .entries = pipelined.entries()}};
-  add_timelines(document, runs);
+void add_lost_records(Json& document, std::span<const PageRun> runs) {
+  for (const PageRun& run : runs) {
+    if (run.lost_records > 0) document["lost_records"][run.name] = run.lost_records;
+  }
+}
+
+// The intervals only if `all`; what is missing from them is said in any case.
+void add_timelines(Json& document, const Timeline& sequential, const Timeline& pipelined,
+                   bool all) {
+  const auto run = [](const char* name, const Timeline& timeline) {
+    return PageRun{
+        .name = name, .entries = timeline.entries(), .lost_records = timeline.lost_records()};
+  };
+  const PageRun runs[] = {run("sequential", sequential), run("pipelined", pipelined)};
+  add_lost_records(document, runs);
+  if (all) add_timelines(document, runs);
 }
 
 void add_start_delay(Json& document, const Timeline& pipelined, const char* before) {
@@ -135,7 +147,7 @@ std::string as_json(const OverlapResult& r, const Device& device, bool timelines
                      {"predicted_us", us(point.predicted)}});
   }
   document["sweep"] = sweep;
-  if (timelines) add_timelines(document, r.sequential_timeline, r.pipelined_timeline);
+  add_timelines(document, r.sequential_timeline, r.pipelined_timeline, timelines);
   return document.dump(1);
 }
 
@@ -153,7 +165,7 @@ std::string as_json(const FileOverlapResult& r, bool timelines) {
   document["pipelined"] = run_of(r.pipelined);
   add_figures(document, r.times, r.figures, r.verdict);
   add_start_delay(document, r.pipelined_timeline, "read");
-  if (timelines) add_timelines(document, r.sequential_timeline, r.pipelined_timeline);
+  add_timelines(document, r.sequential_timeline, r.pipelined_timeline, timelines);
   return document.dump(1);
 }
 
@@ -167,6 +179,7 @@ std::string trace_json(std::string_view title, std::span<const PageRun> runs,
   }
   Json document = header("trace", device);
   document["name"] = title;
+  add_lost_records(document, runs);
   add_timelines(document, runs);
   return document.dump(1, ' ', false, Json::error_handler_t::replace);
 }

@@ -10,21 +10,22 @@
 #include <array>
 #include <cstdlib>
 #include <ctime>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include "penstock/base/error.h"
 #include "trace/cupti_library.h"
+#include "trace/device_records.h"
 
 namespace ps {
 namespace {
 
-// ---- the functions that are used ---------------------------------------------------------------
+using detail::DeviceRecords;
+using detail::DeviceWork;
+
+// ---- the functions of CUPTI that are used ------------------------------------------------------
 
 struct Cupti {
   decltype(&cuptiActivityRegisterCallbacks) register_callbacks = nullptr;
@@ -33,13 +34,14 @@ struct Cupti {
   decltype(&cuptiActivityDisable) disable = nullptr;
   decltype(&cuptiActivityFlushAll) flush = nullptr;
   decltype(&cuptiActivityGetNextRecord) next_record = nullptr;
+  decltype(&cuptiActivityGetNumDroppedRecords) dropped_records = nullptr;
   decltype(&cuptiActivityPushExternalCorrelationId) push = nullptr;
   decltype(&cuptiActivityPopExternalCorrelationId) pop = nullptr;
   decltype(&cuptiGetResultString) result_string = nullptr;
   std::string why_not;
 
   Cupti();
-  std::string meaning(CUptiResult result) const {
+  std::string description(CUptiResult result) const {
     const char* text = "unknown error";
     result_string(result, &text);
     return text;
@@ -52,37 +54,22 @@ bool find(void* library, const char* name, Function& function) {
   return function != nullptr;
 }
 
-// ---- what it tells -----------------------------------------------------------------------------
+// ---- its records -------------------------------------------------------------------------------
 
 constexpr std::array kinds = {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, CUPTI_ACTIVITY_KIND_RUNTIME,
                               CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
                               CUPTI_ACTIVITY_KIND_MEMSET};
 
-struct Work {
-  Engine engine;
-  std::string name;
-  std::uint32_t correlation;
-  std::int64_t begin_ns, end_ns;
-};
-
-struct Owner {
-  std::string stage;
-  std::uint64_t item;
-};
-
-// Of the one trace that there may be; CUPTI's callbacks are told nothing else.
-struct Watching {
+// The state of the one trace that a process may have. CUPTI's callbacks take no argument of ours.
+struct ActiveTrace {
   std::mutex mutex;
   bool on = false;
-  bool complete = true;  // false when memory ran out
   std::int64_t origin_ns = 0;
-  std::vector<Work> work;
-  std::vector<Owner> owners;                        // external numbers count from 1
-  std::map<std::uint32_t, std::uint64_t> external;  // by correlation
+  DeviceRecords records;
 };
 
-Watching& watching() {
-  static auto* const instance = new Watching;  // CUPTI may call until the process ends
+ActiveTrace& active_trace() {
+  static auto* const instance = new ActiveTrace;  // CUPTI may call until the process ends
   return *instance;
 }
 
@@ -108,32 +95,32 @@ Engine engine_of(std::uint8_t copy_kind) {
 }
 
 template <class Record>
-Work work_of(const CUpti_Activity* activity, Engine engine, std::string name) {
+DeviceWork work_of(const CUpti_Activity* activity, Engine engine, std::string name) {
   const auto* record = reinterpret_cast<const Record*>(activity);
   return {engine, std::move(name), record->correlationId, static_cast<std::int64_t>(record->start),
           static_cast<std::int64_t>(record->end)};
 }
 
-void take(Watching& to, const CUpti_Activity* activity) {
+void add_record(DeviceRecords& records, const CUpti_Activity* activity) {
   switch (activity->kind) {
     case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION: {
       const auto* r = reinterpret_cast<const CUpti_ActivityExternalCorrelation*>(activity);
-      to.external[r->correlationId] = r->externalId;
+      records.link(r->correlationId, r->externalId);
       break;
     }
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
       const auto* r = reinterpret_cast<const CUpti_ActivityKernel10*>(activity);
-      to.work.push_back(
+      records.add_work(
           work_of<CUpti_ActivityKernel10>(activity, Engine::compute, demangled(r->name)));
       break;
     }
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
       const auto* r = reinterpret_cast<const CUpti_ActivityMemcpy6*>(activity);
-      to.work.push_back(work_of<CUpti_ActivityMemcpy6>(activity, engine_of(r->copyKind), "copy"));
+      records.add_work(work_of<CUpti_ActivityMemcpy6>(activity, engine_of(r->copyKind), "copy"));
       break;
     }
     case CUPTI_ACTIVITY_KIND_MEMSET:
-      to.work.push_back(work_of<CUpti_ActivityMemset4>(activity, Engine::device_copy, "fill"));
+      records.add_work(work_of<CUpti_ActivityMemset4>(activity, Engine::device_copy, "fill"));
       break;
     default:
       break;
@@ -150,17 +137,31 @@ void CUPTIAPI give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t*
   *records = 0;
 }
 
-void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t,
-                          std::size_t valid) {
-  const std::unique_ptr<std::uint8_t, decltype(&std::free)> owned(buffer, &std::free);
-  Watching& to = watching();
-  const std::lock_guard lock(to.mutex);
-  try {
-    CUpti_Activity* activity = nullptr;
-    while (cupti().next_record(buffer, valid, &activity) == CUPTI_SUCCESS) take(to, activity);
-  } catch (const std::bad_alloc&) {
-    to.complete = false;
+// Counts what CUPTI has dropped since the last call: it resets the number.
+void count_dropped(DeviceRecords& records, CUcontext context, std::uint32_t stream) {
+  std::size_t dropped = 0;
+  if (cupti().dropped_records(context, stream, &dropped) == CUPTI_SUCCESS) {
+    records.add_lost(dropped);
   }
+}
+
+void CUPTIAPI take_buffer(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
+                          std::size_t, std::size_t valid) {
+  const std::unique_ptr<std::uint8_t, decltype(&std::free)> owned(buffer, &std::free);
+  ActiveTrace& trace = active_trace();
+  const std::lock_guard lock(trace.mutex);
+  CUpti_Activity* activity = nullptr;
+  CUptiResult result = CUPTI_SUCCESS;
+  while ((result = cupti().next_record(buffer, valid, &activity)) == CUPTI_SUCCESS) {
+    try {
+      add_record(trace.records, activity);
+    } catch (const std::bad_alloc&) {  // for a kernel's name
+      trace.records.add_lost(1);
+    }
+  }
+  // A record that CUPTI cannot read hides those behind it: at least one is lost.
+  if (result != CUPTI_ERROR_MAX_LIMIT_REACHED) trace.records.add_lost(1);
+  count_dropped(trace.records, context, stream);
 }
 
 // CUPTI converts the GPU's times to this clock, which is std::chrono::steady_clock's.
@@ -175,7 +176,8 @@ Cupti::Cupti() {
   void* const library = detail::open_cupti(CUDA_VERSION / 1000);
   if (library == nullptr) {
     why_not =
-        "CUPTI was not found: install the toolkit's CUPTI, or name libcupti.so in PENSTOCK_CUPTI";
+        "CUPTI was not found: install the toolkit's CUPTI, or set PENSTOCK_CUPTI to the path of "
+        "libcupti.so";
     return;
   }
   if (!find(library, "cuptiActivityRegisterCallbacks", register_callbacks) ||
@@ -184,16 +186,18 @@ Cupti::Cupti() {
       !find(library, "cuptiActivityDisable", disable) ||
       !find(library, "cuptiActivityFlushAll", flush) ||
       !find(library, "cuptiActivityGetNextRecord", next_record) ||
+      !find(library, "cuptiActivityGetNumDroppedRecords", dropped_records) ||
       !find(library, "cuptiActivityPushExternalCorrelationId", push) ||
       !find(library, "cuptiActivityPopExternalCorrelationId", pop) ||
       !find(library, "cuptiGetResultString", result_string)) {
-    why_not = "the CUPTI that was found lacks functions: it is too old";
+    why_not = "the CUPTI library that was found lacks functions: it is too old";
     return;
   }
   CUptiResult result = register_clock(steady_clock_ns);
   if (result == CUPTI_SUCCESS) result = register_callbacks(give_buffer, take_buffer);
-  if (result != CUPTI_SUCCESS)
-    why_not = "CUPTI refuses, another tool may use it: " + meaning(result);
+  if (result != CUPTI_SUCCESS) {
+    why_not = "CUPTI cannot be used, perhaps because another tool uses it: " + description(result);
+  }
 }
 
 const Cupti& cupti() {
@@ -213,70 +217,54 @@ std::string DeviceTrace::why_not() { return cupti().why_not; }
 
 DeviceTrace::DeviceTrace(Timeline& timeline) : timeline_(timeline) {
   if (!cupti().why_not.empty()) throw Unsupported("no device trace: " + cupti().why_not);
-  Watching& to = watching();
+  ActiveTrace& trace = active_trace();
   {
-    const std::lock_guard lock(to.mutex);
-    if (to.on) throw Unsupported("no device trace: another one is under way in this process");
-    to.on = true;
-    to.complete = true;
-    to.origin_ns = static_cast<std::int64_t>(steady_clock_ns());
-    to.work.clear();
-    to.owners.clear();
-    to.external.clear();
+    const std::lock_guard lock(trace.mutex);
+    if (trace.on) throw Unsupported("no device trace: this process already has one");
+    trace.on = true;
+    trace.origin_ns = static_cast<std::int64_t>(steady_clock_ns());
+    trace.records.clear();
   }
   for (const CUpti_ActivityKind kind : kinds) {
     const CUptiResult result = cupti().enable(kind);
     if (result == CUPTI_SUCCESS) continue;
     disable_all();
-    const std::lock_guard lock(to.mutex);
-    to.on = false;
-    throw Unsupported("no device trace: " + cupti().meaning(result));
+    const std::lock_guard lock(trace.mutex);
+    trace.on = false;
+    throw Unsupported("no device trace: " + cupti().description(result));
   }
 }
 
 DeviceTrace::~DeviceTrace() {
   cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   disable_all();
-  Watching& from = watching();
-  const std::lock_guard lock(from.mutex);
-  std::uint64_t loose = 0;
-  for (const Work& work : from.work) {
-    const auto external = from.external.find(work.correlation);
-    const bool owned = external != from.external.end() && external->second > 0 &&
-                       external->second <= from.owners.size();
-    const Owner* const owner = owned ? &from.owners[external->second - 1] : nullptr;
-    timeline_.record({work.engine, owned ? std::string_view(owner->stage) : work.name,
-                      owned ? owner->item : loose++, work.begin_ns - from.origin_ns,
-                      work.end_ns - from.origin_ns});
-  }
-  from.on = false;
+  ActiveTrace& trace = active_trace();
+  const std::lock_guard lock(trace.mutex);
+  // Without memory for any buffer, no callback has asked for this number.
+  count_dropped(trace.records, nullptr, 0);
+  trace.records.write_to(timeline_, trace.origin_ns);
+  trace.on = false;
 }
 
 void DeviceTrace::record(const Interval& interval) noexcept { timeline_.record(interval); }
 
 void DeviceTrace::begin_run(std::int64_t steady_ns) noexcept {
-  const std::lock_guard lock(watching().mutex);
-  watching().origin_ns = steady_ns;
+  const std::lock_guard lock(active_trace().mutex);
+  active_trace().origin_ns = steady_ns;
 }
 
 void DeviceTrace::begin_enqueue(std::string_view stage, std::uint64_t item) noexcept {
-  std::uint64_t number = 0;  // belongs to nobody
-  Watching& to = watching();
+  std::uint64_t external = 0;
   {
-    const std::lock_guard lock(to.mutex);
-    try {
-      to.owners.push_back({std::string(stage), item});
-      number = to.owners.size();
-    } catch (const std::bad_alloc&) {
-      to.complete = false;
-    }
+    const std::lock_guard lock(active_trace().mutex);
+    external = active_trace().records.add_owner(stage, item);
   }
-  cupti().push(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, number);
+  cupti().push(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, external);
 }
 
 void DeviceTrace::end_enqueue() noexcept {
-  std::uint64_t number = 0;
-  cupti().pop(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, &number);
+  std::uint64_t external = 0;
+  cupti().pop(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, &external);
 }
 
 }  // namespace ps

@@ -113,7 +113,8 @@ Json run(const PageRun& given) {
     lane.add(entry.item, {entry.begin_ns - origin_ns, entry.end_ns - origin_ns});
     total_ns = std::max(total_ns, entry.end_ns - origin_ns);
   }
-  Json shown = {{"name", given.name}, {"total_ns", total_ns}, {"lanes", told(lanes)}};
+  Json shown = {{"name", given.name}, {"total_ns", total_ns}, {"lanes", as_json(lanes)}};
+  if (given.lost_records > 0) shown["lost_records"] = given.lost_records;
   if (given.kernels.empty()) return shown;
   Json kernels = Json::array();
   for (const PageKernel& one : given.kernels) {

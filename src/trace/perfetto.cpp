@@ -99,8 +99,11 @@ std::string perfetto_json(std::span<const PageRun> runs) {
   Json events = Json::array();
   for (std::size_t r = 0; r < runs.size(); ++r) {
     const int process = static_cast<int>(r) + 1;
-    describe(events, "process", process, 0, runs[r].name);
-    Threads threads(events, process);
+    const std::uint64_t lost = runs[r].lost_records;
+    describe(events, "process", process, 0,
+             lost == 0 ? runs[r].name
+                       : fmt::format("{} (incomplete: {} records lost)", runs[r].name, lost));
+    Threads threads;
     for (const TimelineEntry& entry : runs[r].entries) {
       threads.add(
           fmt::format("{}: {}", name(entry.engine), entry.stage),

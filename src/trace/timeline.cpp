@@ -81,7 +81,7 @@ void Timeline::record(const Interval& interval) noexcept {
     entries_.push_back({interval.engine, std::string(interval.stage), interval.item,
                         interval.begin_ns, interval.end_ns});
   } catch (const std::bad_alloc&) {
-    complete_ = false;  // a run is not to fail because its record does
+    ++lost_;  // a run must not fail because its recording does
   }
 }
 
@@ -96,15 +96,20 @@ std::vector<TimelineEntry> Timeline::entries() const {
   return sorted;
 }
 
-bool Timeline::complete() const {
+std::uint64_t Timeline::lost_records() const {
   const std::lock_guard lock(mutex_);
-  return complete_;
+  return lost_;
+}
+
+void Timeline::add_lost(std::uint64_t records) noexcept {
+  const std::lock_guard lock(mutex_);
+  lost_ += records;
 }
 
 void Timeline::clear() {
   const std::lock_guard lock(mutex_);
   entries_.clear();
-  complete_ = true;
+  lost_ = 0;
 }
 
 std::vector<Span> Timeline::busy(Engine engine) const {

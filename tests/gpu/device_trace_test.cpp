@@ -45,6 +45,7 @@ TEST_F(DeviceTraceGpu, TellsTheWorkOfEveryItemByItsStage) {
                                                        {"compute", Engine::device_copy},
                                                        {"download", Engine::download}};
     for (const auto& work : expected) EXPECT_EQ(seen[work].size(), items) << work.first;
+    EXPECT_EQ(timeline.lost_records(), 0U);
     // And nothing else: the host's stages are the other ones.
     std::erase_if(seen, [](const auto& work) { return work.first.second == Engine::host; });
     EXPECT_EQ(seen.size(), std::size(expected));

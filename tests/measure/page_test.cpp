@@ -67,6 +67,30 @@ TEST(AddDocument, AReportHasItsTimelinesFiguresAndSweeps) {
   }
 }
 
+TEST(AddDocument, LostRecordsOfARunAreWrittenAndRead) {
+  const PageRun runs[] = {{.name = "whole"}, {.name = "cut", .lost_records = 3}};
+  const std::string document = trace_json("t", runs, Device::cpu());
+  EXPECT_EQ(Json::parse(document)["lost_records"].dump(), R"({"cut":3})");
+  const auto read = timelines_in(document, "file");
+  ASSERT_EQ(read.size(), 2U);
+  EXPECT_EQ(read[0].lost_records, 0U);
+  EXPECT_EQ(read[1].lost_records, 3U);
+
+  Json wrong = Json::parse(document);
+  wrong["lost_records"] = {{"nobody", 3}};
+  EXPECT_THROW(timelines_in(wrong.dump(), "file"), InvalidArgument);
+  wrong["lost_records"] = {{"cut", -1}};
+  EXPECT_THROW(timelines_in(wrong.dump(), "file"), InvalidArgument);
+}
+
+TEST(AddDocument, AReportWithoutTimelinesStillSaysWhatTheyLost) {
+  OverlapResult result;
+  result.pipelined_timeline.add_lost(4);
+  const Json document = Json::parse(as_json(result, Device::cpu(), false));
+  EXPECT_EQ(document["lost_records"].dump(), R"({"pipelined":4})");
+  EXPECT_FALSE(document.contains("timelines"));
+}
+
 TEST(AddDocument, ResultsStandBesideTheirLimitAndPeers) {
   const Json sections = sections_of(results);
   const Json table = section(sections, "table");

@@ -206,6 +206,15 @@ def test_the_same_as_a_table(page, section):
         assert row[5] == f"{busy_ns(one) / run['total_ns']:.1%}"
 
 
+def test_lost_records_are_said_above_the_timeline(screen):
+    run = {"name": "cut", "total_ns": MS, "lanes": [lane("disk", [(0, 0, MS)])]}
+    page = screen.open(shown({**run, "name": "whole"}, {**run, "lost_records": 3}))
+    assert page.text(".lost-records").startswith("Incomplete: cut, 3 records lost.")
+    assert "3 records lost" in page.js("return document.querySelector('.over').ariaLabel")
+    screen.open(shown(run))
+    assert page.js("return document.querySelector('.lost-records')") is None
+
+
 def test_several_at_once_count_once(screen):
     page = screen.open(shown({"name": "r", "total_ns": 10 * MS, "lanes": [
         lane("disk", [(0, 0, 4 * MS), (1, MS, MS), (2, 3 * MS, 2 * MS)])]}))

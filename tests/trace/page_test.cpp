@@ -56,6 +56,34 @@ TEST(Page, TimelinesAreLanesOfDifferences) {
   EXPECT_TRUE(runs[1]["lanes"].empty());
 }
 
+TEST(Page, OverlappingIntervalsOfALaneHaveDifferentRows) {
+  PageRun run{.name = "r",
+              .entries = {{Engine::disk, "read", 0, 0, 40},
+                          {Engine::disk, "read", 1, 10, 50},
+                          {Engine::disk, "read", 2, 20, 30},
+                          {Engine::disk, "read", 3, 40, 60},
+                          {Engine::compute, "c", 0, 0, 100}}};
+  run.kernels = {{.name = "k",
+                  .stage = "c",
+                  .roles = {.names = {"loads"},
+                            .spans = {{.tile = 0, .begin_ns = 10, .end_ns = 30},
+                                      {.tile = 1, .begin_ns = 20, .end_ns = 40}}}}};
+  Page page;
+  page.add(PageTimelines{.runs = {run}});
+  const Json shown = data_of(page)["sections"][0]["runs"][0];
+  EXPECT_EQ(shown["lanes"][0]["rows"].dump(), "[0,1,2,0]");
+  EXPECT_FALSE(shown["lanes"][1].contains("rows"));
+  EXPECT_EQ(shown["kernels"][0]["lanes"][0]["rows"].dump(), "[0,1]");
+}
+
+TEST(Page, LostRecordsStandWithTheirRun) {
+  Page page;
+  page.add(PageTimelines{.runs = {{.name = "whole"}, {.name = "cut", .lost_records = 3}}});
+  const Json runs = data_of(page)["sections"][0]["runs"];
+  EXPECT_FALSE(runs[0].contains("lost_records"));
+  EXPECT_EQ(runs[1]["lost_records"], 3);
+}
+
 // Two kernels of one item, of which the second was traced, in a run that began at 1000 ns.
 PageRun traced_run() {
   return {

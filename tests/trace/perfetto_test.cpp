@@ -136,6 +136,12 @@ TEST(Perfetto, RolesInsideAKernelAreThreadsOfTheirOwn) {
   EXPECT_DOUBLE_EQ(slice["ts"], 0.01);
 }
 
+TEST(Perfetto, LostRecordsStandInTheNameOfTheProcess) {
+  const PageRun run{.name = "pipelined", .lost_records = 3};
+  const Json trace = Json::parse(perfetto_json({&run, 1}));
+  EXPECT_EQ(trace["traceEvents"][0]["args"]["name"], "pipelined (incomplete: 3 records lost)");
+}
+
 TEST(Perfetto, OfNothingIsStillATrace) {
   EXPECT_TRUE(Json::parse(perfetto_json({}))["traceEvents"].empty());
 }

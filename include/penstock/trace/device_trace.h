@@ -1,4 +1,4 @@
-// What a GPU itself says it did, through CUPTI: every kernel and copy with its own begin and end.
+// Records through CUPTI when each kernel and copy began and ended on the GPU.
 //
 //   ps::Timeline timeline;
 //   {
@@ -6,8 +6,11 @@
 //     pipeline.run({.items = n, .recorder = &trace});
 //   }
 //
-// Work enqueued by a pipeline's stages is told by stage and item; any other by the kernel's name.
-// Watching costs time: never leave it on in a run that is timed.
+// Work that a pipeline's stages enqueue is recorded under its stage and item, any other work under
+// the kernel's name. Tracing costs time: do not time a run while a trace is active.
+//
+// CUPTI drops records when its buffers are full or memory runs out. Check timeline.complete(), or
+// timeline.lost_records(), before you trust the timeline.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +24,16 @@ namespace ps {
 
 class DeviceTrace final : public Recorder {
  public:
-  // Why there can be none here: built without CUDA, no CUPTI, another tool that uses it. Empty when
-  // there can. CUPTI is looked for at the first call.
+  // Why tracing is not possible here: a build without CUDA, no CUPTI, another tool that uses CUPTI.
+  // Empty if it is possible. The first call loads CUPTI.
   static std::string why_not();
 
-  // Watches from here on; `timeline` must outlive it. One at a time in a process. Throws
-  // Unsupported.
+  // Starts tracing. `timeline` must outlive the trace. Throws Unsupported if tracing is not
+  // possible, or if the process already has a trace.
   explicit DeviceTrace(Timeline& timeline);
 
-  // Stops watching. What was still running is not in the timeline: synchronise first.
+  // Stops tracing, and writes the device's work and the number of lost records to the timeline.
+  // Work that is still running is not recorded: synchronize first.
   ~DeviceTrace() override;
 
   void record(const Interval& interval) noexcept override;

@@ -60,6 +60,7 @@ struct PageRun {
   std::string name;
   std::vector<TimelineEntry> entries{};
   std::vector<PageKernel> kernels{};
+  std::uint64_t lost_records = 0;  // Timeline::lost_records(); shown if it is not 0
 };
 
 // Runs under each other on one axis of time, each from its first begin.

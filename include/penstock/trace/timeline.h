@@ -55,8 +55,13 @@ class Timeline final : public Recorder {
   void record(const Interval& interval) noexcept override;
 
   std::vector<TimelineEntry> entries() const;  // sorted by begin
-  bool complete() const;                       // false when memory ran out while recording
   void clear();
+
+  // Records that are missing from the timeline: memory ran out, or a DeviceTrace lost them. Busy
+  // times are then too short, and gaps too long.
+  std::uint64_t lost_records() const;
+  bool complete() const { return lost_records() == 0; }
+  void add_lost(std::uint64_t records) noexcept;
 
   std::vector<Span> busy(Engine engine) const;  // the union of its intervals
   double busy_seconds(Engine engine) const;     // length of that union
@@ -66,7 +71,7 @@ class Timeline final : public Recorder {
  private:
   mutable std::mutex mutex_;
   std::vector<TimelineEntry> entries_;
-  bool complete_ = true;
+  std::uint64_t lost_ = 0;
 };
 
 }  // namespace ps

@@ -63,6 +63,11 @@ function decodeKernel(given, lanes) {
   return kernel;
 }
 
+// Empty if nothing is missing from a run.
+function lostText({ lost }) {
+  return lost > 0 ? `${lost} ${lost === 1 ? 'record' : 'records'} lost` : '';
+}
+
 function decodeRun(run) {
   const engines = list(run.lanes).map(decodeLane);
   const kernels = list(run.kernels).map((kernel) => decodeKernel(kernel ?? {}, engines));
@@ -74,6 +79,7 @@ function decodeRun(run) {
   const total = Number(run.total_ns) > 0 ? Number(run.total_ns) : span;
   for (const lane of engines) lane.share = total > 0 ? lane.busy / total : NaN;
   return { name: text(run.name), total, lanes, engines, kernels,
+           lost: Number(run.lost_records) || 0,
            begin: full.length > 0 ? Math.min(0, first) : 0,
            end: full.length > 0 ? Math.max(total, last) : total };
 }

@@ -38,7 +38,8 @@ class TimelineFigure {
     this.base = element('canvas', { 'aria-hidden': 'true' });
     this.over = element('canvas', { class: 'over', tabindex: '0', role: 'application',
       'aria-roledescription': 'timeline', 'aria-label': `${title}: ${this.runs.map((run) =>
-        `${run.name}, ${formatTime(run.total)}`).join('; ')}`, 'aria-describedby': helpId });
+        [run.name, formatTime(run.total), lostText(run)].filter(Boolean).join(', ')).join('; ')}`,
+      'aria-describedby': helpId });
     this.tip = element('div', { class: 'tip', hidden: '' });
     this.stage = element('div', { class: 'stage' }, this.base, this.over, this.tip);
     this.range = element('span', { class: 'range' });
@@ -61,8 +62,16 @@ class TimelineFigure {
           button('−', 'zoom out', () => this.view.zoom(1 / BUTTON_ZOOM)),
           button('whole', 'show the whole', () => this.view.whole()))),
       kernelButtons(this.runs, (kernel) => this.into(kernel)),
-      this.stage, this.line, help, this.alternative(),
+      this.lostRecords(), this.stage, this.line, help, this.alternative(),
       this.hasKernels() ? rolesTable(this.runs) : null);
+  }
+
+  // A canvas is easily overlooked: what makes its times wrong is also written above it.
+  lostRecords() {
+    const incomplete = this.runs.filter((run) => run.lost > 0);
+    return incomplete.length === 0 ? null : element('p', { class: 'note lost-records' },
+      `Incomplete: ${incomplete.map((run) => `${run.name}, ${lostText(run)}`).join('; ')}. Busy ` +
+      'times are too short and gaps too long.');
   }
 
   hasKernels() { return this.runs.some((run) => run.kernels.length > 0); }

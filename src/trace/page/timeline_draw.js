@@ -108,7 +108,8 @@ function paintRunTitle(context, run, layout, place, palette) {
   const wide = context.measureText(name).width;
   // The title stands on the grid; its own ground keeps it readable.
   context.font = palette.font;
-  const total = run.total > 0 ? formatTime(run.total) : 'nothing recorded';
+  const total = [run.total > 0 ? formatTime(run.total) : 'nothing recorded', lostText(run)]
+    .filter(Boolean).join(', ');
   const all = wide + 12 + context.measureText(total).width;
   context.fillStyle = palette.surface;
   context.fillRect(x, place.top + 6, all + 6, RUN_HEIGHT - 12);
