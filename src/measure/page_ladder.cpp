@@ -1,4 +1,4 @@
-// A ladder's table as a section of a page.
+// Converts a ladder's table to sections of a page: one table per rung.
 #include <fmt/format.h>
 
 #include <limits>
@@ -19,11 +19,11 @@ PageSections ladder_sections(const Reading& ladder) {
   for (const Reading& rung : ladder["rungs"].items()) {
     PageTable table{.title = rung["name"].text(),
                     .note = rung["sentence"].text(),
-                    .columns = {{.name = "way", .numeric = false},
+                    .columns = {{.name = "variant", .numeric = false},
                                 {.name = "time"},
                                 {.name = "speed-up"},
                                 {.name = "hidden", .share = true},
-                                {.name = "limit / time", .share = true},
+                                {.name = "floor / time", .share = true},
                                 {.name = "note", .numeric = false}}};
     for (const Reading& row : rung["rows"].items()) {
       const auto speedup = row.find("speedup");

@@ -1,4 +1,4 @@
-// A report of sequential and overlapped runs as sections of a page.
+// Converts a report of sequential and pipelined runs to sections of a page.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,13 +28,13 @@ PageFacts what_ran(const Reading& r) {
   } else {
     add("work", "file to memory to compute",
         fmt::format("{}, {}", format_bytes(r["bytes"].count(1, most)),
-                    r["direct"].flag() ? "past the page cache" : "through the page cache"));
+                    r["direct"].flag() ? "bypassing the page cache" : "through the page cache"));
   }
   add("chunks", fmt::format("{} of {}", r["chunks"].count(1, most),
                             format_bytes(r["chunk_bytes"].count(1, most))));
-  add("slots", fmt::format("{}", r["depth"].count(1, most)), "of a ring");
+  add("slots", fmt::format("{}", r["depth"].count(1, most)), "per ring");
   add("compute", fmt::format("{}", r["rounds"].count(1, most)), "multiply-adds per element");
-  if (const auto traced = r.find("traced_by")) add("times of the device", "by " + traced->text());
+  if (const auto traced = r.find("traced_by")) add("device timed by", traced->text());
   add("made by", fmt::format("penstock {}", r["version"].text()),
       fmt::format("commit {}, {}", r["commit"].text(), r["date"].text()));
   return facts;
@@ -42,14 +42,14 @@ PageFacts what_ran(const Reading& r) {
 
 PageFacts figures(const Reading& r) {
   const double sequential = r["sequential_busy_us"].positive(), floor = r["floor_us"].positive();
-  PageFacts facts{.title = "How far from the limit"};
-  facts.rows = {
-      {"hidden", percent(r.find("hidden")), "of the time that overlap can hide"},
-      {"efficiency", percent(r.find("efficiency")), "limit over pipelined time"},
-      {"speed-up", fmt::format("{:.2f}x", r["speedup"].number()),
-       fmt::format("of {:.2f}x possible", sequential / floor)},
-      {"limit", shown_us(floor), "the slowest engine, or the shared link, alone"},
-      {"ideal", shown_us(r["ideal_us"].positive()), "the limit plus filling and draining"}};
+  PageFacts facts{.title = "How close to the floor"};
+  facts.rows = {{"hidden", percent(r.find("hidden")), "of the time that overlapping can hide"},
+                {"efficiency", percent(r.find("efficiency")), "floor / pipelined time"},
+                {"speed-up", fmt::format("{:.2f}x", r["speedup"].number()),
+                 fmt::format("of {:.2f}x possible", sequential / floor)},
+                {"floor", shown_us(floor), "the slowest engine or the shared link, alone"},
+                {"ideal", shown_us(r["ideal_us"].positive()),
+                 "floor plus filling and draining the pipeline"}};
   if (const auto gaps = r.find("upload_gaps")) {
     facts.rows.push_back({"gaps between uploads", shown_us((*gaps)["total_us"].number()),
                           fmt::format("{} of them, the largest {}", (*gaps)["count"].count(0, most),
@@ -57,13 +57,13 @@ PageFacts figures(const Reading& r) {
   }
   if (const auto starts = r.find("start_delay")) {
     facts.rows.push_back(
-        {"start of compute", shown_us((*starts)["median_us"].number()),
-         fmt::format("median from when a chunk and its engine are ready; {} in all",
+        {"start delay of compute", shown_us((*starts)["median_us"].number()),
+         fmt::format("median, from when a chunk and the engine are ready; {} in total",
                      shown_us((*starts)["total_us"].number()))});
   }
   if (const auto submit = r.find("submit_cpu_us_per_chunk")) {
-    facts.rows.push_back({"submitting", shown_us(submit->number()),
-                          "CPU time of the thread that enqueues, a chunk"});
+    facts.rows.push_back(
+        {"enqueuing", shown_us(submit->number()), "CPU time per chunk of the enqueuing thread"});
   }
   if (!r["valid"].flag()) facts.rows.push_back({"dropped", r["note"].text(), ""});
   return facts;
@@ -72,12 +72,12 @@ PageFacts figures(const Reading& r) {
 // "upload_us" is shown as "upload".
 PageTable times(const Reading& r) {
   PageTable table{.title = "Time of each engine",
-                  .note = "The limit is the slowest engine, or the shared link, alone.",
+                  .note = "The floor is the time of the slowest engine or the shared link, alone.",
                   .columns = {{.name = "run", .numeric = false}}};
   constexpr std::string_view unit = "_us", total = "total_us";
   std::vector<std::string> columns;
   for (const auto& [key, value] : r["pipelined"].fields()) {
-    if (!key.ends_with(unit)) value.refuse("times only, in microseconds");
+    if (!key.ends_with(unit)) value.refuse("a name that ends in \"_us\"");
     if (key != total && value.number() > 0) columns.push_back(key);
   }
   columns.emplace_back(total);
@@ -86,8 +86,8 @@ PageTable times(const Reading& r) {
     std::ranges::replace(shown, '_', ' ');
     table.columns.push_back({.name = std::move(shown)});
   }
-  table.columns.push_back({.name = "limit"});
-  table.columns.push_back({.name = "limit / total", .share = true});
+  table.columns.push_back({.name = "floor"});
+  table.columns.push_back({.name = "floor / total", .share = true});
   const double floor = r["floor_us"].positive();
   for (const char* run : {"sequential", "pipelined"}) {
     std::vector<PageCell> row{run};
@@ -121,17 +121,17 @@ PageSections sweep_sections(const std::vector<Reading>& points, const char* chun
   }
   PageSections sections;
   if (!measured.points.empty()) {
-    sections.emplace_back(
-        PagePlot{.title = title + "chunk size",
-                 .note = "Small chunks pay for each start, large ones for filling.",
-                 .x = {.label = "chunk", .unit = "bytes", .logarithmic = true},
-                 .y = {.label = "time", .unit = "us"},
-                 .series = {std::move(measured), std::move(predicted)},
-                 .markers = {{.name = "chosen", .x = chosen_chunk}}});
+    sections.emplace_back(PagePlot{.title = title + "chunk size",
+                                   .note = "Small chunks pay the launch overhead more often; large "
+                                           "chunks take longer to fill the pipeline.",
+                                   .x = {.label = "chunk", .unit = "bytes", .logarithmic = true},
+                                   .y = {.label = "time", .unit = "us"},
+                                   .series = {std::move(measured), std::move(predicted)},
+                                   .markers = {{.name = "chosen", .x = chosen_chunk}}});
   }
   if (!by_depth.points.empty()) {
     std::ranges::sort(by_depth.points);
-    sections.emplace_back(PagePlot{.title = title + "slots of a ring",
+    sections.emplace_back(PagePlot{.title = title + "slots per ring",
                                    .x = {.label = "slots", .unit = "count"},
                                    .y = {.label = "time", .unit = "us"},
                                    .series = {std::move(by_depth)}});
@@ -142,7 +142,7 @@ PageSections sweep_sections(const std::vector<Reading>& points, const char* chun
 PageSections overlap_sections(const Reading& r) {
   PageSections sections{figures(r), times(r)};
   if (std::vector<PageRun> runs = timeline_runs(r); !runs.empty()) {
-    sections.emplace_back(PageTimelines{.title = "What ran when", .runs = std::move(runs)});
+    sections.emplace_back(PageTimelines{.title = "Timeline", .runs = std::move(runs)});
   }
   if (const auto sweep = r.find("sweep")) {
     const double chosen = r["chunk_bytes"].positive();

@@ -1,4 +1,4 @@
-// A benchmark's results as sections of a page.
+// Converts a benchmark's results to sections of a page.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -82,7 +82,7 @@ PageTable cases_table(const Reading& results) {
   return table;
 }
 
-// "copy_TBps" is a slope, "gemm_TFLOPs" a roof.
+// "copy_TBps" is a sloped ceiling, "gemm_TFLOPs" a flat one.
 std::optional<PageCeiling> ceiling_of(const std::string& key, double value) {
   constexpr std::pair<std::string_view, double> units[] = {
       {"_GBps", 1e9}, {"_TBps", 1e12}, {"_GFLOPs", 1e9}, {"_TFLOPs", 1e12}};
@@ -98,7 +98,7 @@ std::optional<PageCeiling> ceiling_of(const std::string& key, double value) {
   return std::nullopt;
 }
 
-// Of the cases that say how many operations and bytes they are.
+// Shows the cases that give their number of operations and bytes.
 std::optional<PageRoofline> roofline(const Reading& results) {
   PageRoofline roofline{.title = "Roofline"};
   for (const Reading& given : results["cases"].items()) {

@@ -1,4 +1,4 @@
-// The kinds of documents that a page can show, each as sections of it.
+// Converts each kind of document to sections of a page.
 #pragma once
 
 #include <string>
@@ -12,19 +12,19 @@ namespace ps::detail {
 using PageSection = std::variant<PageFacts, PageTable, PageTimelines, PagePlot, PageRoofline>;
 using PageSections = std::vector<PageSection>;
 
-PageSections overlap_sections(const Reading& report);   // of `penstock overlap` and `demo`
-PageSections results_sections(const Reading& results);  // of a benchmark
+PageSections overlap_sections(const Reading& report);   // written by `penstock overlap` and `demo`
+PageSections results_sections(const Reading& results);  // written by a benchmark
 PageSections ladder_sections(const Reading& ladder);
-PageSections trace_sections(const Reading& trace);  // timelines alone
+PageSections trace_sections(const Reading& trace);  // timelines only
 
-// The runs under "timelines", with what "kernels" says of kernels in them; none where there is no
-// such field.
+// The runs in the field "timelines", with the kernels in "kernels" and the counts in
+// "lost_records"; empty if there is no such field.
 std::vector<PageRun> timeline_runs(const Reading& report);
 
-// "38.75 ms" from microseconds.
+// Microseconds as text: "38.75 ms".
 std::string shown_us(double us);
 
-// Times over chunk sizes (and depths) beside what was predicted; none where nothing was swept.
+// Plots of measured and predicted times over chunk size and depth; empty if nothing was swept.
 PageSections sweep_sections(const std::vector<Reading>& points, const char* chunk_field,
                             double chosen_chunk, const std::string& title);
 

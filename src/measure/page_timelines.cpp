@@ -1,4 +1,4 @@
-// The timelines of a document: what engines did, and what the roles inside kernels did.
+// Reads the timelines of a document: the intervals of engines, and of the roles inside kernels.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,16 +10,17 @@
 namespace ps::detail {
 namespace {
 
-// Longer than any run, and short enough for differences not to overflow.
+// No run lasts this long, and differences of such times do not overflow.
 constexpr std::int64_t furthest = std::int64_t{1} << 60;
 constexpr std::uint64_t any = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t any_unsigned = std::numeric_limits<unsigned>::max();
 
 Span span_of(const Reading& begin, const Reading& end) {
   const Span span{begin.integer(), end.integer()};
-  if (span.begin_ns < -furthest || span.begin_ns > furthest) begin.refuse("nanoseconds of a run");
+  if (span.begin_ns < -furthest || span.begin_ns > furthest)
+    begin.refuse("nanoseconds, between -2^60 and 2^60");
   if (span.end_ns < span.begin_ns || span.end_ns > furthest) {
-    end.refuse("nanoseconds of a run, not before the begin");
+    end.refuse("nanoseconds, not before the begin and at most 2^60");
   }
   return span;
 }
@@ -28,7 +29,9 @@ TimelineEntry entry_of(const Reading& row) {
   const std::vector<Reading> cells = row.items();
   if (cells.size() != 5) row.refuse("[engine, stage, item, begin, end]");
   const auto engine = engine_named(cells[0].text());
-  if (!engine) cells[0].refuse("the name of an engine");
+  if (!engine)
+    cells[0].refuse(
+        "an engine: \"disk\", \"host\", \"upload\", \"download\", \"device copy\" or \"compute\"");
   const std::uint64_t item = cells[2].count(0, any);
   const Span span = span_of(cells[3], cells[4]);
   return {.engine = *engine,
@@ -51,7 +54,7 @@ RoleSpan role_span_of(const Reading& row, std::size_t roles) {
 }
 
 double not_negative(const Reading& value) {
-  if (value.number() < 0) value.refuse("a number that is not negative");
+  if (value.number() < 0) value.refuse("a number, at least 0");
   return value.number();
 }
 
@@ -63,7 +66,7 @@ PageKernel kernel_of(const Reading& given) {
                     .item = given["item"].count(0, any)};
   KernelRoles& roles = kernel.roles;
   for (const Reading& name : given["roles"].items()) roles.names.push_back(name.text());
-  if (roles.names.empty()) given["roles"].refuse("the name of at least one role");
+  if (roles.names.empty()) given["roles"].refuse("at least one role name");
   roles.kernel = span_of(given["begin_ns"], given["end_ns"]);
   const Reading error = given["error"];
   error.only({"max_ns", "median_ns", "place_ns"});
@@ -80,10 +83,10 @@ PageKernel kernel_of(const Reading& given) {
 void add_kernel(std::vector<PageRun>& runs, const Reading& given) {
   PageKernel kernel = kernel_of(given);
   const auto run = std::ranges::find(runs, given["run"].text(), &PageRun::name);
-  if (run == runs.end()) given["run"].refuse("the name of a timeline");
+  if (run == runs.end()) given["run"].refuse("the name of one of the timelines");
   if (!kernel_bar(run->entries, kernel)) {
     given["item"].refuse(
-        fmt::format("an item of stage \"{}\" in that timeline, on compute", kernel.stage));
+        fmt::format("an item with an interval of stage \"{}\" on compute", kernel.stage));
   }
   run->kernels.push_back(std::move(kernel));
 }
@@ -91,7 +94,7 @@ void add_kernel(std::vector<PageRun>& runs, const Reading& given) {
 void set_lost_records(std::vector<PageRun>& runs, const Reading& lost) {
   for (const auto& [name, records] : lost.fields()) {
     const auto run = std::ranges::find(runs, name, &PageRun::name);
-    if (run == runs.end()) records.refuse("a field with the name of a timeline");
+    if (run == runs.end()) records.refuse("the name of one of the timelines as its key");
     run->lost_records = records.count(1, any);
   }
 }
@@ -115,7 +118,7 @@ std::vector<PageRun> timeline_runs(const Reading& report) {
 }
 
 PageSections trace_sections(const Reading& trace) {
-  trace["timelines"].fields();  // there must be some
+  trace["timelines"].fields();  // throws if there are none
   PageFacts facts{.title = "Where it ran"};
   facts.rows = {{"machine", trace["device"]["model"].text(), trace["device"]["name"].text()},
                 {"made by", fmt::format("penstock {}", trace["version"].text()),

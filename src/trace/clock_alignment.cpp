@@ -1,6 +1,7 @@
-// A pair is off by as long as a look at the timer takes, and now and then by far more, when its
-// thread was held up. So lines are medians: of slopes between early and late pairs, then of what is
-// left. A clock's rate is its own: multiprocessors need not run at the same one.
+// A sample is off by the time it takes to read the timer, and occasionally by far more, when its
+// thread was delayed. So the lines are fitted by medians: the slope is the median of the slopes
+// between early and late samples, the offset the median of the remainders. Each multiprocessor has
+// its own slope, since they need not run at the same clock rate.
 #include "trace/clock_alignment.h"
 
 #include <fmt/format.h>
@@ -14,10 +15,10 @@
 namespace ps::detail {
 namespace {
 
-constexpr std::size_t fewest_pairs = 3;  // two would lie on their line whatever their error
-constexpr std::size_t most_a_side = 256;
-constexpr double fastest = 0.02, slowest = 100;  // nanoseconds a clock
-constexpr double longest_ns = 1e15;              // between pairs: days
+constexpr std::size_t fewest_pairs = 3;  // a line through two would hide their error
+constexpr std::size_t most_per_side = 256;
+constexpr double fastest = 0.02, slowest = 100;  // nanoseconds per clock
+constexpr double longest_ns = 1e15;              // between samples: days
 constexpr std::uint64_t longest_clocks = std::uint64_t{1} << 43;
 
 struct Point {
@@ -31,17 +32,18 @@ double median(std::vector<double> values) {
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
-// At most `most_a_side` of them, spread evenly.
+// At most `most_per_side` of them, evenly spread.
 std::vector<Point> some_of(const std::vector<Point>& points) {
-  if (points.size() <= most_a_side) return points;
+  if (points.size() <= most_per_side) return points;
   std::vector<Point> some;
-  for (std::size_t i = 0; i < most_a_side; ++i) {
-    some.push_back(points[i * points.size() / most_a_side]);
+  for (std::size_t i = 0; i < most_per_side; ++i) {
+    some.push_back(points[i * points.size() / most_per_side]);
   }
   return some;
 }
 
-// Between pairs of the first and of the last third: near ones say little and would say it often.
+// Only slopes between the first and the last third: samples close to each other say little, and
+// there would be many such slopes.
 double slope_of(const std::vector<Point>& points) {
   const double span = points.back().clock - points.front().clock;
   std::vector<Point> early, late;
@@ -59,11 +61,11 @@ double slope_of(const std::vector<Point>& points) {
   return median(std::move(slopes));
 }
 
-// One clock's pairs in order, counted from its first and from the first nanosecond of all.
+// One clock's samples in order, relative to its first clock value and to the first time of all.
 struct Clock {
   std::uint64_t first = 0;
   std::vector<Point> points;
-  double extent = 0;  // of what it has to tell
+  double extent = 0;  // of the values to convert
 };
 
 Clock clock_of(const ClockSamples& samples, std::uint64_t first_ns, unsigned sm) {
@@ -85,7 +87,7 @@ Clock clock_of(const ClockSamples& samples, std::uint64_t first_ns, unsigned sm)
   return clock;
 }
 
-// A rate needs pairs about as far apart as what it is used for.
+// The samples must be about as far apart as the values that the slope is used for.
 bool has_rate(const Clock& clock) {
   const double span = clock.points.back().clock;
   return span > 0 && span >= clock.extent / 2;
@@ -120,7 +122,7 @@ ClockAlignment align_clocks(const std::map<unsigned, ClockSamples>& clocks) {
     for (const ClockPair& pair : samples.pairs) times.push_back(pair.ns);
   }
   const auto refuse_none = [&](const char* why) {
-    throw_invalid("buffer", "pairs of clock and timer at both ends of a multiprocessor's blocks",
+    throw_invalid("buffer", "samples of clock and timer at both ends of a multiprocessor's blocks",
                   fmt::format("{} in all, {}", times.size(), why));
   };
   if (times.empty()) refuse_none("so no clock can be aligned");
@@ -139,7 +141,7 @@ ClockAlignment align_clocks(const std::map<unsigned, ClockSamples>& clocks) {
     if (!has_rate(clock)) continue;
     rates.push_back(slopes[sm] = checked_slope(clock, sm));
   }
-  if (rates.empty()) refuse_none("too few or too near to each other to tell a clock's rate");
+  if (rates.empty()) refuse_none("too few or too close to each other to determine a clock rate");
   const double usual = median(rates);
 
   std::vector<double> errors;

@@ -7,7 +7,7 @@
 namespace ps::detail {
 
 void* open_cupti(int cuda_major) {
-  // Another major version lays its records out differently.
+  // Records of another major version have a different layout.
   return open_toolkit_library("libcupti.so." + std::to_string(cuda_major), "PENSTOCK_CUPTI");
 }
 

@@ -1,4 +1,4 @@
-// The interval of a run that a kernel's trace is the inside of.
+// Finds the interval of a run that a kernel's trace belongs to.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace ps::detail {
 
-// Of compute's intervals with the kernel's stage and item, the one that shares most time with it.
+// The index of compute's interval with the kernel's stage and item; if there are several, of the
+// one that overlaps the kernel most.
 std::optional<std::size_t> kernel_bar(std::span<const TimelineEntry> entries,
                                       const PageKernel& kernel);
 

@@ -12,16 +12,17 @@
 namespace ps::detail {
 namespace {
 
-// Far beyond what clocks and timers reach, and near enough for differences not to overflow.
+// No clock or timer gets this far, and differences of such values do not overflow.
 constexpr std::uint64_t furthest = std::uint64_t{1} << 62;
-constexpr std::uint64_t longest_kernel = std::uint64_t{1} << 42;  // clocks: half an hour or more
+constexpr std::uint64_t longest_kernel = std::uint64_t{1}
+                                         << 42;  // in clocks: at least half an hour
 constexpr std::uint32_t most_sms = 1 << 16;
 
 [[noreturn]] void refuse(std::string_view expected, std::string_view given) {
   throw_invalid("buffer", expected, given);
 }
 
-// Takes one thing after the other out of the bytes. Whoever made it knows that they suffice.
+// Reads values one after the other. Does not check the size: checked_head() has done so.
 class Cursor {
  public:
   explicit Cursor(std::span<const std::byte> bytes) : at_(bytes.data()) {}
@@ -46,18 +47,18 @@ KernelTraceHead checked_head(std::span<const std::byte> buffer) {
            fmt::format("{} bytes", buffer.size()));
   }
   const auto head = Cursor(buffer).take<KernelTraceHead>();
-  if (head.magic == 0) refuse("a kernel trace", "zeros: no kernel that is traced wrote to it");
+  if (head.magic == 0) refuse("a kernel trace", "zeros: no traced kernel wrote to it");
   if (head.magic != kernel_trace_magic) {
     refuse("a kernel trace", fmt::format("bytes that begin with {:#018x}", head.magic));
   }
   if (head.version != kernel_trace_version) {
-    refuse(fmt::format("version {} of the layout", kernel_trace_version),
+    refuse(fmt::format("layout version {}", kernel_trace_version),
            fmt::format("version {}", head.version));
   }
   if (head.blocks == 0 || head.roles == 0 || head.capacity == 0 || head.grid == 0) {
-    refuse("blocks, roles and room for records",
-           fmt::format("{} blocks of a grid of {}, {} roles, room for {}", head.blocks, head.grid,
-                       head.roles, head.capacity));
+    refuse("at least one block, role and record per role",
+           fmt::format("{} blocks of a grid of {}, {} roles, {} records per role", head.blocks,
+                       head.grid, head.roles, head.capacity));
   }
   const std::size_t slice =
       sizeof(KernelTraceRole) + std::size_t{head.capacity} * sizeof(KernelTraceRecord);
@@ -76,9 +77,9 @@ KernelTraceHead checked_head(std::span<const std::byte> buffer) {
 void take_pairs(std::vector<ClockPair>& into, const ClockPair (&pairs)[kernel_trace_pairs],
                 const std::string& block) {
   for (const ClockPair& pair : pairs) {
-    if (pair.ns == 0 && pair.clock == 0) continue;  // the timer stood still
+    if (pair.ns == 0 && pair.clock == 0) continue;  // the timer did not tick
     if (pair.ns == 0 || pair.ns > furthest || pair.clock > furthest) {
-      refuse("times of a clock and a timer",
+      refuse("plausible times of a clock and a timer",
              fmt::format("{} and {} ns in {}", pair.clock, pair.ns, block));
     }
     into.push_back(pair);
@@ -89,23 +90,23 @@ BlockRecords checked_block(const KernelTraceBlock& head, unsigned index) {
   const std::string block = fmt::format("block {}", index);
   const bool ended = head.state == KernelTraceState::ended;
   if (!ended && head.state != KernelTraceState::begun) {
-    refuse("a block that has begun, ended, or left no trace",
+    refuse("a block that is begun, ended or untraced",
            fmt::format("state {} of {}", static_cast<std::uint32_t>(head.state), block));
   }
   if (head.block != index) {
-    refuse("blocks in their order", fmt::format("number {} in place of {}", head.block, block));
+    refuse("blocks in ascending order", fmt::format("number {} instead of {}", head.block, block));
   }
   if (head.sm >= most_sms) {
     refuse("the number of a multiprocessor", fmt::format("{} in {}", head.sm, block));
   }
   if (ended && head.sm != head.end_sm) {
     refuse(
-        "blocks that stay where they began",
+        "blocks that stay on one multiprocessor",
         fmt::format("{}, begun on multiprocessor {} and ended on {}", block, head.sm, head.end_sm));
   }
   if (head.begin > furthest ||
       (ended && (head.end < head.begin || head.end - head.begin > longest_kernel))) {
-    refuse("clocks of a block, the end not before the begin",
+    refuse("a block whose end is not before its begin",
            fmt::format("{} to {} in {}", head.begin, head.end, block));
   }
   BlockRecords read{.head = head, .pairs = {}, .records = {}};
@@ -113,7 +114,7 @@ BlockRecords checked_block(const KernelTraceBlock& head, unsigned index) {
   const std::size_t at_begin = read.pairs.size();
   take_pairs(read.pairs, head.at_end, block);
   if (!ended && read.pairs.size() > at_begin) {
-    refuse("no pairs at the end of a block that has none", block);
+    refuse("no samples at the end of a block that has not ended", block);
   }
   return read;
 }
@@ -122,8 +123,9 @@ std::vector<KernelTraceRecord> take_role(Cursor& cursor, const KernelTraceHead& 
                                          const KernelTraceRole& role, BlockRecords& block) {
   const auto where = [&] { return fmt::format("block {}", block.head.block); };
   if (role.count > head.capacity || (role.lost > 0 && role.count < head.capacity)) {
-    refuse(fmt::format("at most {} records of a role, and none lost before", head.capacity),
-           fmt::format("{} and {} lost in {}", role.count, role.lost, where()));
+    refuse(
+        fmt::format("at most {} records per role, and lost ones only beyond that", head.capacity),
+        fmt::format("{} and {} lost in {}", role.count, role.lost, where()));
   }
   std::vector<KernelTraceRecord> records;
   records.reserve(role.count);
@@ -132,8 +134,8 @@ std::vector<KernelTraceRecord> take_role(Cursor& cursor, const KernelTraceHead& 
     const std::uint64_t away = record.start > block.head.begin ? record.start - block.head.begin
                                                                : block.head.begin - record.start;
     if (away > longest_kernel) {
-      refuse("records near their block's begin",
-             fmt::format("one {} clocks away in {}", away, where()));
+      refuse("records close to the begin of their block",
+             fmt::format("one that is {} clocks away in {}", away, where()));
     }
     records.push_back(record);
   }
@@ -155,7 +157,7 @@ KernelBuffer read_kernel_buffer(std::span<const std::byte> buffer) {
     for (unsigned number = 0; number < read.head.roles; ++number) {
       const auto role = slices.take<KernelTraceRole>();
       if (!traced && (role.count > 0 || role.lost > 0)) {
-        refuse("records of blocks that have begun", fmt::format("block {}, which has not", index));
+        refuse("records of traced blocks only", fmt::format("records of block {}", index));
       }
       Cursor records = slices;
       block.records.push_back(take_role(records, read.head, role, block));

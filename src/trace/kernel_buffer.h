@@ -1,4 +1,4 @@
-// A kernel trace's buffer, read into memory and checked.
+// Reads and checks the buffer that a traced kernel wrote.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@ namespace ps::detail {
 
 struct BlockRecords {
   KernelTraceBlock head;
-  std::vector<ClockPair> pairs;                         // those that were found
+  std::vector<ClockPair> pairs;                         // samples of clock and timer
   std::vector<std::vector<KernelTraceRecord>> records;  // by role
   std::uint64_t lost = 0;
 };
 
 struct KernelBuffer {
   KernelTraceHead head;
-  std::vector<BlockRecords> blocks;  // that left a trace
+  std::vector<BlockRecords> blocks;  // the traced ones
 };
 
 // Throws InvalidArgument, naming "buffer".

@@ -20,13 +20,13 @@ std::map<unsigned, detail::ClockSamples> samples_of(const detail::KernelBuffer& 
   for (const detail::BlockRecords& block : buffer.blocks) {
     detail::ClockSamples& clock = clocks[block.head.sm];
     clock.pairs.insert(clock.pairs.end(), block.pairs.begin(), block.pairs.end());
-    const auto tells = [&](std::uint64_t from, std::uint64_t to) {
+    const auto include = [&](std::uint64_t from, std::uint64_t to) {
       clock.first = std::min(clock.first, from);
       clock.last = std::max(clock.last, to);
     };
-    tells(block.head.begin, std::max(block.head.begin, block.head.end));
+    include(block.head.begin, std::max(block.head.begin, block.head.end));
     for (const auto& records : block.records) {
-      for (const KernelTraceRecord& r : records) tells(r.start, r.start + r.length);
+      for (const KernelTraceRecord& r : records) include(r.start, r.start + r.length);
     }
   }
   return clocks;
@@ -47,7 +47,8 @@ KernelTrace::KernelTrace(std::span<const std::byte> buffer, std::vector<std::str
     : names_(std::move(roles)) {
   const detail::KernelBuffer read = detail::read_kernel_buffer(buffer);
   if (names_.size() != read.head.roles) {
-    detail::throw_invalid("roles", fmt::format("a name for each of {} roles", read.head.roles),
+    detail::throw_invalid("roles",
+                          fmt::format("{} names, one per role of the trace", read.head.roles),
                           fmt::format("{} names", names_.size()));
   }
   const detail::ClockAlignment alignment = detail::align_clocks(samples_of(read));
@@ -59,33 +60,33 @@ KernelTrace::KernelTrace(std::span<const std::byte> buffer, std::vector<std::str
   Span whole{INT64_MAX, INT64_MIN};
   for (const detail::BlockRecords& block : read.blocks) {
     const auto line = alignment.lines.find(block.head.sm);
-    Block told{.block = block.head.block, .sm = block.head.sm, .span = {}, .lost = block.lost};
-    told.aligned = line != alignment.lines.end();
-    if (told.aligned) {
+    Block traced{.block = block.head.block, .sm = block.head.sm, .span = {}, .lost = block.lost};
+    traced.aligned = line != alignment.lines.end();
+    if (traced.aligned) {
       const std::int64_t begin_ns = line->second.at(block.head.begin);
-      told.span = {begin_ns, begin_ns};
+      traced.span = {begin_ns, begin_ns};
       if (block.head.state == KernelTraceState::ended) {
-        told.span.end_ns = line->second.at(block.head.end);
+        traced.span.end_ns = line->second.at(block.head.end);
       }
     }
     for (unsigned role = 0; role < block.records.size(); ++role) {
-      told.records += block.records[role].size();
-      if (!told.aligned) continue;
+      traced.records += block.records[role].size();
+      if (!traced.aligned) continue;
       for (const KernelTraceRecord& r : block.records[role]) {
-        spans_.push_back({.block = told.block,
-                          .sm = told.sm,
+        spans_.push_back({.block = traced.block,
+                          .sm = traced.sm,
                           .role = role,
                           .tile = r.tile,
                           .begin_ns = line->second.at(r.start),
                           .end_ns = line->second.at(r.start + r.length)});
-        widen(told.span, {spans_.back().begin_ns, spans_.back().end_ns});
+        widen(traced.span, {spans_.back().begin_ns, spans_.back().end_ns});
       }
     }
-    if (told.aligned) widen(whole, told.span);
-    blocks_.push_back(told);
+    if (traced.aligned) widen(whole, traced.span);
+    blocks_.push_back(traced);
   }
 
-  // From the first begin on.
+  // Count times from the first begin.
   for (Block& block : blocks_) {
     if (!block.aligned) continue;
     block.span.begin_ns -= whole.begin_ns;
@@ -107,7 +108,7 @@ const KernelTrace::Block* KernelTrace::aligned_block(unsigned number) const {
 std::vector<unsigned> KernelTrace::chosen(const KernelTraceOptions& options) const {
   for (const unsigned number : options.blocks) {
     if (aligned_block(number) == nullptr) {
-      detail::throw_invalid("options.blocks", "blocks that left a trace with aligned clocks",
+      detail::throw_invalid("options.blocks", "traced blocks with aligned clocks",
                             fmt::format("block {}", number));
     }
   }
@@ -141,31 +142,32 @@ KernelRoles KernelTrace::roles(const KernelTraceOptions& options) const {
   for (const Block& block : blocks_) {
     if (std::ranges::binary_search(numbers, block.block)) roles.lost += block.lost;
   }
-  std::int64_t by = 0;
+  std::int64_t shift_ns = 0;
   if (options.inside) {
     constexpr std::int64_t furthest = std::int64_t{1} << 60;
     if (options.inside->begin_ns < -furthest || options.inside->end_ns > furthest ||
         options.inside->end_ns < options.inside->begin_ns) {
       detail::throw_invalid(
-          "options.inside", "an interval of a run, the end not before the begin",
+          "options.inside", "an interval whose end is not before its begin, within 2^60 ns",
           fmt::format("{} to {} ns", options.inside->begin_ns, options.inside->end_ns));
     }
     const std::int64_t room = length(*options.inside) - length(span_);
     const auto slack = static_cast<double>(room);
     if (slack < -2 * (error_.max_ns + static_cast<double>(tick_ns_))) {
-      detail::throw_invalid("options.inside",
-                            fmt::format("an interval of at least the trace's {} ns", length(span_)),
-                            fmt::format("{} ns", length(*options.inside)));
+      detail::throw_invalid(
+          "options.inside",
+          fmt::format("an interval at least as long as the trace, {} ns", length(span_)),
+          fmt::format("{} ns", length(*options.inside)));
     }
     const bool whole_grid = blocks_.size() == grid_;
-    by = options.inside->begin_ns + (whole_grid || room < 0 ? room / 2 : 0);
+    shift_ns = options.inside->begin_ns + (whole_grid || room < 0 ? room / 2 : 0);
     roles.place_ns = std::abs(slack) / (whole_grid ? 2 : 1);
-    roles.kernel = {by, by + length(span_)};
+    roles.kernel = {shift_ns, shift_ns + length(span_)};
   }
   for (RoleSpan span : spans_) {
     if (!std::ranges::binary_search(numbers, span.block)) continue;
-    span.begin_ns += by;
-    span.end_ns += by;
+    span.begin_ns += shift_ns;
+    span.end_ns += shift_ns;
     roles.spans.push_back(span);
   }
   return roles;
@@ -179,7 +181,7 @@ std::string describe(const KernelRoles& roles) {
   return text;
 }
 
-void tell(const KernelRoles& roles, Recorder& recorder) {
+void record_roles(const KernelRoles& roles, Recorder& recorder) {
   for (const RoleSpan& span : roles.spans) {
     const std::string stage = fmt::format("block {}, {}", span.block, roles.names[span.role]);
     recorder.record({.engine = Engine::compute,

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A number that JSON can say.
+// JSON has no NaN and no infinity.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 Json cell(const PageCell& given) {
@@ -73,7 +73,7 @@ Json kernel(const PageKernel& given, const Json& bar, std::int64_t origin_ns) {
   for (const RoleSpan& span : spans) {
     if (span.role >= roles.names.size()) {
       detail::throw_invalid(
-          "kernels", fmt::format("spans of the {} roles that have names", roles.names.size()),
+          "kernels", fmt::format("role numbers below {}, the number of names", roles.names.size()),
           fmt::format("role {}", span.role));
     }
     Lane& lane = by_role[{span.block, span.role}];
@@ -120,8 +120,9 @@ Json run(const PageRun& given) {
   for (const PageKernel& one : given.kernels) {
     const auto bar = detail::kernel_bar(entries, one);
     if (!bar) {
-      detail::throw_invalid("kernels", fmt::format("a kernel that run \"{}\" has", given.name),
-                            fmt::format("stage \"{}\", item {}", one.stage, one.item));
+      detail::throw_invalid(
+          "kernels", fmt::format("a kernel with an interval on compute in run \"{}\"", given.name),
+          fmt::format("stage \"{}\", item {}", one.stage, one.item));
     }
     const auto& [lane, index] = places[*bar];
     kernels.push_back(kernel(one, {{"lane", lane}, {"index", index}}, origin_ns));
@@ -174,8 +175,7 @@ std::string for_script(const Json& data) {
   return out;
 }
 
-// What a placeholder stands for may look like a placeholder itself, so the template is gone through
-// once.
+// One pass over the template: text that is filled in may look like a placeholder itself.
 std::string fill(std::string_view page, const auto& value_of) {
   std::string out;
   while (true) {
@@ -222,7 +222,7 @@ void Page::add(const PageTable& section) {
   }
   for (const auto& given : section.rows) {
     if (given.size() != section.columns.size()) {
-      detail::throw_invalid("rows", fmt::format("{} cells, one a column", section.columns.size()),
+      detail::throw_invalid("rows", fmt::format("{} cells, one per column", section.columns.size()),
                             fmt::format("a row of {}", given.size()));
     }
     Json row = Json::array();

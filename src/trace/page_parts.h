@@ -1,4 +1,4 @@
-// The page's files, from src/trace/page, as the build embeds them.
+// The files of src/trace/page, embedded by the build.
 #pragma once
 
 #include <string_view>

@@ -47,7 +47,7 @@ std::int64_t length_ns(const std::vector<Span>& disjoint) {
 
 StartDelay start_delay(std::span<const TimelineEntry> entries, std::string_view before,
                        std::string_view stage) {
-  // A stage may have done several things for an item: from the first to the last of them.
+  // A stage may have several intervals for an item: take the span from first to last.
   std::map<std::uint64_t, Span> left, begun;
   for (const TimelineEntry& entry : entries) {
     if (entry.stage != before && entry.stage != stage) continue;

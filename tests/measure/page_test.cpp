@@ -61,8 +61,8 @@ TEST(AddDocument, AReportHasItsTimelinesFiguresAndSweeps) {
   for (const Json& lane : runs[1]["lanes"]) EXPECT_EQ(lane["items"].size(), 8u);  // the chunks
   std::vector<std::string> titles;
   for (const Json& s : sections) titles.push_back(s["title"]);
-  for (const char* title : {"How far from the limit", "Time of each engine", "What ran when",
-                            "Time over chunk size", "Time over slots of a ring", "What ran"}) {
+  for (const char* title : {"How close to the floor", "Time of each engine", "Timeline",
+                            "Time over chunk size", "Time over slots per ring", "What ran"}) {
     EXPECT_NE(std::ranges::find(titles, title), titles.end()) << title;
   }
 }

@@ -75,8 +75,8 @@ def test_a_roofline(screen):
     assert [title.replace(GAP, " ") for title in page.texts(".ridge title")] == [
         "ridge of memory and tensor cores: 200 FLOP/byte",
         "ridge of link and tensor cores: 16,000 FLOP/byte"]
-    assert points(page)[0].endswith("50.0% of the limit")
-    assert points(page)[1].endswith("75.0% of the limit")
+    assert points(page)[0].endswith("50.0% of the ceiling")
+    assert points(page)[1].endswith("75.0% of the ceiling")
     assert page.texts(".label") == ["copy", "gemm"]
     # Slopes end on the flat ceiling, at the ridge.
     lines = page.js("return [...document.querySelectorAll('.ceiling line')].map((line) => "

@@ -47,7 +47,7 @@ def test_roles_are_lanes_under_the_engines_on_the_same_axis(page, section):
 
 
 def test_the_alignment_error_stands_beside_the_button(page):
-    assert page.texts(".kernels .button") == ["into iterate 5"]
+    assert page.texts(".kernels .button") == ["zoom into iterate 5"]
     assert page.texts(".kernels span") == [f"pipelined: {ALIGNED}"]
 
 
@@ -59,10 +59,10 @@ def test_what_did_not_fit_is_said(screen, section):
 
 def test_the_button_shows_the_roles(page, section):
     whole = page.view()
-    page.click("into iterate 5")
+    page.click("zoom into iterate 5")
     assert is_inside(page, section)
     assert ALIGNED in page.text(".line-of-details")
-    page.click("show the whole")
+    page.click("show the whole run")
     assert page.view() == whole
 
 
@@ -128,7 +128,7 @@ def test_a_bar_too_narrow_to_hit_is_hit_nearby(screen):
 
 
 def test_hovering_a_role_tells_its_tile(page, section):
-    page.click("into iterate 5")
+    page.click("zoom into iterate 5")
     kernel = section["runs"][1]["kernels"][0]
     loader = kernel["lanes"][0]
     middle = loader["begin_ns"][0] + loader["begin_ns"][1] + loader["length_ns"][1] / 2
@@ -170,7 +170,7 @@ def test_the_roles_as_a_table(page):
 
 def test_the_help_says_how(page):
     described = page.driver.find_element("css selector", ".over").get_attribute("aria-describedby")
-    assert "shows the roles" in page.js("return document.getElementById(arguments[0]).textContent",
+    assert "to see the roles" in page.js("return document.getElementById(arguments[0]).textContent",
                                         described)
 
 

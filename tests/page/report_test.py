@@ -87,7 +87,7 @@ def test_page_of_a_run_made_here(screen, tmp_path):
              "256KiB", "--repeats", "1", "--rounds", "20", "--sweep", "--output", "out",
              folder=tmp_path)
     check(screen, tmp_path / "out" / "report.html", tmp_path / "out" / "report.json")
-    assert {"Time over chunk size", "Time over slots of a ring"} <= set(screen.texts("h2"))
+    assert {"Time over chunk size", "Time over slots per ring"} <= set(screen.texts("h2"))
 
 
 def test_page_of_a_trace_with_a_kernel_inside(screen, tmp_path):

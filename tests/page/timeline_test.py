@@ -111,7 +111,7 @@ def test_buttons(page):
     page.click("zoom out")
     assert page.view() == pytest.approx(whole)
     page.click("zoom in")
-    page.click("show the whole")
+    page.click("show the whole run")
     assert page.view() == whole
 
 
@@ -164,7 +164,7 @@ def test_walking_from_interval_to_interval(page):
     assert "item 2 " in page.text(".line-of-details")
 
 
-def test_walking_keeps_what_is_told_in_sight(page, section):
+def test_walking_keeps_the_chosen_interval_in_sight(page, section):
     page.keys(*"++++++", "0", *"++++++")
     page.keys("]", *"[" * 20)
     begin, end = page.view()
@@ -182,7 +182,7 @@ def test_walking_between_lanes_and_runs(page):
     assert page.text(".line-of-details") == ""
 
 
-def test_the_keyboard_finds_it_and_is_told_what_it_is(page):
+def test_the_keyboard_reaches_it_and_it_describes_itself(page):
     canvas = page.driver.find_element("css selector", ".over")
     for _ in range(10):
         page.driver.switch_to.active_element.send_keys(Keys.TAB)

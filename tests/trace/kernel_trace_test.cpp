@@ -307,7 +307,7 @@ TEST(KernelTrace, AnIntervalThatIsTooShortIsRefused) {
 TEST(KernelTrace, TellsATimeline) {
   const KernelTrace trace(Kernel{.tiles = 2}.run(), roles);
   Timeline timeline;
-  tell(trace.roles(), timeline);
+  record_roles(trace.roles(), timeline);
   const std::vector<TimelineEntry> entries = timeline.entries();
   ASSERT_EQ(entries.size(), 4U);
   EXPECT_EQ(entries[0].stage, "block 0, loader");

@@ -1,4 +1,4 @@
-// How much of the work that could be hidden was hidden.
+// How much time overlapping saved, compared with how much it could have saved at best.
 #pragma once
 
 #include <optional>
@@ -6,25 +6,26 @@
 
 namespace ps {
 
-// All measured in one run, in seconds.
+// All in seconds, and measured in the same run of a program.
 struct OverlapTimes {
   double sequential = 0;  // sum of the engines' busy times in the sequential run
   double pipelined = 0;   // wall time of the pipelined run
-  double floor = 0;       // the slowest engine or shared resource alone: its best pass
-  double ideal = 0;       // floor plus the unavoidable fill and drain at this number of chunks
+  double floor = 0;       // best pass of the slowest engine or shared link, measured alone
+  double ideal = 0;       // the floor plus filling and draining the pipeline at this chunk size
 };
 
 struct OverlapFigures {
-  // (sequential - pipelined) / (sequential - floor). Never clipped. Empty when there is nothing to
-  // hide: sequential and floor differ by no more than 2%, which is the clock's noise.
+  // (sequential - pipelined) / (sequential - floor): 1 if all time that can be hidden was hidden.
+  // Not clipped. Empty if there is nothing to hide: the sequential time and the floor differ by at
+  // most 2 %, which is within measurement noise.
   std::optional<double> hidden;
   double efficiency = 0;  // floor / pipelined
   double speedup = 0;     // sequential / pipelined
   std::string note;       // why `hidden` is empty
 };
 
-// Arithmetic only: measure/floor.h decides whether times can be true. Throws InvalidArgument on
-// times (any of the four) that are not positive and finite.
+// Computes the figures; measure/floor.h decides whether the times can be right. Throws
+// InvalidArgument if one of the four times is not positive and finite.
 OverlapFigures overlap_figures(const OverlapTimes& times);
 
 }  // namespace ps

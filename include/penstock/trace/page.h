@@ -1,9 +1,10 @@
-// One self-contained HTML file that shows what runs did: timelines one can zoom into, tables with
-// the limit next to every number, plots, a roofline. It needs no network and opens in any browser.
+// Makes a self-contained HTML page that shows runs and results: timelines with zoom, tables, plots,
+// a roofline. The page needs no network and opens in any browser.
 //
+//   const ps::PageRun run{.name = "pipelined", .entries = timeline.entries()};
 //   ps::Page page({.title = "My run"});
-//   page.add(ps::PageTimelines{.title = "What ran when", .runs = {{"pipelined",
-//   timeline.entries()}}}); ps::write_text("run.html", page.html());
+//   page.add(ps::PageTimelines{.title = "Timeline", .runs = {run}});
+//   ps::write_text("run.html", page.html());
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ namespace ps {
 
 struct PageOptions {
   std::string title = "Penstock";
-  std::string version{}, commit{}, date{};  // of what made it; shown where given
+  std::string version{}, commit{}, date{};  // of the program that made the page; shown if given
 };
 
 struct PageFact {
@@ -35,10 +36,10 @@ struct PageFacts {
 struct PageColumn {
   std::string name;
   bool numeric = true;
-  bool share = false;  // its cells are numbers, drawn as a part of the limit
+  bool share = false;  // its cells are numbers, 1 for the limit, and are drawn as bars
 };
 
-// Text as it is to be shown, or the number of a share; NaN stands for "not known".
+// Text, shown as it is, or the number of a share column; NaN means "unknown".
 using PageCell = std::variant<std::string, double>;
 
 struct PageTable {
@@ -47,13 +48,13 @@ struct PageTable {
   std::vector<std::vector<PageCell>> rows{};
 };
 
-// The inside of one kernel: its roles, in lanes under those of the run's engines. On the page, the
+// The roles inside one kernel, shown in lanes below those of the run's engines. A click on the
 // kernel's bar, which is compute's interval of this stage and item, zooms into them.
 struct PageKernel {
   std::string name;
   std::string stage{};
   std::uint64_t item = 0;
-  KernelRoles roles{};  // in the run's time
+  KernelRoles roles{};  // with times on the run's axis
 };
 
 struct PageRun {
@@ -63,7 +64,7 @@ struct PageRun {
   std::uint64_t lost_records = 0;  // Timeline::lost_records(); shown if it is not 0
 };
 
-// Runs under each other on one axis of time, each from its first begin.
+// Runs below each other on one time axis; each starts at its first begin.
 struct PageTimelines {
   std::string title{}, note{};
   std::vector<PageRun> runs{};
@@ -71,7 +72,7 @@ struct PageTimelines {
 
 struct PageAxis {
   std::string label{};
-  std::string unit{};  // "bytes", "us", "count" or none: how its ticks are written
+  std::string unit{};  // "bytes", "us", "count" or empty; determines how ticks are labelled
   bool logarithmic = false;
 };
 
@@ -93,7 +94,7 @@ struct PagePlot {
   std::vector<PageMarker> markers{};
 };
 
-// A slope (bytes a second) or a roof (operations a second); the other one is 0.
+// A sloped ceiling (bytes per second) or a flat one (operations per second); the other is 0.
 struct PageCeiling {
   std::string name;
   double bytes_per_second = 0;
@@ -103,7 +104,7 @@ struct PageCeiling {
 struct PageWork {
   std::string name;
   double intensity = 0;  // operations per byte
-  double flops = 0;      // operations a second, achieved
+  double flops = 0;      // operations per second, measured
 };
 
 struct PageRoofline {
@@ -112,7 +113,7 @@ struct PageRoofline {
   std::vector<PageWork> work{};
 };
 
-// Sections stand in the order in which they are added. Move-only.
+// Shows its sections in the order in which they were added. Move-only.
 class Page {
  public:
   explicit Page(PageOptions options = {});
@@ -121,9 +122,9 @@ class Page {
   Page& operator=(Page&&) noexcept;
 
   void add(const PageFacts& section);
-  // Throws InvalidArgument on a row that has not one cell a column.
+  // Throws InvalidArgument if a row does not have one cell per column.
   void add(const PageTable& section);
-  // Throws InvalidArgument on a kernel that has no bar in its run, or spans of a role without name.
+  // Throws InvalidArgument if a kernel has no interval in its run, or a span's role has no name.
   void add(const PageTimelines& section);
   void add(const PagePlot& section);
   void add(const PageRoofline& section);

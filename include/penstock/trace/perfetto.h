@@ -1,4 +1,4 @@
-// Runs as a trace file that Perfetto (and Chrome's tracing view) opens.
+// Writes runs as a trace file that Perfetto and Chrome's tracing view open.
 #pragma once
 
 #include <span>
@@ -8,8 +8,11 @@
 
 namespace ps {
 
-// A process a run; a thread an engine's stage, a slice an interval with its item; a thread a role
-// of a traced kernel's block, a slice a span with its tile.
+// Returns the trace as JSON. Each run is a process. Each stage of an engine is a thread whose
+// slices are the intervals, with the item as an argument; each role of a traced kernel's block is a
+// thread too, with the tile as an argument. Perfetto drops slices of one thread that overlap in
+// part, so overlapping slices are spread over several threads: "disk: read", "disk: read, row 2",
+// ...
 std::string perfetto_json(std::span<const PageRun> runs);
 
 }  // namespace ps

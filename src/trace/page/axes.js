@@ -14,7 +14,7 @@ function steps(begin, end, step) {
   return values;
 }
 
-// Exactly as many decimals as the step between ticks needs.
+// Writes a number with as many decimals as the step between ticks needs.
 function fixed(value, step) {
   const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   const number = Math.abs(value) < step / 2 ? 0 : value; // no "-0"
@@ -22,7 +22,7 @@ function fixed(value, step) {
                                        maximumFractionDigits: decimals });
 }
 
-// Ticks of a span of time, all in the unit of its later end.
+// Ticks of a time window, all in the unit that suits its end.
 function timeTicks(begin, end, count) {
   const [size, unit] = unitFor(Math.max(Math.abs(begin), Math.abs(end)), TIME_UNITS);
   const step = niceStep((end - begin) / size, Math.max(1, count));
@@ -76,7 +76,7 @@ function formatTick(value, unit) {
   return unit === 'bytes' || nanosecondsIn(unit) ? formatValue(value, unit) : significant(value);
 }
 
-// A scale over what can be drawn on it: a logarithm needs values above zero.
+// A scale over the values that it can show: a logarithmic one only shows values above zero.
 function makeScale(axis, values, range, count) {
   const isLog = axis?.scale === 'log';
   const usable = values.filter((value) => Number.isFinite(value) && (!isLog || value > 0));
@@ -115,14 +115,14 @@ function axesFrame(box, x, y, xTitle, yTitle) {
   return svg('g', { 'aria-hidden': 'true' }, parts);
 }
 
-// What a text takes at the size that page.css gives labels.
+// The width of a text at the font size that page.css gives labels.
 const ruler = document.createElement('canvas').getContext('2d');
 function textRoom(string) {
   ruler.font = `12px ${getComputedStyle(document.body).fontFamily}`;
   return ruler.measureText(string).width;
 }
 
-// Room for the widest of the labels.
+// The width of the widest label.
 function labelRoom(ticks) {
   return 14 + Math.max(...ticks.map((tick) => textRoom(tick.label)), 14);
 }

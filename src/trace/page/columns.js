@@ -36,7 +36,7 @@ function mergeRow(row, view, columns, cover, bar, shade) {
 
 function addCover(cover, columns, left, right) {
   const from = Math.max(0, left), to = Math.min(columns, right);
-  if (left === right) { // no length, and yet it happened
+  if (left === right) { // an interval without length is visible too
     const column = Math.min(Math.floor(from), columns - 1);
     cover[column] = Math.max(cover[column], 0.5);
   }

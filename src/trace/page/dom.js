@@ -1,4 +1,4 @@
-// Building the page. Data becomes text nodes and attributes, never markup: it may hold anything.
+// Builds the page. Data may hold anything, so it becomes text nodes and attributes, never markup.
 
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -23,7 +23,7 @@ function svg(name, attributes = {}, ...children) {
 const list = (value) => (Array.isArray(value) ? value : []);
 const text = (value) => (value === undefined || value === null ? '' : String(value));
 
-const nothingMeasured = () => element('p', { class: 'note' }, 'Nothing was measured.');
+const nothingMeasured = () => element('p', { class: 'note' }, 'No data.');
 
 // Calls `draw` with the node's width now and whenever it changes.
 function onWidth(node, draw) {

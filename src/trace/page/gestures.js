@@ -1,5 +1,5 @@
-// Wheel, drag, pinch and tap over a timeline. `timeline` says what they mean: zoom(factor, x),
-// pan(pixels), point(x, y), leave() and choose(x, y), all in CSS pixels of the canvas.
+// Wheel, drag, pinch and tap on a timeline. They call zoom(factor, x), pan(pixels), point(x, y),
+// leave() and choose(x, y) of `timeline`, all in CSS pixels of the canvas.
 
 const TAP_PIXELS = 4;
 const SCROLLING_MS = 250;
@@ -38,7 +38,7 @@ function listenToPointers(canvas, timeline) {
     if (moved < TAP_PIXELS) return;
     canvas.classList.add('dragged');
     timeline.leave();
-    // First the zoom: the whole has no room to pan.
+    // Zoom first: the whole run cannot be panned.
     if (wasSpread > 0 && spread > 0) timeline.zoom(spread / wasSpread, wasMiddle);
     timeline.pan(wasMiddle - middle);
   });
@@ -55,8 +55,8 @@ function listenToPointers(canvas, timeline) {
   canvas.addEventListener('pointerleave', () => timeline.leave());
 }
 
-// The wheel zooms; sideways it pans. A page that is being scrolled goes on scrolling when the
-// timeline comes under the pointer, and so does one that cannot zoom out any further.
+// The wheel zooms; sideways it pans. If the page is being scrolled and the timeline comes under the
+// pointer, the page keeps scrolling; it also scrolls if the timeline cannot zoom out further.
 function listenToWheel(canvas, timeline) {
   let scrolled = -Infinity;
   addEventListener('scroll', () => { scrolled = performance.now(); }, { passive: true });

@@ -1,8 +1,8 @@
-// The roles inside a kernel, as words: how well their clocks agree, and what to press.
+// Texts and buttons for the roles inside a kernel.
 
-const KERNEL_HELP = ' Pressing a framed bar, or Enter on it, shows the roles inside that kernel.';
+const KERNEL_HELP = ' Click a framed bar, or press Enter on it, to see the roles inside that kernel.';
 
-// Every place that shows a kernel's inside shows this.
+// How far the times of the roles can be trusted; shown wherever they are.
 function alignmentText({ error, lost }) {
   const parts = [`clocks aligned to within ${formatTime(Number(error.max_ns ?? NaN))} ` +
                  `(median ${formatTime(Number(error.median_ns ?? NaN))})`];
@@ -11,10 +11,10 @@ function alignmentText({ error, lost }) {
   return parts.join(', ');
 }
 
-// A button a kernel, with how well its clocks agree beside it.
+// One button per kernel, with the accuracy of its clocks.
 function kernelButtons(runs, into) {
   const rows = runs.flatMap((run) => run.kernels.map((kernel) => {
-    const name = `into ${kernel.name}`;
+    const name = `zoom into ${kernel.name}`;
     const button = element('button', { type: 'button', class: 'button', 'aria-label': name,
       title: `show the roles inside ${kernel.name}` }, name);
     button.addEventListener('click', () => into(kernel));
@@ -24,13 +24,13 @@ function kernelButtons(runs, into) {
   return rows.length > 0 ? element('ul', { class: 'kernels' }, rows) : null;
 }
 
-// The kernel whose bar an interval is, if it is one.
+// The kernel that an interval is the bar of, if any.
 function kernelAt(runs, chosen) {
   return chosen && runs[chosen.run].kernels.find(({ bar }) =>
     bar?.lane === chosen.lane && bar.index === chosen.index);
 }
 
-// A bar too narrow to be hit, where the pointer is near it.
+// A kernel's bar near the pointer that is too narrow to hit.
 function narrowKernelBar(run, lane, row, time, near) {
   return run.kernels.map((kernel) => kernel.bar).find((bar) => {
     if (bar?.lane !== lane || run.lanes[lane].row[bar.index] !== row) return false;
@@ -41,7 +41,7 @@ function narrowKernelBar(run, lane, row, time, near) {
 }
 
 function rolesTable(runs) {
-  return textAlternative('The roles inside as a table',
+  return textAlternative('Roles inside kernels as a table',
     [{ name: 'kernel' }, { name: 'block', numeric: true }, { name: 'SM', numeric: true },
      { name: 'role' }, { name: 'spans', numeric: true }, { name: 'busy', numeric: true },
      { name: 'of the kernel', share: true }],

@@ -1,8 +1,8 @@
-// The keyboard on a timeline: panning, zooming, and walking from interval to interval.
+// Keyboard control of a timeline: panning, zooming, and moving from interval to interval.
 
 const KEY_PAN = 0.15, KEY_ZOOM = 1.5;
-const KEY_HELP = 'Arrow keys pan, + and − zoom, 0 shows the whole; [ and ], or Shift with the ' +
-                 'arrow keys, walk from interval to interval.';
+const KEY_HELP = 'Arrow keys pan, + and − zoom, 0 shows the whole run; [ and ], or Shift with ' +
+                 'the arrow keys, move from interval to interval.';
 
 function listenToKeys(canvas, timeline) {
   const { view } = timeline;
@@ -48,7 +48,7 @@ function filledLanes(timeline) {
     (lane.count > 0 ? [{ run: r, lane: l, begin: lane.begin }] : [])));
 }
 
-// The first interval of a lane from a time on, or its last.
+// The first interval of a lane that begins at or after a time, or its last.
 function fromTime({ run, lane, begin }, time) {
   return { run, lane, index: Math.min(search(begin, time), begin.length - 1) };
 }

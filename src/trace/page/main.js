@@ -27,7 +27,7 @@ const DRAW = {
 
 function drawSection(section) {
   const draw = Object.hasOwn(DRAW, text(section?.type)) ? DRAW[section.type] : null;
-  if (!draw) return element('p', { class: 'note' }, 'A part that this page cannot show.');
+  if (!draw) return element('p', { class: 'note' }, 'This page cannot show this section.');
   return element('section', {},
     section.title ? element('h2', {}, text(section.title)) : null,
     section.note ? element('p', { class: 'note' }, text(section.note)) : null,
@@ -40,7 +40,7 @@ document.getElementById('made').textContent =
     .filter(([, value]) => value).map(([name, value]) => `${name} ${value}`.trim()).join(' · ');
 document.getElementById('main').append(...list(data.sections).map(drawSection));
 
-// What tests ask of the first timelines on the page.
+// Access for tests to the first timelines on the page.
 window.penstockPage = {
   bars: (run) => timelines[0].runs[run].lanes.reduce((sum, lane) => sum + lane.count, 0),
   view: () => ({ begin_ns: timelines[0].view.begin, end_ns: timelines[0].view.end }),

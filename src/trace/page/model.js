@@ -1,4 +1,4 @@
-// The runs of a timeline, decoded: sorted intervals in flat arrays, and searches in them.
+// Decodes the runs of a timeline to sorted intervals in flat arrays, and searches in them.
 
 // The times of intervals that are sorted by begin. `reach[i]` is the latest end among 0..i: ends
 // need not be in order where intervals overlap, and reach always is.
@@ -41,7 +41,7 @@ function decodeLane(lane) {
            rows: members.map((indices) => ({ indices, ...timesOf(indices.map((i) => intervals[i])) })) };
 }
 
-// The inside of a kernel: lanes of its roles, and the bar (a lane and an index) that it belongs to.
+// The inside of a kernel: the lanes of its roles, and its bar (a lane and an index).
 function decodeKernel(given, lanes) {
   const kernel = { name: text(given.name) || 'a kernel', lost: Number(given.lost) || 0,
                    error: given.error ?? {} };

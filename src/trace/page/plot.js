@@ -1,10 +1,10 @@
-// A plot of series against a common axis, as SVG drawn for the width there is.
+// A plot of series over a common axis, as SVG for the available width.
 
 const SERIES_COLOURS = 6;
 const DASHES = ['', '6 4', '2 3', '9 3 2 3'];
 const PLOT_HEIGHT = 320;
 
-// The mark's shape, as a path around 0,0; with the dashes it tells series apart without colour.
+// The shapes of marks, as paths around 0,0. Shapes and dashes distinguish series without colour.
 const MARKS = ['M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z', 'M-3.5-3.5h7v7h-7z', 'M0-5 5 0 0 5-5 0z',
                'M0-4.6 4.6 3.6h-9.2z'];
 

@@ -1,7 +1,7 @@
-// The roofline: what the machine allows at each intensity, and where the cases lie below it.
+// The roofline: the highest rate that the machine allows at each intensity, and the cases below it.
 
 const ROOF_HEIGHT = 420;
-const ROOF_MARGIN = 4; // the intensities shown reach this factor beyond the outermost ones
+const ROOF_MARGIN = 4; // the axis extends by this factor beyond the outermost intensities
 
 function readRoof(section) {
   const ceilings = list(section.ceilings);
@@ -17,13 +17,13 @@ function readRoof(section) {
   };
 }
 
-// What the highest ceilings allow at an intensity.
-const limitAt = (roof, intensity) => Math.min(roof.highest, roof.steepest * intensity);
+// The rate that the highest ceilings allow at an intensity.
+const ceilingAt = (roof, intensity) => Math.min(roof.highest, roof.steepest * intensity);
 
-// How much of it a point reached; null where the report names no ceiling.
+// The share of that rate that a point reached; null if the report has no ceiling.
 function shareOf(roof, point) {
-  const limit = limitAt(roof, point.intensity);
-  return Number.isFinite(limit) ? point.flops / limit : null;
+  const ceiling = ceilingAt(roof, point.intensity);
+  return Number.isFinite(ceiling) ? point.flops / ceiling : null;
 }
 
 function roofScales(roof, width) {
@@ -33,15 +33,15 @@ function roofScales(roof, width) {
   const from = Math.min(...across) / ROOF_MARGIN, to = Math.max(...across) * ROOF_MARGIN;
   const up = [...roof.points, ...roof.flats].map((one) => one.flops);
   const y = makeScale({ scale: 'log', unit: 'flops' },
-                      [...up, limitAt(roof, from), limitAt(roof, to)], [box.bottom, box.top], 7);
+                      [...up, ceilingAt(roof, from), ceilingAt(roof, to)], [box.bottom, box.top], 7);
   box.left = labelRoom(y.ticks);
   const x = makeScale({ scale: 'log' }, [from, to], [box.left, box.right],
                       Math.max(2, Math.floor((box.right - box.left) / 64)));
   return { box, x, y, from, to };
 }
 
-// A ceiling ends where the highest one of the other kind takes over. Each is returned with the
-// areas that its label covers, so that the points' labels keep off them.
+// A ceiling ends where it meets the highest one of the other kind. Each is returned with the areas
+// that its label covers, which the labels of points avoid.
 
 function drawSlope(slope, roof, { x, y, from, to }, row) {
   const rate = slope.bytes_per_second;
@@ -51,7 +51,7 @@ function drawSlope(slope, roof, { x, y, from, to }, row) {
   const angle = Math.atan2(y2 - y1, x2 - x1);
   const along = (distance) => [x1 + distance * Math.cos(angle), y1 + distance * Math.sin(angle)];
   const label = `${text(slope.name)}, ${formatRate(rate)}`;
-  const start = 18 + 24 * row; // side by side where slopes are close
+  const start = 18 + 24 * row; // side by side if slopes are close
   const areas = [];
   for (let distance = start; distance < start + textRoom(label); distance += 10) {
     const [left, top] = along(distance);
@@ -86,8 +86,8 @@ function drawRidge(ridge, { x, y }) {
     svg('circle', { cx: x.at(ridge.intensity), cy: y.at(ridge.flat.flops), r: 4 }));
 }
 
-// The first of a few places beside a point where its label covers nothing; none where all are
-// taken: the point's title and the table still name it.
+// The first of a few places around a point where its label covers nothing. If there is none, the
+// point has no label; its tooltip and the table still name it.
 function placeLabel(at, length, box, taken) {
   const places = [[10, 4], [-10 - length, 4], [-length / 2, 21], [-length / 2, -13],
                   [8, 19], [8, -11], [-8 - length, 19], [-8 - length, -11]];
@@ -117,7 +117,7 @@ function drawRoofPoints(roof, { box, x, y }, taken) {
     { class: 'point', transform: `translate(${places[i].x} ${places[i].y})` },
     svg('title', {}, `${text(point.name)}: ${formatFlops(point.flops)} at ` +
       `${significant(point.intensity)}${GAP}FLOP/byte, ` +
-      `${formatShare(shareOf(roof, point))} of the limit`),
+      `${formatShare(shareOf(roof, point))} of the ceiling`),
     svg('circle', { r: 11, class: 'reach' }),
     svg('circle', { r: 5, class: 'case' })));
   return [...labels, ...dots];
@@ -145,7 +145,7 @@ function drawRoofline(section) {
   return element('div', { class: 'figure' }, canvas,
     textAlternative('The roofline as a table',
       [{ name: 'case' }, { name: 'FLOP/byte', numeric: true }, { name: 'achieved', numeric: true },
-       { name: 'limit', numeric: true }, { name: 'of the limit', share: true }],
+       { name: 'ceiling', numeric: true }, { name: 'of the ceiling', share: true }],
       roof.points.map((point) => [text(point.name), significant(point.intensity),
-        formatFlops(point.flops), formatFlops(limitAt(roof, point.intensity)), shareOf(roof, point)])));
+        formatFlops(point.flops), formatFlops(ceilingAt(roof, point.intensity)), shareOf(roof, point)])));
 }

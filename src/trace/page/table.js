@@ -1,6 +1,6 @@
-// Facts and tables, and the tables that say in text what a figure shows.
+// Facts and tables, and the tables that are text alternatives of figures.
 
-const OVER_THE_LIMIT = 1.02; // beyond the clock's noise: then something was measured wrongly
+const HIGHEST_SHARE = 1.02; // more than noise explains: then a measurement is wrong
 
 function drawFacts(section) {
   const rows = list(section.rows);
@@ -15,11 +15,11 @@ function drawFacts(section) {
 }
 
 function shareCell(share) {
-  const over = share > OVER_THE_LIMIT;
+  const over = share > HIGHEST_SHARE;
   const bar = element('span', { class: over ? 'bar beyond' : 'bar', 'aria-hidden': 'true' },
     element('span'));
   bar.firstChild.style.width = `${Math.max(0, Math.min(1, share)) * 100}%`;
-  const title = over ? 'above the limit: not a valid measurement' : null;
+  const title = over ? 'above 102%: not a valid measurement' : null;
   return element('td', { class: 'share', title },
     element('span', { class: 'share-value' }, formatShare(share)), bar, over ? ' !' : '');
 }

@@ -1,10 +1,10 @@
-// Light and dark, and the colours that a canvas needs by value. The colours stand in page.css.
+// Light and dark colours, which page.css defines, and their values for drawing on a canvas.
 
 const ENGINES = ['disk', 'host', 'upload', 'download', 'device copy', 'compute'];
-const ROLES = { loader: '--engine-spare-2', storer: '--engine-spare-3' }; // compute is as the engine
+const ROLES = { loader: '--engine-spare-2', storer: '--engine-spare-3' }; // compute has the engine's colour
 const SPARE_COLOURS = 4; // for engines and roles that this page does not know
 
-// A token per engine: its own, or one of the spares in the order of appearance.
+// One token per engine: its own, or one of the spares in the order of appearance.
 function engineTokens(engines) {
   const tokens = new Map();
   let spare = 0;
@@ -53,7 +53,7 @@ function makeTheme(button) {
 
 const channels = (colour) => colour.match(/[\d.]+/g).slice(0, 3).map(Number);
 
-// `share` of the one colour and the rest of the other.
+// A mix of two colours, with `share` of the first.
 function mixed(one, other, share) {
   const others = channels(other);
   return `rgb(${channels(one).map((part, i) => Math.round(part * share + others[i] * (1 - share)))})`;

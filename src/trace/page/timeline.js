@@ -1,8 +1,8 @@
-// The timelines of several runs under each other, on one time axis: state, painting and details.
+// The timelines of several runs below each other on one time axis: state, painting and details.
 
 const BUTTON_ZOOM = 1.5;
 const NARROW_BAR_PIXELS = 4, KERNEL_MARGIN = 0.01;
-const POINTER_HELP = 'The wheel or two fingers zoom, dragging pans, a tap keeps the details in sight. ';
+const POINTER_HELP = 'Scroll or pinch to zoom, drag to pan, click an interval to keep its details below. ';
 
 class TimelineFigure {
   constructor(section, theme, number) {
@@ -11,7 +11,7 @@ class TimelineFigure {
                                Math.max(0, ...this.runs.map((run) => run.end)));
     this.engines = engineTokens(this.runs.flatMap((run) => run.lanes.map((lane) => lane.engine)));
     this.theme = theme;
-    this.pointer = null; // where the hair line is
+    this.pointer = null; // where the vertical line is
     this.hovered = null;
     this.chosen = null;
     this.painted = 0;
@@ -60,7 +60,7 @@ class TimelineFigure {
         element('div', { class: 'buttons' }, this.range,
           button('+', 'zoom in', () => this.view.zoom(BUTTON_ZOOM)),
           button('−', 'zoom out', () => this.view.zoom(1 / BUTTON_ZOOM)),
-          button('whole', 'show the whole', () => this.view.whole()))),
+          button('all', 'show the whole run', () => this.view.whole()))),
       kernelButtons(this.runs, (kernel) => this.into(kernel)),
       this.lostRecords(), this.stage, this.line, help, this.alternative(),
       this.hasKernels() ? rolesTable(this.runs) : null);
@@ -77,14 +77,14 @@ class TimelineFigure {
   hasKernels() { return this.runs.some((run) => run.kernels.length > 0); }
 
   alternative() {
-    return textAlternative('The timelines as a table',
+    return textAlternative('Timelines as a table',
       [{ name: 'run' }, { name: 'stage' }, { name: 'engine' }, { name: 'intervals', numeric: true },
        { name: 'busy', numeric: true }, { name: 'of the run', share: true }],
       this.runs.flatMap((run) => run.engines.map((lane) => [run.name, lane.stage, lane.engine,
         lane.count, formatTime(lane.busy), lane.count > 0 ? lane.share : null])));
   }
 
-  // Painting, once a frame at most.
+  // Painting, at most once per frame.
 
   redraw() {
     this.waiting ??= requestAnimationFrame(() => this.paint());
@@ -152,7 +152,7 @@ class TimelineFigure {
             ['engine', within.engine]];
   }
 
-  // What the gestures mean.
+  // Actions of the gestures.
 
   isWhole() { return this.view.isWhole; }
 
@@ -187,7 +187,7 @@ class TimelineFigure {
     this.enter();
   }
 
-  // Zooms into the chosen interval, where it is a kernel whose roles are known.
+  // Zooms into the chosen interval if it is a kernel whose roles are known.
   enter() {
     const kernel = kernelAt(this.runs, this.chosen);
     if (kernel) this.into(kernel);
@@ -227,7 +227,7 @@ class TimelineFigure {
     this.tip.style.top = `${y + 16}px`;
   }
 
-  // Keeps an interval's details in sight, as a sentence that is read out when it changes.
+  // Keeps an interval's details visible, in a sentence that screen readers read when it changes.
   pick(chosen) {
     this.chosen = chosen;
     this.line.textContent = chosen ? this.sentence(chosen) : '';

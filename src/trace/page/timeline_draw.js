@@ -1,9 +1,9 @@
-// Painting a timeline: the lanes on one canvas, and what follows the pointer on another above it,
-// so that moving the pointer never paints the lanes again.
+// Painting a timeline: the lanes on one canvas, and what follows the pointer on another one above
+// it, so that moving the pointer does not repaint the lanes.
 
 const AXIS_HEIGHT = 30, RUN_HEIGHT = 34, KERNEL_HEIGHT = 30, GUTTER = 196, MARGIN = 10;
-const NARROW = 620; // below this the lanes' names stand above them, not beside them
-const ODD_TONE = 0.72; // neighbours alternate, so that they can be told apart without a gap between
+const NARROW = 620; // in narrower windows, lane names are above the lanes, not beside them
+const ODD_TONE = 0.72; // neighbours alternate, so that they differ without a gap between them
 const NUMBER_WIDTH = 26, NUMBER_HEIGHT = 11; // smaller bars carry no number
 // The rows of a lane share this height, as far as these limits on one row's height allow.
 const ROWS_HEIGHT = 72, TALLEST_ROW = 14, LOWEST_ROW = 3;
@@ -49,11 +49,11 @@ function layOut(runs, width) {
            runs: placed };
 }
 
-// Empty, of the right size in device pixels, measured in CSS pixels.
+// Clears a canvas and sets its size in device pixels; drawing is in CSS pixels.
 function blankCanvas(canvas, { width, height }) {
   const ratio = devicePixelRatio || 1;
   const wide = Math.round(width * ratio), high = Math.round(height * ratio);
-  if (canvas.width !== wide) canvas.width = wide; // setting it, even to the same, makes a new image
+  if (canvas.width !== wide) canvas.width = wide; // setting it reallocates the image
   if (canvas.height !== high) canvas.height = high;
   canvas.style.height = `${height}px`;
   const context = canvas.getContext('2d');
@@ -106,7 +106,7 @@ function paintRunTitle(context, run, layout, place, palette) {
   const name = fitted(context, run.name, layout.width - 140);
   const x = layout.narrow ? layout.left : 0, y = place.top + 22;
   const wide = context.measureText(name).width;
-  // The title stands on the grid; its own ground keeps it readable.
+  // A background keeps the title readable on the grid.
   context.font = palette.font;
   const total = [run.total > 0 ? formatTime(run.total) : 'nothing recorded', lostText(run)]
     .filter(Boolean).join(', ');
@@ -120,7 +120,7 @@ function paintRunTitle(context, run, layout, place, palette) {
   context.fillText(name, x, y);
 }
 
-// What the lanes below are the inside of, and how well their clocks agree.
+// The kernel that the lanes below belong to, and the accuracy of their clocks.
 function paintKernelTitle(context, kernel, layout, place, palette) {
   const x = layout.narrow ? layout.left : 0;
   context.textAlign = 'left';
@@ -152,7 +152,7 @@ function atKernelBar(context, run, kernel, view, layout, places, paint) {
   context.restore();
 }
 
-// Where a kernel begins and ends, from its bar down to the lanes of its roles, behind all lanes.
+// Lines from the begin and end of a kernel's bar down to the lanes of its roles, behind all lanes.
 function paintKernelEdges(context, run, kernel, view, layout, place, k, palette) {
   atKernelBar(context, run, kernel, view, layout, place.lanes, (left, right, top, bottom) => {
     context.fillStyle = palette.muted;
@@ -185,14 +185,14 @@ function paintLaneLabel(context, lane, layout, place, palette) {
   context.fillText(fitted(context, named, room), layout.narrow ? layout.left : 0, baseline);
 }
 
-// Paints in device pixels: a column is what the screen can show. Returns the rectangles painted.
+// Paints in device pixels. Returns the number of rectangles.
 function paintRow(context, lane, row, view, area, palette, scratch) {
   const tones = palette.engines.get(lane.engine);
   const numbers = [];
   let painted = 0;
   mergeRow(row, view, area.columns, scratch, (i, left, right) => {
     const from = Math.max(0, Math.round(left)), to = Math.min(area.columns, Math.round(right));
-    // A block takes every so many-th tile: all odd, or all even.
+    // The tiles of a block may be all odd or all even, so its bars alternate by position.
     const tone = tones[Number(lane.kernel ? i : lane.items[i]) % 2 ? 1 : 0];
     context.fillStyle = tone.colour;
     context.fillRect(area.left + from, area.top, to - from, area.height);
@@ -215,7 +215,7 @@ function paintRow(context, lane, row, view, area, palette, scratch) {
   return painted;
 }
 
-// Paints all of it and returns how many rectangles the intervals took.
+// Paints everything. Returns the number of rectangles that the intervals needed.
 function paintTimeline(canvas, runs, view, layout, palette) {
   const { context, ratio } = blankCanvas(canvas, layout);
   paintAxis(context, layout, view, palette);
@@ -229,7 +229,7 @@ function paintTimeline(canvas, runs, view, layout, palette) {
       paintKernelEdges(context, run, kernel, view, layout, place, k, palette);
       paintKernelTitle(context, kernel, layout, place.kernels[k], palette);
     });
-    // The ground of a run is as long as the run, so that a shorter one is seen to be shorter.
+    // The background is as long as the run, which shows that a shorter run is shorter.
     const toX = (time) => layout.left + Math.min(1, Math.max(0, (time - view.begin) / view.span)) *
                                         (layout.right - layout.left);
     run.lanes.forEach((lane, i) => {
@@ -255,8 +255,8 @@ function paintTimeline(canvas, runs, view, layout, palette) {
   return painted;
 }
 
-// The hair line under the pointer, and frames around an interval and its item in the other lanes;
-// a tile is of one block of one kernel.
+// The vertical line at the pointer, and frames around an interval and around the same item in other
+// lanes. For a tile, only lanes of the same block of the same kernel count.
 function paintOverlay(canvas, runs, view, layout, palette, { pointer, shown }) {
   const { context } = blankCanvas(canvas, layout);
   context.beginPath();

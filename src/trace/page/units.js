@@ -1,4 +1,4 @@
-// Numbers as people read them, in the words of the library's own messages.
+// Numbers with units, in the same format as the library's messages.
 
 const GAP = '\u00a0'; // a number and its unit stay on one line
 const NONE = '–';
@@ -31,12 +31,12 @@ const formatRate = (perSecond) => scaled(perSecond, DECIMAL_PREFIXES, 'B/s');
 const formatFlops = (perSecond) => scaled(perSecond, DECIMAL_PREFIXES, 'FLOP/s');
 const formatShare = (share) => (Number.isFinite(share) ? `${(share * 100).toFixed(1)}%` : NONE);
 
-// How many nanoseconds a unit of the data's is; undefined for what is no time.
+// How many nanoseconds a unit has; undefined if it is not a unit of time.
 function nanosecondsIn(unit) {
   return { ns: 1, us: 1e3, 'µs': 1e3, ms: 1e6, s: 1e9 }[unit];
 }
 
-// A value of the data with its unit, as a tooltip or a table shows it.
+// A value with its unit, for tooltips and tables.
 function formatValue(value, unit) {
   if (!Number.isFinite(value)) return NONE;
   if (unit === 'bytes') return formatBytes(value);

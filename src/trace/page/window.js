@@ -1,6 +1,6 @@
-// The stretch of time that a timeline shows: never empty, never beyond the whole.
+// The time window that a timeline shows: never empty, never beyond the run.
 
-const LEAST_NS = 50; // the clocks tell no more
+const LEAST_NS = 50; // the clocks are not more accurate
 
 class TimeWindow {
   constructor(begin, end) {
@@ -23,14 +23,14 @@ class TimeWindow {
 
   pan(by) { this.show(this.begin + by, this.begin + by + this.span); }
 
-  // Zooms so that `about` stays where it is on the screen.
+  // Zooms so that the time `about` stays at its place on the screen.
   zoom(factor, about = (this.begin + this.end) / 2) {
     const span = Math.min(Math.max(this.span / factor, this.least), this.last - this.first);
     const left = (about - this.begin) / this.span;
     this.show(about - left * span, about - left * span + span);
   }
 
-  // Moves, and widens where needed, until the interval is in sight.
+  // Moves, and widens if needed, so that the interval is visible.
   reveal(begin, end) {
     if (begin >= this.begin && end <= this.end) return;
     const span = Math.max(this.span, (end - begin) * 2);
