@@ -46,7 +46,7 @@ struct Kernel {
     return trace.bytes();
   }
 
-  // Every block starts a tile at the same times, so that what the reader says can be told.
+  // Every block starts a tile at the same times, so that the expected result is known.
   static constexpr double first_ns = 40'000, each_ns = 5'000;
 
   void work(FakeTrace::Block& block, FakeSource::Thread& t) const {
@@ -84,8 +84,8 @@ testing::AssertionResult near(std::int64_t time, std::int64_t expected, double b
 }
 
 // The spans of a role of a block, in order.
-std::vector<RoleSpan> of(const KernelRoles& told, unsigned block, unsigned role) {
-  std::vector<RoleSpan> spans = told.spans;
+std::vector<RoleSpan> of(const KernelRoles& shown, unsigned block, unsigned role) {
+  std::vector<RoleSpan> spans = shown.spans;
   std::erase_if(spans, [&](const RoleSpan& s) { return s.block != block || s.role != role; });
   return spans;
 }
@@ -103,11 +103,11 @@ TEST(KernelTrace, TellsEverySpanAtItsTime) {
   EXPECT_LT(trace.error().max_ns, 60);
   EXPECT_LE(trace.error().median_ns, trace.error().max_ns);
 
-  const KernelRoles told = trace.roles();
-  EXPECT_EQ(told.names, roles);
-  EXPECT_EQ(told.lost, 0U);
-  ASSERT_EQ(told.spans.size(), 20U);
-  const auto loads = of(told, 0, 0), products = of(told, 0, 1);
+  const KernelRoles shown = trace.roles();
+  EXPECT_EQ(shown.names, roles);
+  EXPECT_EQ(shown.lost, 0U);
+  ASSERT_EQ(shown.spans.size(), 20U);
+  const auto loads = of(shown, 0, 0), products = of(shown, 0, 1);
   for (unsigned tile = 0; tile < 10; ++tile) {
     EXPECT_EQ(loads[tile].tile, tile);
     EXPECT_EQ(products[tile].tile, 100 + tile);
@@ -136,13 +136,13 @@ TEST(KernelTrace, AlignsClocksOfAnyRateAndStart) {
     EXPECT_LT(trace.error().median_ns, 30);
     std::vector<unsigned> all(132);
     for (unsigned block = 0; block < 132; ++block) all[block] = block;
-    const KernelRoles told = trace.roles({.blocks = all});
-    ASSERT_EQ(told.spans.size(), 132U * 20);
-    const auto first = static_cast<double>(of(told, 0, 0)[0].begin_ns);
+    const KernelRoles shown = trace.roles({.blocks = all});
+    ASSERT_EQ(shown.spans.size(), 132U * 20);
+    const auto first = static_cast<double>(of(shown, 0, 0)[0].begin_ns);
     for (unsigned block = 0; block < 132; ++block) {
-      const auto loads = of(told, block, 0);
+      const auto loads = of(shown, block, 0);
       for (unsigned tile = 0; tile < 10; ++tile) {
-        // The error that is told bounds the one that was made, to within a look at the clock.
+        // The error that is shown bounds the one that was made, to within a look at the clock.
         EXPECT_TRUE(near(loads[tile].begin_ns, first + tile * Kernel::each_ns,
                          2 * trace.error().max_ns + 40));
       }
@@ -161,7 +161,7 @@ TEST(KernelTrace, AFewPairsThatAreFarOffDoNotBendTheLine) {
   std::memcpy(bytes.data() + sizeof(KernelTraceHead), &head, sizeof(head));
   const KernelTrace trace(bytes, roles);
   const KernelRoles after = trace.roles();
-  EXPECT_NEAR(trace.error().max_ns, 1e6, 100) << "and it is told";
+  EXPECT_NEAR(trace.error().max_ns, 1e6, 100) << "and it is shown";
   EXPECT_LT(trace.error().median_ns, 60);
   for (std::size_t i = 0; i < before.spans.size(); ++i) {
     EXPECT_TRUE(near(after.spans[i].begin_ns, before.spans[i].begin_ns, 60));
@@ -196,9 +196,9 @@ TEST(KernelTrace, BlocksOfOneMultiprocessorShareItsClock) {
   EXPECT_EQ(read.pairs(), 320U);
   EXPECT_LT(read.error().max_ns, 90);
   // Without a choice, the first few of the first multiprocessor.
-  const KernelRoles told = read.roles();
-  ASSERT_EQ(told.spans.size(), 8U);
-  for (unsigned i = 0; i < 8; ++i) EXPECT_EQ(told.spans[i].block, 2 * i);
+  const KernelRoles shown = read.roles();
+  ASSERT_EQ(shown.spans.size(), 8U);
+  for (unsigned i = 0; i < 8; ++i) EXPECT_EQ(shown.spans[i].block, 2 * i);
   EXPECT_EQ(read.roles({.sm = 1, .most_blocks = 3}).spans.size(), 3U);
   EXPECT_EQ(read.roles({.sm = 1, .most_blocks = 3}).spans[2].block, 5U);
   EXPECT_EQ(read.roles({.blocks = {39, 0}}).spans.size(), 2U);
@@ -215,7 +215,7 @@ TEST(KernelTrace, ATimerThatStandsStillAlignsNothing) {
 
 TEST(KernelTrace, PairsAtOneEndOnlyTellNoRate) {
   const std::string refusal = refusal_of(Kernel{.ends = false}.run());
-  EXPECT_NE(refusal.find("too near to each other"), std::string::npos) << refusal;
+  EXPECT_NE(refusal.find("too close to each other"), std::string::npos) << refusal;
 }
 
 TEST(KernelTrace, ABlockThatNeverEndedUsesTheOthersRate) {
@@ -232,8 +232,8 @@ TEST(KernelTrace, ABlockThatNeverEndedUsesTheOthersRate) {
         block != 1);
   }
   const KernelTrace read(trace.bytes(), roles);
-  const KernelRoles told = read.roles({.blocks = {0, 1, 2}});
-  const auto other = of(told, 0, 0), mine = of(told, 1, 0);
+  const KernelRoles shown = read.roles({.blocks = {0, 1, 2}});
+  const auto other = of(shown, 0, 0), mine = of(shown, 1, 0);
   ASSERT_EQ(mine.size(), 10U);
   for (unsigned tile = 0; tile < 10; ++tile) {
     EXPECT_TRUE(near(mine[tile].begin_ns, other[tile].begin_ns, 150));
@@ -266,17 +266,17 @@ TEST(KernelTrace, IsMovedIntoTheKernelsInterval) {
   const KernelTrace trace(Kernel{}.run(), roles);
   const std::int64_t length = trace.span().end_ns;
   const Span inside{1'000'000, 1'000'000 + length + 3'000};
-  const KernelRoles alone = trace.roles(), told = trace.roles({.inside = inside});
+  const KernelRoles alone = trace.roles(), shown = trace.roles({.inside = inside});
   EXPECT_EQ(alone.kernel.begin_ns, 0);
-  EXPECT_EQ(told.kernel.begin_ns, 1'001'500);
-  EXPECT_EQ(told.kernel.end_ns, 1'001'500 + length);
-  EXPECT_EQ(told.place_ns, 1'500);
-  for (std::size_t i = 0; i < told.spans.size(); ++i) {
-    EXPECT_EQ(told.spans[i].begin_ns, alone.spans[i].begin_ns + 1'001'500);
-    EXPECT_GE(told.spans[i].begin_ns, inside.begin_ns);
-    EXPECT_LE(told.spans[i].end_ns, inside.end_ns);
+  EXPECT_EQ(shown.kernel.begin_ns, 1'001'500);
+  EXPECT_EQ(shown.kernel.end_ns, 1'001'500 + length);
+  EXPECT_EQ(shown.place_ns, 1'500);
+  for (std::size_t i = 0; i < shown.spans.size(); ++i) {
+    EXPECT_EQ(shown.spans[i].begin_ns, alone.spans[i].begin_ns + 1'001'500);
+    EXPECT_GE(shown.spans[i].begin_ns, inside.begin_ns);
+    EXPECT_LE(shown.spans[i].end_ns, inside.end_ns);
   }
-  EXPECT_NE(describe(told).find("placed to within 1.5 us"), std::string::npos) << describe(told);
+  EXPECT_NE(describe(shown).find("placed to within 1.5 us"), std::string::npos) << describe(shown);
 }
 
 TEST(KernelTrace, StandsAtTheBeginWhereLaterBlocksWereNotTraced) {
@@ -286,17 +286,17 @@ TEST(KernelTrace, StandsAtTheBeginWhereLaterBlocksWereNotTraced) {
              [&](FakeTrace::Block& mine, FakeSource::Thread& t) { kernel.work(mine, t); });
   const KernelTrace trace(buffer.bytes(), roles);
   EXPECT_EQ(trace.grid(), 1000U);
-  const KernelRoles told = trace.roles({.inside = Span{500, 500 + 10 * trace.span().end_ns}});
-  EXPECT_EQ(told.kernel.begin_ns, 500);
-  EXPECT_EQ(told.place_ns, 9 * trace.span().end_ns);
+  const KernelRoles shown = trace.roles({.inside = Span{500, 500 + 10 * trace.span().end_ns}});
+  EXPECT_EQ(shown.kernel.begin_ns, 500);
+  EXPECT_EQ(shown.place_ns, 9 * trace.span().end_ns);
 }
 
 TEST(KernelTrace, AnIntervalThatIsTooShortIsRefused) {
   const KernelTrace trace(Kernel{}.run(), roles);
   const std::int64_t length = trace.span().end_ns;
   // By less than the clocks can tell: then it stands out at both ends alike.
-  const KernelRoles told = trace.roles({.inside = Span{0, length - 1'000}});
-  EXPECT_EQ(told.kernel.begin_ns, -500);
+  const KernelRoles shown = trace.roles({.inside = Span{0, length - 1'000}});
+  EXPECT_EQ(shown.kernel.begin_ns, -500);
   for (const Span& bad : {Span{0, length / 2}, Span{5, 4}, Span{0, 0},
                           Span{std::numeric_limits<std::int64_t>::min(), 0},
                           Span{0, std::numeric_limits<std::int64_t>::max()}}) {
@@ -321,10 +321,10 @@ TEST(KernelTrace, SaysWhatDidNotFit) {
   const KernelTrace trace(Kernel{.tiles = 10, .capacity = 4}.run(), roles);
   EXPECT_EQ(trace.blocks()[0].records, 8U);
   EXPECT_EQ(trace.blocks()[0].lost, 12U);
-  const KernelRoles told = trace.roles();
-  EXPECT_EQ(told.spans.size(), 8U);
-  EXPECT_EQ(told.lost, 12U);
-  EXPECT_NE(describe(told).find("12 records did not fit"), std::string::npos);
+  const KernelRoles shown = trace.roles();
+  EXPECT_EQ(shown.spans.size(), 8U);
+  EXPECT_EQ(shown.lost, 12U);
+  EXPECT_NE(describe(shown).find("12 records did not fit"), std::string::npos);
 }
 
 // ---- buffers that are none -------------------------------------------------------------------
@@ -343,13 +343,14 @@ TEST(KernelTrace, RefusesABufferOfAnyOtherSize) {
 }
 
 TEST(KernelTrace, SaysWhenNothingWroteToIt) {
-  EXPECT_NE(refusal_of(std::vector<std::byte>(4096)).find("no kernel"), std::string::npos);
+  EXPECT_NE(refusal_of(std::vector<std::byte>(4096)).find("no traced kernel"), std::string::npos);
 }
 
 TEST(KernelTrace, NamesMustMatchTheRoles) {
   const auto bytes = Kernel{}.run();
-  EXPECT_NE(refusal_of(bytes, {"one"}).find("2 roles"), std::string::npos);
-  EXPECT_NE(refusal_of(bytes, {"one", "two", "three"}).find("2 roles"), std::string::npos);
+  EXPECT_NE(refusal_of(bytes, {"one"}).find("2 names, one per role"), std::string::npos);
+  EXPECT_NE(refusal_of(bytes, {"one", "two", "three"}).find("2 names, one per role"),
+            std::string::npos);
 }
 
 // One value of the layout put in the place of another.
@@ -368,18 +369,18 @@ TEST(KernelTrace, RefusesNumbersThatMakeNoSense) {
       {"begin with", [](Head h, Block, Role, Record) { h.magic ^= 1; }},
       {"version", [](Head h, Block, Role, Record) { h.version = 2; }},
       {"roles", [](Head h, Block, Role, Record) { h.roles = 0; }},
-      {"room for 0", [](Head h, Block, Role, Record) { h.capacity = 0; }},
+      {"0 records per role", [](Head h, Block, Role, Record) { h.capacity = 0; }},
       {"bytes", [](Head h, Block, Role, Record) { h.blocks = 0xffffffff; }},
       {"2^64", [](Head h, Block, Role, Record) { h.blocks = h.roles = h.capacity = 0xffffffff; }},
       {"grid of 0", [](Head h, Block, Role, Record) { h.grid = 0; }},
       {"state 7", [](Head, Block b, Role, Record) { b.state = static_cast<KernelTraceState>(7); }},
-      {"has not", [](Head, Block b, Role, Record) { b.state = KernelTraceState::none; }},
+      {"traced blocks only", [](Head, Block b, Role, Record) { b.state = KernelTraceState::none; }},
       {"at the end", [](Head, Block b, Role, Record) { b.state = KernelTraceState::begun; }},
       {"number 4", [](Head, Block b, Role, Record) { b.block = 4; }},
       {"multiprocessor", [](Head, Block b, Role, Record) { b.sm = b.end_sm = 70'000; }},
       {"ended on 9", [](Head, Block b, Role, Record) { b.end_sm = 9; }},
-      {"not before the begin", [](Head, Block b, Role, Record) { b.end = b.begin - 1; }},
-      {"not before the begin", [](Head, Block b, Role, Record) { b.begin = huge; }},
+      {"not before its begin", [](Head, Block b, Role, Record) { b.end = b.begin - 1; }},
+      {"not before its begin", [](Head, Block b, Role, Record) { b.begin = huge; }},
       {"clock and a timer", [](Head, Block b, Role, Record) { b.at_begin[2].ns = 0; }},
       {"clock and a timer", [](Head, Block b, Role, Record) { b.at_end[3].ns = huge; }},
       {"clock and a timer", [](Head, Block b, Role, Record) { b.at_end[3].clock = huge; }},
@@ -435,9 +436,9 @@ TEST(KernelTrace, SpoiltAnywhereItNeverFailsInAnotherWay) {
     }
     try {
       const KernelTrace trace(bytes, roles);
-      const KernelRoles told = trace.roles({.inside = Span{0, 1'000'000'000}});
-      for (const RoleSpan& span : told.spans) ASSERT_LT(span.role, 2U);
-      EXPECT_FALSE(describe(told).empty());
+      const KernelRoles shown = trace.roles({.inside = Span{0, 1'000'000'000}});
+      for (const RoleSpan& span : shown.spans) ASSERT_LT(span.role, 2U);
+      EXPECT_FALSE(describe(shown).empty());
     } catch (const InvalidArgument&) {
     }
   }

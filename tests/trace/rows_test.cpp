@@ -62,7 +62,9 @@ TEST(Rows, OfRandomSpansNoTwoOverlapInARowAndNoRowIsSuperfluous) {
       std::size_t at_once = 0;  // spans that are there when span i begins
       for (std::size_t j = 0; j < spans.size(); ++j) {
         const bool both = overlap(spans[i], spans[j]);
-        if (i != j && assigned[i] == assigned[j]) ASSERT_FALSE(both) << "round " << round;
+        if (i != j && assigned[i] == assigned[j]) {
+          ASSERT_FALSE(both) << "round " << round;
+        }
         if (both && spans[j].begin_ns <= spans[i].begin_ns) ++at_once;
       }
       most_at_once = std::max(most_at_once, at_once);
