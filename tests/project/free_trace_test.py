@@ -1,4 +1,4 @@
-"""The in-kernel trace, switched off, costs nothing: the machine code is that of a kernel without it."""
+"""With the in-kernel trace off, the machine code is identical to that of a kernel without it."""
 
 import shutil
 import struct
