@@ -1,6 +1,7 @@
 // What tracing costs: a three-way pipeline of 16 MiB chunks without a recorder, with the device
-// timed by events, and with CUPTI, in interleaved runs. The run without a recorder is timed twice:
-// what its second time differs by is the noise of the others. Writes bench/results/tracing.json.
+// timed by events, and with CUPTI. The run without a recorder is timed twice, interleaved with the
+// others: the difference is their noise. CUPTI comes last, since it may slow down later runs of the
+// process; how much it does is measured too. Writes bench/results/tracing.json.
 //
 //   bench_tracing --output bench/results/tracing.json
 #include <fmt/format.h>
@@ -39,7 +40,7 @@ void run(const Settings& settings) {
   flow.run_checked({});
 
   const std::string no_cupti = gpu ? ps::DeviceTrace::why_not() : "the CPU has its own clocks";
-  std::vector<double> untraced, repeated, by_events, by_cupti;
+  std::vector<double> untraced, repeated, by_events, by_cupti, after_cupti;
   std::size_t events_seen = 0, cupti_seen = 0;
   for (int repeat = 0; repeat < settings.repeats; ++repeat) {
     untraced.push_back(ps::seconds_of([&] { flow.run(nullptr, {}); }));
@@ -47,7 +48,8 @@ void run(const Settings& settings) {
     by_events.push_back(ps::seconds_of([&] { flow.run(&timeline, {}); }));
     events_seen = timeline.entries().size();
     repeated.push_back(ps::seconds_of([&] { flow.run(nullptr, {}); }));
-    if (!no_cupti.empty()) continue;
+  }
+  for (int repeat = 0; no_cupti.empty() && repeat < settings.repeats; ++repeat) {
     ps::Timeline traced;
     {
       ps::DeviceTrace trace(traced);
@@ -57,6 +59,7 @@ void run(const Settings& settings) {
       throw std::runtime_error(fmt::format("CUPTI lost {} records", traced.lost_records()));
     }
     cupti_seen = traced.entries().size();
+    after_cupti.push_back(ps::seconds_of([&] { flow.run(nullptr, {}); }));
   }
   // One interval per stage and chunk, or the trace is not complete.
   if (events_seen != 3 * flow.chunks() || (no_cupti.empty() && cupti_seen != 3 * flow.chunks())) {
@@ -70,7 +73,7 @@ void run(const Settings& settings) {
   const double baseline = ps::median(untraced);
   const auto add = [&](const char* name, const std::vector<double>& seconds) {
     const double time = ps::median(seconds);
-    fmt::print("{:<18} {:>9}  {:.4f} of the run without a recorder\n", name,
+    fmt::print("{:<21} {:>9}  {:.4f} of the run without a recorder\n", name,
                ps::format_seconds(time), time / baseline);
     results.add({{"case", name},
                  {"params", {{"bytes", bytes}, {"chunk", chunk}, {"rounds", rounds}}},
@@ -87,6 +90,7 @@ void run(const Settings& settings) {
   add(gpu ? "events" : "clocks", by_events);
   if (no_cupti.empty()) {
     add("cupti", by_cupti);
+    add("untraced, after cupti", after_cupti);
   } else {
     fmt::print("cupti: not measured: {}\n", no_cupti);
   }
