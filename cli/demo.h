@@ -11,7 +11,7 @@ namespace ps::cli {
 struct DemoCommand {
   std::string device = "best";
   std::string output = "build/demo";
-  std::string directory;  // without a GPU: of the file that is read; empty: the output folder
+  std::string directory{};  // without a GPU: of the file that is read; empty: the output folder
   bool quick = false, json = false;
   Timer timer{};  // for tests
 };

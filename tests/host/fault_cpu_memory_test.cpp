@@ -17,7 +17,7 @@
 namespace ps::test {
 namespace {
 
-constexpr std::uint64_t few = 6;
+constexpr std::uint64_t few_items = 6;
 
 class CpuMemoryFaults : public testing::Test {
  protected:
@@ -37,14 +37,14 @@ TEST_F(CpuMemoryFaults, AnyAllocationOfARunFails) {
       watchdog.step(here);
       TinyPipeline tiny(*device, {.host_stages = host_stages, .host_calls = true});
       heap->fail_at(n);
-      const auto failure = failure_of([&] { tiny.run({.items = few}); });
+      const auto failure = failure_of([&] { tiny.run({.items = few_items}); });
       struck = heap->struck();
       heap->fail_at(0);
       EXPECT_EQ(struck, failure != nullptr) << here << ": " << text(failure);
       if (failure) {
         EXPECT_TRUE(is<OutOfMemory>(failure)) << here << ": " << text(failure);
       }
-      tiny.run_well(few);
+      tiny.run_well(few_items);
     }
     EXPECT_GT(n, 3U) << "the run allocates rings and scratch, so some must have failed";
   }
