@@ -31,6 +31,17 @@ std::string name_in_python(const std::string& argument) {
   return argument.starts_with("in[") ? "inputs" + argument.substr(2) : argument;
 }
 
+// The same within a sentence.
+std::string text_in_python(std::string text) {
+  for (const auto& [from, to] : {std::pair("of in ", "of x "), std::pair("of in,", "of x,"),
+                                 std::pair("of in[", "of inputs[")}) {
+    for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from)) {
+      text.replace(at, std::string_view(from).size(), to);
+    }
+  }
+  return text;
+}
+
 void run(const Elementwise& function, const ElementwiseCall& call,
          const std::optional<Stream>& stream) {
   try {
@@ -39,7 +50,8 @@ void run(const Elementwise& function, const ElementwiseCall& call,
     function.run(call, own);
     own.synchronize();
   } catch (const InvalidArgument& error) {
-    throw InvalidArgument(name_in_python(error.argument()), error.expected(), error.given());
+    throw InvalidArgument(name_in_python(error.argument()), text_in_python(error.expected()),
+                          text_in_python(error.given()));
   }
 }
 

@@ -109,7 +109,8 @@ def test_nothing_to_do():
     (lambda x: transform.mul(x, x[:3]), "^y: expected the shape of x"),
     (lambda x: transform.mul(x, x, out=x[:3]), "^out: expected the shape of x"),
     (lambda x: transform.mul(x[::2], x[:2]), "^x: expected a contiguous view"),
-    (lambda x: transform.scale(x[:3], 2, out=x[1:]), "^out: expected the memory of in .*or none"),
+    (lambda x: transform.scale(x[:3], 2, out=x[1:]),
+     "^out: expected the memory of x .*or memory that does not overlap it, given .* part of x, f32"),
     (lambda x: transform.add(x), "^inputs: expected two to four arrays, given 1"),
     (lambda x: transform.add(x, x, x.astype(np.float16)), r"^inputs\[2\]: expected elements of type"),
     (lambda x: transform.add(x, x, 3), r"inputs\[2\]"),
@@ -158,7 +159,7 @@ def test_tensors_of_torch(torch, dtype):
         transform.scale(torch.ones(4, requires_grad=True), 2)
 
 
-def test_autograd_sees_that_a_saved_tensor_was_written(torch):
+def test_autograd_of_torch_sees_that_a_saved_tensor_was_written(torch):
     x, saved = torch.ones(4, requires_grad=True), torch.ones(4)
     product = (x * saved).sum()
     transform.scale(saved, 2, out=saved)
