@@ -9,4 +9,4 @@ export PENSTOCK=$PWD/build/$preset/bin/penstock PENSTOCK_KEEP_SCREENSHOTS=1
 "$PENSTOCK" report docs/pages/cpu.json --title "Penstock without a GPU" --output docs/pages/cpu.html
 "$PENSTOCK" report docs/pages/two_level.json --title "Streams outside, roles inside" \
   --output docs/pages/two_level.html
-build/venv/bin/pytest -q tests/page -k page_in_docs
+build/venv/bin/pytest -q tests/page -k in_docs

@@ -45,8 +45,8 @@ def machine():
 
 
 def document(load, rows):
-    times = [{"command": f"make {target}", "install_seconds": round(float(install), 1),
-              "seconds": round(float(took), 1)} for target, install, took in rows]
+    cases = [{"case": f"make {target}", "ours": {"call_us": round(1e6 * float(took))}, "peer": {},
+              "metrics": {"install_us": round(1e6 * float(install))}} for target, install, took in rows]
     return {
         "schema": 1,
         "name": "first_minutes",
@@ -55,16 +55,18 @@ def document(load, rows):
         "machine": machine(),
         "load_before": float(load),
         "idle": float(load) <= IDLE,
-        "rows": times,
+        "peers": {},
+        "cases": cases,
     }
 
 
 def text(result):
     where = result["machine"]
     yield f"{where['system']}, {where['cpu']}, {where['cores']} cores; {where['compiler']}"
-    for row in result["rows"]:
-        yield (f"{row['command']}: {row['seconds']:.0f} s from an empty clone with an empty compiler "
-               f"cache; installing packages before it: {row['install_seconds']:.0f} s")
+    for case in result["cases"]:
+        yield (f"{case['case']}: {1e-6 * case['ours']['call_us']:.0f} s from an empty clone with an "
+               "empty compiler cache; installing packages before it: "
+               f"{1e-6 * case['metrics']['install_us']:.0f} s")
     if not result["idle"]:
         yield (f"The machine was busy (load {result['load_before']} before the start): "
                "these times are too long.")

@@ -42,6 +42,7 @@ beaten.
 
 ABOUT = {
     "copy": "kernels that copy memory within the GPU",
+    "first_minutes": "`make demo` and `make test` from an empty clone",
     "file_overlap": "reading a file while computing, on the CPU",
     "gemm": "bf16 matrix products on tensor cores",
     "iterate": "one pass over memory with arithmetic",

@@ -296,6 +296,8 @@ def value_of(case, path):
 UNITS = {"us": shown_us, "percent": percent, "ratio": ratio,
          "ratio2": lambda value: ratio(value, 2), "more": lambda value: f"{100 * (value - 1):.0f} %",
          "whole": lambda value: f"{value:.0f}",
+         "seconds": lambda us: f"{1e-6 * us:.0f} s",
+         "minutes": lambda us: f"{math.ceil(us / 60e6)} minutes",
          "multiply_adds": lambda value: f"{2e-12 * value:.0f} TFLOP/s"}
 
 

@@ -57,6 +57,14 @@ def test_page_in_docs(screen, name):
     assert (PAGES / f"{name}.png").stat().st_size < 1_000_000
 
 
+def test_timeline_of_a_page_in_docs_is_in_the_readme(screen):
+    screen.open_file(PAGES / "gpu.html")
+    picture = screen.element(".timeline .stage")
+    if KEEP:
+        (PAGES / "timeline.png").write_bytes(picture)
+    assert (PAGES / "timeline.png").stat().st_size < 200_000
+
+
 def test_overlapping_reads_are_stacked(screen, tmp_path):
     penstock("report", PAGES / "cpu.json", "--output", "page.html", folder=tmp_path)
     screen.open_file(tmp_path / "page.html")

@@ -45,10 +45,18 @@ class Screen:
         self.frames()
 
     def whole_page(self):
-        """A picture of all of it, as PNG."""
-        height = self.js("return document.documentElement.scrollHeight")
+        """A screenshot of the whole page, as PNG."""
+        return self._picture(0, 0, WIDTH, self.js("return document.documentElement.scrollHeight"))
+
+    def element(self, selector):
+        """A screenshot of the first element that matches, as PNG."""
+        box = self.js("const box = document.querySelector(arguments[0]).getBoundingClientRect();"
+                      "return [box.x + scrollX, box.y + scrollY, box.width, box.height]", selector)
+        return self._picture(*box)
+
+    def _picture(self, x, y, width, height):
         picture = self.cdp("Page.captureScreenshot", captureBeyondViewport=True,
-                           clip={"x": 0, "y": 0, "width": WIDTH, "height": height, "scale": 1})
+                           clip={"x": x, "y": y, "width": width, "height": height, "scale": 1})
         return base64.b64decode(picture["data"])
 
     def size(self, width, height=HEIGHT, ratio=1, mobile=False):

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import first_minutes
+import results_tables
 
 TOOL = Path(first_minutes.__file__)
 
@@ -17,12 +18,20 @@ def test_writes_and_prints_both_times(tmp_path):
     done = run(path, "0.1", "demo", "12.34", "101.5", "test", "60", "1400.04")
     assert done.returncode == 0, done.stderr
     result = json.loads(path.read_text())
-    assert result["rows"] == [
-        {"command": "make demo", "install_seconds": 12.3, "seconds": 101.5},
-        {"command": "make test", "install_seconds": 60.0, "seconds": 1400.0}]
+    assert [case["case"] for case in result["cases"]] == ["make demo", "make test"]
+    assert [case["ours"]["call_us"] for case in result["cases"]] == [101_500_000, 1_400_040_000]
+    assert [case["metrics"]["install_us"] for case in result["cases"]] == [12_340_000, 60_000_000]
     assert result["idle"]
     assert "make demo: 102 s from an empty clone" in done.stdout
     assert "busy" not in done.stdout
+
+
+def test_pages_can_name_the_times(tmp_path):
+    path = tmp_path / "first_minutes.json"
+    run(path, "0.1", "demo", "12.34", "101.5", "test", "60", "1400.04")
+    result = results_tables.read(path)
+    assert results_tables.figure(result, "value seconds of ours.call_us in make demo") == "102 s"
+    assert results_tables.figure(result, "value minutes of ours.call_us in make test") == "24 minutes"
 
 
 def test_says_when_the_machine_was_busy(tmp_path):

@@ -1,4 +1,4 @@
-"""The README's examples are programs that the suite builds and runs, word for word."""
+"""The examples in README.md are programs and kernels that the test suites build and run, word for word."""
 
 import re
 from pathlib import Path
@@ -8,10 +8,20 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
 @pytest.mark.parametrize("language, sources", [
     ("cpp", ["tests/consumer/main.cpp"]),
-    ("python", ["examples/python/overlap.py", "examples/python/streamed.py"]),
+    ("python", ["examples/python/resampling.py", "examples/python/overlap.py",
+                "examples/python/streamed.py"]),
 ])
-def test_examples_are_the_tested_ones(language, sources):
-    blocks = re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert blocks == [(ROOT / source).read_text() for source in sources]
+def test_examples_are_tested_files(language, sources):
+    assert blocks(language) == [(ROOT / source).read_text() for source in sources]
+
+
+def test_the_kernel_is_the_tested_one():
+    tested = (ROOT / "tests/gpu/kit_readme_sm90_test.cu").read_text()
+    parts = re.findall(r"// \[readme\]\n(.*?)// \[/readme\]", tested, re.DOTALL)
+    assert blocks("cuda") == ["\n".join(parts)]
