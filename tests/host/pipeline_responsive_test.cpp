@@ -26,24 +26,24 @@ namespace {
 using namespace std::chrono_literals;
 using Milliseconds = std::chrono::milliseconds;
 
-class CountingRecorder final : public Recorder {
+class IntervalCounter final : public Recorder {
  public:
   void record(const Interval& /*interval*/) noexcept override { ++intervals; }
   std::atomic<std::uint64_t> intervals{0};
 };
 
-struct Variant {
+struct Setup {
   const char* name;
   bool gpu = false;
   Waiting waiting = Waiting::poll;
   bool recorded = false;
 
-  friend std::ostream& operator<<(std::ostream& out, const Variant& variant) {
-    return out << variant.name;
+  friend std::ostream& operator<<(std::ostream& out, const Setup& setup) {
+    return out << setup.name;
   }
 };
 
-class Responsive : public testing::TestWithParam<Variant> {
+class Responsive : public testing::TestWithParam<Setup> {
  protected:
   void TearDown() override {
     if (machine) {
@@ -81,16 +81,16 @@ class Responsive : public testing::TestWithParam<Variant> {
   std::optional<FakeMachine> machine =
       GetParam().gpu ? std::optional<FakeMachine>(std::in_place, FakeOptions{.max_delay_us = 10})
                      : std::nullopt;
-  CountingRecorder recorder;
+  IntervalCounter recorder;
   std::atomic<std::int64_t> busy_ns{0};
 };
 
 INSTANTIATE_TEST_SUITE_P(
     Ways, Responsive,
-    testing::Values(Variant{.name = "Cpu"}, Variant{.name = "FakeGpu", .gpu = true},
-                    Variant{.name = "FakeGpuSpinning", .gpu = true, .waiting = Waiting::spin},
-                    Variant{.name = "FakeGpuBlocking", .gpu = true, .waiting = Waiting::block},
-                    Variant{.name = "FakeGpuRecorded", .gpu = true, .recorded = true}),
+    testing::Values(Setup{.name = "Cpu"}, Setup{.name = "FakeGpu", .gpu = true},
+                    Setup{.name = "FakeGpuSpinning", .gpu = true, .waiting = Waiting::spin},
+                    Setup{.name = "FakeGpuBlocking", .gpu = true, .waiting = Waiting::block},
+                    Setup{.name = "FakeGpuRecorded", .gpu = true, .recorded = true}),
     [](const auto& tested) { return std::string(tested.param.name); });
 
 // Half a window would be 24 items.
