@@ -97,8 +97,11 @@ def of_cases(document):
         rows.append(row)
     parts = [table(columns, rows)]
     notes = []
-    if floors:
+    if floors and "sources" in document:
         notes.append("*floor*: the best time of the slowest engine alone, measured in the same run.")
+    elif floors:  # files without the hash of their sources are older than the rule
+        notes.append("*floor*: these results are older than the rule for floors. Here it is a median, the "
+                     "time of a peer, or a time computed from a copy rate, so rows can be below it.")
     if yardsticks:
         notes.append(f"*yardstick*: {'; '.join(yardsticks)}. It may be beaten.")
     if peers:
