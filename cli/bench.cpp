@@ -1,4 +1,4 @@
-// penstock bench: hands over to the package's benchmarks, which run beside their peers in Python.
+// penstock bench: starts the benchmarks of the Python package, where their peers are available.
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -62,7 +62,7 @@ void run(const std::vector<std::string>& arguments) {
 void add_bench(Program& program) {
   CLI::App& command = *program.app().add_subcommand(
       "bench", "Checks an operator, then times it next to its peers and floor, or profiles it");
-  command.prefix_command();  // what follows is Python's to understand
+  command.prefix_command();  // the remaining arguments are parsed in Python
   command.footer(
       "Runs in Python: python3, or the interpreter named by PENSTOCK_PYTHON.\n"
       "`penstock bench OP --help` lists the options of an operator: --mode, --kernel, --json, "

@@ -19,8 +19,7 @@ void add_report(Program& program);
 void add_ladder_program(Program& program);
 void add_ladder(Program& program);
 inline constexpr const char* about_ladder =
-    "Runs each rung of a ladder, from the plainest version up, with its time and share of the "
-    "floor";
+    "Runs a ladder: programs for one task, from the simplest to the fastest, each measured";
 
 using AddCommand = void (*)(Program&);
 

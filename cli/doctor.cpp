@@ -1,4 +1,5 @@
-// penstock doctor: what this machine has, its ceilings, what is missing and how to mend it.
+// penstock doctor: inspects this machine, measures its transfer rates, and says how to fix
+// problems.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -22,7 +23,7 @@ namespace {
 
 struct DoctorOptions {
   std::string device = "best";
-  std::string directory;  // empty: chosen by itself
+  std::string directory;  // empty: default_directory()
   bool json = false;
   bool quick = false;
   bool fresh = false;
@@ -36,7 +37,8 @@ struct Diagnosis {
   std::vector<std::string> warnings;
 };
 
-// Where the user is, as data is likely to be there too; a read-only place will not do.
+// The current directory, because the user's data is probably on the same disk, or the temporary
+// directory if the current one is not writable.
 std::filesystem::path default_directory() {
   std::error_code error;
   auto here = std::filesystem::current_path(error);
@@ -62,14 +64,14 @@ LimitsAnswer measure(const DoctorOptions& options, const std::stop_token& stop,
     return obtain_limits(device, request);
   } catch (const SystemError& error) {
     if (request.this_directory) throw;
-    // Nobody asked for this directory, so a disk that cannot be written there spoils nothing else.
+    // The user did not name this directory, so measure everything else if it cannot be written.
     warnings.push_back(fmt::format("the disk was not measured: {} (see --dir)", error.what()));
     request.measure.disk = false;
     return obtain_limits(device, request);
   }
 }
 
-// The ceilings first: a link at rest may have lowered its speed, one that just worked has not.
+// Measures first: an idle PCIe link may report a lower speed than one that was just used.
 Diagnosis diagnose(const DoctorOptions& options, const std::stop_token& stop) {
   Diagnosis result;
   if (!options.no_measure) {
@@ -206,27 +208,31 @@ void print_json(const Diagnosis& diagnosis) {
 void add_doctor(Program& program) {
   const auto options = std::make_shared<DoctorOptions>();
   CLI::App& command = *program.app().add_subcommand(
-      "doctor", "What this machine has, its measured ceilings, what is missing and how to fix it");
+      "doctor", "Shows hardware, software and measured transfer rates, and how to fix problems");
   add_device_option(command, options->device);
   add_json_flag(command, options->json);
   command
       .add_option("--dir", options->directory,
-                  "Directory of the disk to measure; default: the current one, if writable")
+                  "Directory on the disk to measure; default: the current one if it is writable, "
+                  "else the temporary directory")
       ->type_name("DIR")
       ->check(CLI::ExistingDirectory.description(""));
   CLI::Option* quick =
       command.add_flag("--quick", options->quick,
                        "Measure in a quarter of the time, accurate to about 10 %; not cached");
   CLI::Option* fresh =
-      command.add_flag("--fresh", options->fresh, "Measure again even if cached results exist");
-  command.add_flag("--no-measure", options->no_measure, "Show what is installed, measure nothing")
+      command.add_flag("--fresh", options->fresh, "Measure again, even if cached rates exist");
+  command
+      .add_flag("--no-measure", options->no_measure,
+                "Show hardware and software only; do not measure")
       ->excludes(quick)
       ->excludes(fresh);
   command.footer(
-      "Results are cached in $PENSTOCK_CACHE/limits.json, or ~/.cache/penstock/limits.json.\n\n"
+      "Measured rates are cached in limits.json, in the first of these folders that is set:\n"
+      "$PENSTOCK_CACHE, $XDG_CACHE_HOME/penstock, ~/.cache/penstock.\n\n"
       "Examples:\n"
-      "  penstock doctor                          what this machine has and how fast it is\n"
-      "  penstock doctor --fresh --dir /data      measure again, with the disk under /data\n"
+      "  penstock doctor                          inspect and measure this machine\n"
+      "  penstock doctor --fresh --dir /data      measure again, with the disk of /data\n"
       "  penstock doctor --quick --json | jq .findings");
   command.callback([&program, options] {
     program.chosen([&program, options] {

@@ -1,4 +1,4 @@
-// penstock ladder: every rung of a ladder, from the plain way up, each with its number.
+// penstock ladder: runs the rungs of a ladder, from the simplest to the fastest, and prints times.
 #include <fmt/format.h>
 
 #include <memory>
@@ -72,7 +72,8 @@ CLI::App& add_command(CLI::App& ladders, Program& program, const std::string& na
   CLI::Option& only =
       *command.add_option("--only", options->only, "Run only this rung")->type_name("RUNG");
   if (!names.empty()) only.check(CLI::IsMember(names));
-  command.add_flag("--quick", options->quick, "Small sizes, for a first look; not a measurement");
+  command.add_flag("--quick", options->quick,
+                   "Small sizes, for a first look; the times are not representative");
   command.add_flag("--list", options->list, "List the rungs without running them");
   command.callback([&program, options, name] {
     program.chosen([&program, options, name] { climb(name, *options, program.stop()); });
@@ -92,7 +93,8 @@ void add_host(CLI::App& ladders, Program& program) {
                    "Bytes per chunk; default: chosen from measured engine costs");
   command.footer(
       "speed-up: relative to the first row of the same work.\n"
-      "hidden: share of the time that overlap can hide; efficiency: floor / time.\n\n"
+      "hidden: the time that overlap saved, as a share of what it can save.\n"
+      "efficiency: floor / time; the floor is the time of the slowest engine alone.\n\n"
       "Examples:\n"
       "  penstock ladder host --quick\n"
       "  penstock ladder host --only depth --bytes 1GiB\n"
@@ -122,9 +124,10 @@ void add_kernels(CLI::App& ladders, Program& program, const KernelLadder& ladder
                      "Run all shapes, from tiny to very long, instead of two");
   }
   command.footer(fmt::format(
-      "share: of the peer or ceiling measured in the same run; speed-up: relative to the first "
-      "row\n"
-      "of the same work. Registers, shared memory and occupancy are as reported by the driver.\n\n"
+      "share: speed relative to the peer or ceiling measured in the same run. speed-up: relative "
+      "to\n"
+      "the first row of the same work. The driver reports registers, shared memory and "
+      "occupancy.\n\n"
       "Examples:\n"
       "  penstock ladder {0} --quick\n"
       "  penstock ladder {0} --only {1}\n"
@@ -150,7 +153,7 @@ void add_ladder(Program& program) {
   add_kernels(
       command, program,
       {.name = "gemm",
-       .about = "Matrix products: from one thread per element to tensor cores that never wait",
+       .about = "Matrix products: from one thread per element to tensor cores fed by clusters",
        .example = "mma-sync"});
   add_kernels(
       command, program,

@@ -1,4 +1,4 @@
-// penstock ladder: starts penstock-ladder, which lies beside this program and has the rungs.
+// penstock ladder: starts the program penstock-ladder in the same folder, which contains the rungs.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -35,7 +35,7 @@ void start(const std::vector<std::string>& arguments) {
 
 void add_ladder_program(Program& program) {
   CLI::App& command = *program.app().add_subcommand("ladder", about_ladder);
-  // What follows, --help included, is for penstock-ladder to understand.
+  // penstock-ladder parses the remaining arguments, including --help.
   command.prefix_command();
   command.set_help_flag();
   command.callback(

@@ -1,4 +1,4 @@
-// penstock report: what measurements wrote, as a page.
+// penstock report: turns results files into an HTML page.
 #include <fmt/format.h>
 
 #include <memory>

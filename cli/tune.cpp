@@ -1,4 +1,4 @@
-// penstock tune: measures the kernels that operators may choose from, and keeps the winners.
+// penstock tune: times the kernels that operators can choose from, and saves the fastest.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -110,7 +110,7 @@ void run(const TuneCommand& command, const std::stop_token& stop) {
 void add_tune(Program& program) {
   const auto options = std::make_shared<TuneCommand>();
   CLI::App& command = *program.app().add_subcommand(
-      "tune", "Times the kernels that operators can choose from, and keeps the fastest");
+      "tune", "Times the kernels of operators on this GPU, and saves the fastest for later calls");
   command.add_option("OP", options->op, "The operator; default: all")
       ->type_name("")
       ->check(CLI::IsMember(tunable_operators()));
@@ -118,28 +118,30 @@ void add_tune(Program& program) {
   add_json_flag(command, options->json);
   CLI::Option* quick =
       command.add_flag("--quick", options->quick,
-                       "A fifth of the rounds; a kernel then needs a larger gain to be chosen");
+                       "Measure a fifth of the rounds; a kernel then needs a larger gain to win");
   CLI::Option* dry_run =
-      command.add_flag("--dry-run", options->dry_run, "Measure and print, but keep nothing");
+      command.add_flag("--dry-run", options->dry_run, "Measure and print, but do not save");
   CLI::Option* reset =
       command.add_flag("--reset", options->reset,
-                       "Forget the measured choices for this device and use the built-in ones");
+                       "Delete the saved choices for this device; the built-in ones are then used");
   reset->excludes(quick)->excludes(dry_run);
   command
       .add_flag("--list", options->list,
-                "List problems, kernels and the current choice with its reason; measure nothing")
+                "Print each problem, its kernels, and which is used and why; do not measure")
       ->excludes(quick)
       ->excludes(dry_run)
       ->excludes(reset);
   command.footer(
-      "All kernels of a problem give the same bits, so a choice changes times, never results.\n"
+      "A problem is a class of calls that use the same kernel, such as axpby of bf16. All kernels\n"
+      "of a problem give the same bits, so a choice changes times, never results.\n"
       "Runs are interleaved in changing order, on memory larger than the L2 cache. The fastest\n"
       "kernel replaces the built-in choice if its gain (median over the rounds) is larger than "
       "the\n"
       "noise (three standard errors of that median, printed after it). A kernel that a call names\n"
       "takes precedence over any choice.\n\n"
-      "Choices are saved in $PENSTOCK_CACHE/choices.json, or ~/.cache/penstock/choices.json, for\n"
-      "this GPU, driver and version. A program reads them at the first call of an operator.\n\n"
+      "Choices are saved in choices.json, in the first of these folders that is set:\n"
+      "$PENSTOCK_CACHE, $XDG_CACHE_HOME/penstock, ~/.cache/penstock. They apply to this GPU,\n"
+      "driver, CPU and version. A program reads them at the first call of an operator.\n\n"
       "Examples:\n"
       "  penstock tune                       every operator on the first GPU\n"
       "  penstock tune transform --dry-run   what would be chosen\n"

@@ -37,7 +37,7 @@ std::string time_text(const TunedProblem& problem, const std::string& kernel) {
   return unfit ? "differs" : "";
 }
 
-// Of all problems, so that every kernel has one column.
+// The kernels of all problems, one table column for each.
 template <class Iterator>
 std::vector<std::string> kernels_of(Iterator first, Iterator last) {
   std::vector<std::string> kernels;

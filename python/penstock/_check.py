@@ -1,4 +1,4 @@
-"""Checks for which the extension module has a less clear message."""
+"""Checks arguments before the extension module does, for clearer messages."""
 
 from ._errors import InvalidArgument
 

@@ -1,4 +1,4 @@
-"""Element types, by the names that Penstock, NumPy, torch and Python have for them."""
+"""Converts names and dtypes of NumPy, torch and Python to Penstock's names of dtypes."""
 
 from typing import Any
 
@@ -21,8 +21,8 @@ FULL_NAMES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "bool": "b
 
 
 def dtype_name(dtype: Any) -> str:
-    """Penstock's name of an element type, which is given by a name or as NumPy's, torch's or
-    Python's type."""
+    """Penstock's name of a dtype, such as "f32". `dtype` is a name, a dtype of NumPy or torch, or a
+    Python type."""
     name = _known_name(dtype)
     if name is None:
         raise InvalidArgument("dtype", ", ".join(SIZES), repr(dtype))
@@ -30,7 +30,7 @@ def dtype_name(dtype: Any) -> str:
 
 
 def float_name(dtype: Any) -> str:
-    """The same for a type that elementwise functions support."""
+    """As dtype_name(), but refuses dtypes that elementwise functions do not support."""
     name = dtype_name(dtype)
     if name not in FLOATS:
         raise InvalidArgument("dtype", "f32, f16 or bf16", repr(dtype))

@@ -58,7 +58,7 @@ def torch_stream(arrays: Sequence[Any]) -> Any:
 
 
 def tell_autograd(array: Any) -> None:
-    """If `array` is a torch tensor, tells autograd, which may have saved it, that it was written."""
+    """Marks a torch tensor as modified, so that autograd notices if it has saved the tensor."""
     if _is_torchs(array):
         from torch.autograd.graph import increment_version
 

@@ -1,4 +1,4 @@
-"""Signals sampled at irregular times, resampled to target times."""
+"""Interpolates signals with irregular timestamps at target times."""
 
 import math
 import sys
@@ -28,7 +28,7 @@ _Tensor: Any = None
 class Sensor:
     """One of several signals that :func:`resample` resamples in one call.
 
-    The fields are the arguments of :func:`resample` that each sensor has for itself.
+    The fields have the same meaning as the arguments of :func:`resample` with the same names.
 
     >>> import numpy, penstock
     >>> times = numpy.arange(4.0)
@@ -51,7 +51,7 @@ def resample(values: Any, times: Any = None, at: Any = None, *, mode: str = "lin
              outside: str = "clamp", fill: float = math.nan, check: bool = False, out: Any = None,
              valid: Any = None, quaternion: str = "xyzw", stream: Any = None,
              kernel: str = "best") -> Any:
-    """Resamples signals from the times of their samples to target times.
+    """Interpolates signals with irregular timestamps at the target times `at`.
 
     `values` has shape (B, S, D): B episodes of S samples with D columns. `times`, the time of every
     sample, has shape (B, S), or (S) if all episodes share them. `at`, the target times, has shape
@@ -62,8 +62,8 @@ def resample(values: Any, times: Any = None, at: Any = None, *, mode: str = "lin
     in each, or concatenated: `values` (N, D) and `times` (N) hold the samples of all episodes, and
     `offsets` (B + 1) holds where each episode begins and the last one ends.
 
-    Arrays are NumPy's, torch's or Penstock's. They may have any strides and are not copied. Lists
-    are read as NumPy reads them.
+    Arrays are NumPy arrays, torch tensors, Penstock arrays or other DLPack arrays. They may have
+    any strides and are not copied. Lists are converted as by ``numpy.asarray``.
 
     >>> import numpy, penstock
     >>> times = numpy.array([0.0, 1.0, 3.0])
@@ -103,7 +103,7 @@ def resample(values: Any, times: Any = None, at: Any = None, *, mode: str = "lin
     Only ``check=True`` and ``outside="error"`` wait for it. `check` searches for times that
     decrease or are NaN, and on a GPU for invalid lengths and offsets, which are always found on the
     CPU. torch can compile and capture the call, and differentiate linear mode with respect to
-    `values`. `kernel` selects a GPU kernel, to compare them.
+    `values`. `kernel` selects a GPU kernel; it is only useful for comparing kernels.
     """
     numbered = False
     plain = columns is None and mode == "linear" and quaternion == "xyzw"

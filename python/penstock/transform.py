@@ -7,15 +7,16 @@ nearest.
 The result is written to `out`, which may be one of the inputs, or to a new array of the library
 that the first input belongs to, and is returned. On the CPU the call returns when the result is
 complete. On a GPU the work is enqueued on `stream`; for torch tensors the default is torch's
-current stream, and other arrays need one. The arrays must stay alive until the work is done, which
-torch takes care of on its current stream.
+current stream, and arrays of other libraries need an explicit `stream`. The arrays must stay alive
+until the work is done; torch's allocator guarantees this on torch's current stream.
 
 >>> import numpy, penstock
 >>> x = numpy.array([-1, 0, 2], numpy.float32)
 >>> penstock.transform.scale(x, 3)
 array([-3.,  0.,  6.], dtype=float32)
 
-`kernel` selects a GPU kernel, to compare them: ``"portable"``, ``"sm90"``, or the ``"best"`` of both.
+`kernel` selects a GPU kernel: ``"portable"``, ``"sm90"``, or ``"best"``, the faster of the two. It
+is only useful for comparing kernels.
 
 :class:`Streamed` has the same functions for arrays that do not fit in device memory, in host memory
 or in files.

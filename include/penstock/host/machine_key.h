@@ -1,4 +1,4 @@
-// Identifies the machine that figures were measured on; they do not hold for another.
+// Identifies the machine that figures were measured on. On other machines they do not apply.
 #pragma once
 
 #include <string>

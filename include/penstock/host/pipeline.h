@@ -115,7 +115,7 @@ struct RingOptions {
 struct StageOptions {
   std::vector<StageId> after{};     // stages that must finish an item first
   std::vector<RingId> uses{};       // rings whose slots the stage touches
-  Engine engine = Engine::compute;  // that the work occupies, for timelines
+  Engine engine = Engine::compute;  // where the work appears on timelines
   Priority priority = Priority::normal;
   std::optional<Stream> stream{};  // the caller's stream; by default the stage has its own
 };
@@ -123,7 +123,7 @@ struct StageOptions {
 struct HostStageOptions {
   std::vector<StageId> after{};  // stages that must finish an item first
   std::vector<RingId> uses{};    // rings whose slots the stage touches
-  Engine engine = Engine::host;  // that the work occupies, for timelines
+  Engine engine = Engine::host;  // where the work appears on timelines
 };
 
 struct PipelineOptions {

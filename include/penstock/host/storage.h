@@ -51,9 +51,9 @@ struct FileOptions {
 using TransferDone = std::function<void(std::exception_ptr failure)>;
 
 // A handle; copies refer to the same open file. Thread-safe. Any offset and size works: whole
-// blocks bypass the page cache, and unaligned ends go through it. Memory is host memory;
-// page-locked buffers and slots are aligned as direct transfers need it (4 KiB), other memory is
-// slower. Views of device memory throw InvalidArgument.
+// blocks bypass the page cache, and unaligned ends go through it. Memory must be host memory; views
+// of device memory throw InvalidArgument. Transfers are fastest if it is aligned to 4 KiB, as
+// page-locked buffers and slots are.
 class File {
  public:
   // Throws SystemError naming the path, InvalidArgument naming the option, and Unsupported if

@@ -12,32 +12,34 @@
 
 namespace ps {
 
-// How a pass cuts the bytes: into chunks, which go through `slots` pieces of device memory in turn,
-// as they do in a pipeline and where a cache may hold them; 0: each chunk has memory of its own.
+// How a pass divides the bytes: into chunks of `chunk` bytes, which use `slots` buffers of device
+// memory in turn, as in a pipeline, so that the L2 cache may hold them. With `slots` 0, each chunk
+// has its own memory.
 struct Cut {
   std::size_t chunk = 0, slots = 0;
 };
 
-// All the bytes through one engine (or both link directions at once) with nothing beside it.
+// Times of one engine (or of both link directions at once) while all others are idle. A pass sends
+// all bytes of the yardstick through it.
 struct Alone {
-  Floor floor;         // of all passes, at every cut
+  Floor floor;         // the best of all passes
   Cut cut;             // of the best pass
   double typical = 0;  // median seconds at the best chunk, for predictions
   EngineCost cost{};   // of one chunk, fitted over the sizes tried
 
   double seconds() const { return floor.seconds(); }
 
-  // Adds a pass, and keeps its cut where it is the best so far.
+  // Adds a pass. If it is the best so far, `cut` becomes `at`.
   void add(double seconds, const Cut& at);
 
-  // The median is `again` seconds later on: the engine is as much faster or slower now.
+  // Sets `typical` to a later measurement, in seconds, and scales the bandwidth of `cost` to match.
   void retime(double again);
 };
 
 struct Engines {
   Alone upload, download, both_ways, compute, device_copy;
   int rounds = 1;  // of iterate(), for compute
-  int cores = 0;   // that all engines share; 0 if each engine has its own hardware
+  int cores = 0;   // shared by all engines, on the CPU; 0 if each engine has its own hardware
 
   const Alone& alone(Engine engine) const;
   Alone& alone(Engine engine);
@@ -68,8 +70,8 @@ Engines measure_engines(const Yardstick& yardstick, const EnginesOptions& option
 void measure_link(const Yardstick& yardstick, const EnginesOptions& options, Engines& engines);
 void measure_compute(const Yardstick& yardstick, const EnginesOptions& options, Engines& engines);
 
-// One more pass of each of these engines alone at its best cut, and of the link both ways where
-// they use both; the floors can only fall.
+// Runs one more pass of each of these engines at its best cut, and of both link directions at once
+// if they use both. Floors stay or become lower.
 void add_passes(const Yardstick& yardstick, std::span<const Engine> of, Engines& engines);
 
 }  // namespace ps

@@ -24,12 +24,11 @@ struct FileOverlapOptions {
   std::size_t depth = 16;    // slots; a disk works in bursts, so few slots would leave it idle
   double compute_ratio = 1;  // compute time / read time
   int repeats = 5;
-  // A result that is faster than its floor allows is measured again, at most this many times in
-  // all.
-  int tries = 3;
+  int tries = 3;  // most measurements; a result that is faster than its floor allows is repeated
   std::stop_token stop{};
   std::function<void(std::string_view what, double share)> progress{};
-  Timer timer{};  // of "read alone", "compute alone", "pipelined" and "sequential"
+  // For tests. Times the runs "read alone", "compute alone", "pipelined" and "sequential".
+  Timer timer{};
 };
 
 struct FileOverlapRun {

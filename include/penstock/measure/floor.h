@@ -31,7 +31,7 @@ class Floor {
   void merge(const Floor& other);
 
   std::size_t passes() const { return passes_; }
-  // The best pass. Throws std::logic_error where there is none.
+  // The best pass. Throws std::logic_error if there is none.
   double seconds() const;
 
  private:
@@ -39,12 +39,13 @@ class Floor {
   double best_ = 0;
 };
 
-// A result below this times its floor is a measuring error; what is above it is the clock's noise.
+// A result below 0.98 x its floor is a measuring error. Between 0.98 and 1 it is within the noise
+// of the clock.
 inline constexpr double least_over_floor = 0.98;
 
 struct FloorVerdict {
   double over_floor = 0;  // the time divided by the floor
-  std::string reason;     // why the result is dropped; empty where it is kept
+  std::string reason;     // why the result is dropped; empty if it is kept
 
   bool kept() const { return reason.empty(); }
 };

@@ -1,5 +1,5 @@
 // Times pieces of work on one stream in interleaved runs: every turn runs each piece once, in a new
-// order. Background load and leftovers in the caches then affect all pieces equally.
+// order. Background load and cache contents then affect all pieces equally.
 #pragma once
 
 #include <cstddef>

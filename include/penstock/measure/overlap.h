@@ -56,9 +56,7 @@ struct OverlapOptions {
   double compute_ratio = 1;  // target compute time / upload time
   int rounds = 0;            // of iterate(); 0: from compute_ratio
   int repeats = 7;
-  // A result that is faster than its floor allows is measured again, at most this many times in
-  // all.
-  int tries = 3;
+  int tries = 3;  // most measurements; a result that is faster than its floor allows is repeated
   std::vector<std::size_t> sweep_chunks{};  // further chunk sizes and depths to time
   std::vector<std::size_t> sweep_depths{};
   Tracing tracing = Tracing::events;
@@ -67,7 +65,8 @@ struct OverlapOptions {
   std::function<std::function<void()>(const OverlapResult& so_far)> beside{};
   std::stop_token stop{};
   std::function<void(std::string_view what, double share)> progress{};
-  // Of the pipelined run ("pipelined"), the other way ("beside") and the engines ("upload alone").
+  // For tests. Times the pipelined run ("pipelined"), the other implementation ("beside") and the
+  // engines ("upload alone", ...).
   Timer timer{};
 };
 
@@ -119,8 +118,8 @@ class OverlapExperiment {
   // GPU with fewer than three copy engines.
   std::unique_ptr<OverlapResult> run(const OverlapOptions& options);
 
-  // Judges a result of this experiment by all passes of the engines alone so far, those of later
-  // runs among them.
+  // Compares a result of this experiment with its floor again, using all passes of the engines so
+  // far, including those of later runs.
   void judge(OverlapResult& result) const;
 
   const Yardstick& yardstick() const { return yardstick_; }
@@ -135,7 +134,7 @@ class OverlapExperiment {
 
   std::size_t items_, item_bytes_;
   Yardstick yardstick_;
-  std::vector<std::pair<double, Engines>> measured_;  // by compute ratio, or minus the rounds
+  std::vector<std::pair<double, Engines>> measured_;  // key: compute ratio, or negated rounds
 };
 
 }  // namespace ps

@@ -36,7 +36,7 @@ struct Choices {
   const Choice* find(std::string_view op, std::string_view problem) const;  // null if not measured
 };
 
-// choices.json in the folder of limits_cache_path(). Empty if that is.
+// choices.json in the folder of limits_cache_path(); empty if limits_cache_path() is empty.
 std::filesystem::path choices_path();
 
 // Parsing is strict: throws InvalidArgument naming the field, the expectation and the value.

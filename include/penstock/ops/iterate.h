@@ -22,7 +22,7 @@ void iterate(const IterateOptions& options, const Stream& stream);
 inline constexpr float iterate_scale = 0.9990234375F;
 inline constexpr float iterate_shift = 0.0009765625F;
 
-// The reference for one element; the same bits as the kernel's.
+// The result for one element, computed on the host, bit for bit equal to the kernel's.
 float iterated(float x, int rounds);
 
 }  // namespace ps

@@ -22,14 +22,15 @@
 //             four columns; computed in the types of linear, and normalised
 //
 // At the time of a sample the result is that sample, bit by bit, even if its neighbours are NaN.
-// Times may be infinite; between two infinite times the earlier sample counts as the nearer.
+// Times may be infinite: if one neighbouring time is infinite, linear, nearest and slerp give the
+// other sample; if both are, they give the earlier one.
 //
 // Outside the first and last sample of an episode: see Outside. A NaN target time and an episode
 // without samples give NaN, or `fill` in integer types (0 if `fill` is NaN); `valid` is false
 // there.
 //
-// Sample times that decrease or are NaN: `check` reports them, and waits for the stream. Without it
-// the result is some combination of samples of the episode.
+// With `check`, sample times that decrease or are NaN throw InvalidArgument. Without it, the
+// results of such an episode are unspecified combinations of its samples.
 //
 // Calls enqueue and return, and may be captured. With `check` or Outside::error they wait for the
 // stream instead, and throw Unsupported during a capture. The views must stay alive until the work
@@ -66,7 +67,7 @@ struct Sensor {
   TensorView values{};
   TensorView times{};  // (B, S), or (S) for all episodes, or (N) with `offsets`
   // For episodes of different lengths, one of the two, i32 or i64, on the stream's device.
-  // `lengths` (B): the number of samples of each episode, of which only the first are used.
+  // `lengths` (B): the number of samples of each episode; the padding after them is never read.
   // `offsets` (B + 1): the first sample of each episode in N concatenated samples. An episode whose
   // length is negative or too large counts as empty; `check` reports it.
   TensorView lengths{};
@@ -85,7 +86,7 @@ enum class Outside : std::uint8_t {
 };
 
 // The kernel on a GPU; ignored on the CPU. Applies to one sensor with one mode and contiguous
-// columns; all other calls use a kernel of their own.
+// columns; all other calls use a separate kernel.
 enum class ResampleKernel : std::uint8_t {
   best,   // the fastest measured, for this GPU and the size of the call
   deep,   // more loads in flight per thread

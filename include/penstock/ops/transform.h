@@ -1,4 +1,4 @@
-// Elementwise functions of one to four inputs, at the speed of memory.
+// Elementwise functions of one to four inputs, limited by memory bandwidth.
 //
 //   ps::swiglu({.gate = gate, .up = up, .out = out}, stream);
 //
@@ -99,7 +99,7 @@ struct NamedView {
   TensorView view;
 };
 
-// Checks layout, shape, place, alignment and overlap of the operands, but not their types.
+// Checks layout, shape, device, alignment and overlap of the operands, but not their types.
 void check_elementwise(std::span<const NamedView> in, const TensorView& out, const Device& device);
 
 }  // namespace detail
