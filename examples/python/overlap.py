@@ -1,8 +1,8 @@
 import numpy
 import penstock
 
-chunk, chunks = 1 << 20, 16  # of f32
-data = penstock.empty((chunks, chunk), "f32")  # page-locked, as NumPy sees it too
+chunk, chunks = 1 << 20, 16  # elements per chunk, number of chunks
+data = penstock.empty((chunks, chunk), "f32")  # page-locked; data.numpy() shares its memory
 data.numpy()[:] = numpy.arange(chunks)[:, None]
 result = penstock.empty((chunks, chunk), "f32")
 
@@ -26,7 +26,7 @@ up = pipeline.stage("upload", upload, uses=work, engine="upload")
 done = pipeline.stage("compute", compute, after=up, uses=work)
 pipeline.stage("download", download, after=done, uses=work, engine="download")
 
-timeline = penstock.Timeline()  # a notebook draws it
+timeline = penstock.Timeline()  # shown as a chart in a notebook
 report = pipeline.run(chunks, recorder=timeline)
 busy = sum(map(timeline.busy_seconds, ("upload", "compute", "download")))
 print(f"{report.items} chunks in {report.seconds * 1e3:.1f} ms, {busy * 1e3:.1f} ms of work")

@@ -11,7 +11,7 @@ with tempfile.TemporaryDirectory() as folder:
     weights = FileArray(os.path.join(folder, "weights.f32"), "f32")  # in a file
     penstock.write_file(weights.path, numpy.ones(count, "f4"))
 
-    # Through the first GPU, else the CPU, and no more of its memory than this.
+    # Computes on the first GPU, else on the CPU, within these limits of memory.
     streamed = Streamed(device_bytes=256 << 20, pinned_bytes=256 << 20)
     merged = os.path.join(folder, "merged.f32")
     report = streamed.axpby(weights, update, b=0.1, out=merged)
