@@ -208,9 +208,10 @@ Json measure(const Settings& settings, const Shape& shape, bool regular, bool al
   const ps::ResampleOptions options = call.options();
   const auto work = ps::resampling::checked(options, ps::Device::cpu());
   const auto rows = ps::resampling::row_kernels(type);
+  const auto targets = static_cast<std::size_t>(b * t);
   const auto ours = [&] {
     if (alone) {
-      return ps::resampling::resample_range(work, rows, 0, static_cast<std::size_t>(b * t));
+      return ps::resampling::resample_range(work, rows, 0, targets);
     }
     ps::resample(options, stream);
     stream.synchronize();

@@ -119,6 +119,8 @@ Trial resample_trial(std::size_t problem, const Device& device, std::size_t byte
   const std::size_t read = static_cast<std::size_t>(episodes * samples) * row;
   const std::size_t written = static_cast<std::size_t>(episodes * targets) * row;
   const std::size_t of_times = times.size() * sizeof(float);
+  const std::size_t targets_begin =
+      read + written + static_cast<std::size_t>(episodes * samples) * sizeof(float);
   const auto memory = std::make_shared<Rotation>(device, read + written + of_times);
   const Stream stream(device);
   for (std::size_t set = 0; set < memory->sets(); ++set) {
@@ -148,8 +150,7 @@ Trial resample_trial(std::size_t problem, const Device& device, std::size_t byte
                 call.sensor[0].values = data;
                 call.out = data + read;
                 call.sensor[0].times = data + read + written;
-                call.at = data + read + written +
-                          static_cast<std::size_t>(episodes * samples) * sizeof(float);
+                call.at = data + targets_begin;
                 call.kernel = resample_kernels.at(kernel);
                 resample_gpu(call, on);
               },
