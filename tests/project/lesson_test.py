@@ -70,7 +70,8 @@ def test_a_section_says_all_that_it_should():
 
 
 def test_tests_that_the_page_names_exist():
-    sources = "".join(path.read_text() for path in (ROOT / "tests").rglob("*_test.c*"))
+    sources = "".join(path.read_text() for ending in ("cpp", "cu")
+                      for path in (ROOT / "tests").rglob(f"*_test.{ending}"))
     for suite, name in re.findall(r"`(\w+)\.(\w+)`\s+in\s+`tests/", MISTAKES_PAGE.read_text()):
         assert re.search(rf"TEST(_F|_P)?\({suite}, {name}\)", sources), f"{suite}.{name}"
 
