@@ -14,6 +14,7 @@ constexpr std::int64_t progress_ns = 100'000'000;
 constexpr std::int64_t ahead_ns = 100'000'000;
 constexpr std::uint64_t least_ahead = 2;
 constexpr std::int64_t shortest_pause_ns = 10'000, longest_pause_ns = 5'000'000;
+constexpr std::int64_t longest_least_pause_ns = 1'000'000;
 
 }  // namespace
 
@@ -38,9 +39,13 @@ bool PipelineRun::progress_due() const {
 }
 
 // Half of the time since the last change. A completion is then noticed late by at most half of what
-// it took, and meanwhile the next item, which is already enqueued, runs.
+// it took, and meanwhile the next item, which is already enqueued, runs. Every look takes CPU time,
+// so the pause is not shorter than a small part of the time that the enqueued items take.
 std::int64_t PipelineRun::pause_until_next_look() const {
-  return std::clamp((now_ns() - changed_ns_) / 2, shortest_pause_ns, longest_pause_ns);
+  const std::int64_t enqueued_ns = item_ns_ * static_cast<std::int64_t>(ahead_ - 1);
+  const std::int64_t least =
+      std::clamp(enqueued_ns / 16, shortest_pause_ns, longest_least_pause_ns);
+  return std::clamp((now_ns() - changed_ns_) / 2, least, longest_pause_ns);
 }
 
 // ---- completions ---------------------------------------------------------------------------
@@ -72,11 +77,12 @@ void PipelineRun::completion_loop(std::size_t stage) {
 // The calling thread, if other threads follow completions: sleeps until there may be something to
 // enqueue. While the stages are limited, it also polls those that no thread follows.
 void PipelineRun::wait_for_change(std::unique_lock<std::mutex>& lock) {
-  if (limited() && look(lock)) return;
+  if (polls_ && limited() && look(lock)) return;
   const auto woken = [this] { return woken_; };
-  std::int64_t pause = limited() ? pause_until_next_look() : progress_ns;
+  const bool polling = polls_ && limited();
+  std::int64_t pause = polling ? pause_until_next_look() : progress_ns;
   if (options_.progress) pause = std::min(pause, last_progress_ns_ + progress_ns - now_ns());
-  if (limited() || options_.progress) {
+  if (polling || options_.progress) {
     enqueuer_.wait_for(lock, std::chrono::nanoseconds(pause), woken);
   } else {
     enqueuer_.wait(lock, woken);
@@ -142,16 +148,20 @@ void PipelineRun::follow_half_window(std::unique_lock<std::mutex>& lock) {
 // Waits for the event of the last item before `target`; false when the run is to stop or to report
 // progress. Every look takes CPU time, so it sleeps half as long as the items so far say that it
 // takes. To sleep all of it would not do: what is noticed late makes the estimate longer, and the
-// lateness of every window would add up until the device runs dry.
+// lateness of every window would add up until the device runs dry. At first the estimate is the
+// time of one item through all stages, several times what the next ones take: no longer, then, than
+// half of the time since the run began.
 bool PipelineRun::reach(const Event& done, std::uint64_t target) {
   while (!done.done()) {
     std::int64_t pause = 0;
     {
       const std::lock_guard lock(mutex_);
       if (stop_ || progress_due()) return false;
-      const auto left =
-          item_ns_ * static_cast<std::int64_t>(target - done_) - (now_ns() - done_ns_);
-      pause = std::max(left / 2, item_ns_);
+      const std::int64_t now = now_ns();
+      const auto left = item_ns_ * static_cast<std::int64_t>(target - done_) - (now - done_ns_);
+      // To notice it an eighth of the half window late does no harm.
+      const auto least = item_ns_ * static_cast<std::int64_t>(graph_.window / 16);
+      pause = std::min(std::max(left / 2, least), (now - begin_ns_) / 2);
     }
     if (graph_.options.waiting == Waiting::poll) {
       pause_ns(std::clamp(pause, shortest_pause_ns, longest_pause_ns));

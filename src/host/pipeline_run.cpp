@@ -237,7 +237,11 @@ void PipelineRun::start_completion_threads() {
   // A thread that sleeps until the device interrupts hears of nothing else meanwhile.
   threads_follow_ = any_host_stage_ || graph_.options.waiting == Waiting::block;
   for (std::size_t s = 0; s < graph_.stages.size(); ++s) {
-    if (has_thread(graph_.stages[s])) threads_.emplace_back([this, s] { completion_loop(s); });
+    if (has_thread(graph_.stages[s])) {
+      threads_.emplace_back([this, s] { completion_loop(s); });
+    } else if (!graph_.stages[s].on_host) {
+      polls_ = true;
+    }
   }
 }
 

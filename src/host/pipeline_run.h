@@ -120,6 +120,7 @@ class PipelineRun final : public FailureSink, public std::enable_shared_from_thi
   std::optional<Event> after_;
   std::optional<DeviceClock> clock_;
   bool any_host_stage_ = false, threads_follow_ = false;
+  bool polls_ = false;  // there are device stages whose completions no thread follows
   std::int64_t begin_ns_ = 0, submit_cpu_ns_ = 0;
   std::int64_t last_progress_ns_ = 0;
 
