@@ -96,9 +96,10 @@ void Stream::synchronize() {
 void Stream::drain() noexcept {
   const Guard guard(*backend_);
   Driver& driver = backend_->driver();
-  bool capturing = false;
+  // A wait would end a capture; what was enqueued before it is left to its owner. The legacy stream
+  // fails to answer while another stream is captured.
+  bool capturing = true;
   if (driver.stream_is_capturing(handle_, &capturing) != success) driver.last_error();
-  // A wait would end the capture; what was enqueued before it is left to its owner.
   if (!capturing && driver.stream_synchronize(handle_) != success) driver.last_error();
   if (HostCalls* calls = existing_calls()) calls->drain();
 }
