@@ -1,4 +1,4 @@
-// penstock overlap: copies and compute, one after the other and overlapped, beside their limit.
+// penstock overlap: copies and compute, one after the other and overlapped, beside their floor.
 #include <fmt/format.h>
 
 #include <memory>
@@ -78,7 +78,7 @@ void run(const OverlapCommand& command, const std::stop_token& stop) {
 void add_overlap(Program& program) {
   const auto options = std::make_shared<OverlapCommand>();
   CLI::App& command = *program.app().add_subcommand(
-      "overlap", "Copies and compute, one after the other and overlapped, beside their limit");
+      "overlap", "Copies and compute, one after the other and overlapped, beside their floor");
   add_device_option(command, options->device);
   add_json_flag(command, options->json);
   command.add_option("--output", options->output, "Folder for report.json and report.html")

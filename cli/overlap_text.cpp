@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "penstock/base/units.h"
 #include "table.h"
 
@@ -16,8 +18,12 @@ std::string busy_text(const FloorVerdict& verdict, int tries) {
       tries, tries == 1 ? "try" : "tries", verdict.reason);
 }
 
+// The time of an engine alone varies this much only if other programs use the machine.
+constexpr double most_spread = 1.5;
+
+// `spread` is that of the engines that matter.
 std::string figures_text(const OverlapTimes& times, const OverlapFigures& figures,
-                         const FloorVerdict& verdict, int tries) {
+                         const FloorVerdict& verdict, int tries, double spread) {
   if (!verdict.kept()) return busy_text(verdict, tries);
   Table table({Align::left, Align::right, Align::left});
   const auto seconds = [](double value) { return format_seconds(value); };
@@ -32,6 +38,13 @@ std::string figures_text(const OverlapTimes& times, const OverlapFigures& figure
              fmt::format("of {:.2f}x possible", times.sequential / times.floor)});
   std::string text = table.text();
   if (!figures.note.empty()) text += "  note: " + figures.note + "\n";
+  if (spread > most_spread) {
+    text += fmt::format(
+        "  note: the machine was busy: an engine alone usually took {:.1f} x its best pass, so "
+        "the\n"
+        "        pipelined run may have been slowed down, too\n",
+        spread);
+  }
   return text;
 }
 
@@ -73,7 +86,14 @@ std::string overlap_text(const OverlapResult& r, const Device& device) {
   };
   row("sequential", r.sequential);
   row("pipelined", r.pipelined);
-  return text + table.text() + "\n" + figures_text(r.times, r.figures, r.verdict, r.tries) +
+  double spread = 1;
+  for (const Engine engine : engines_of(r.ways)) {
+    // Passes of a fast engine differ by their chunks alone.
+    const Floor& floor = r.engines.alone(engine).floor;
+    const bool matters = floor.passes() > 0 && floor.seconds() > r.times.floor / 2;
+    if (matters) spread = std::max(spread, floor.spread());
+  }
+  return text + table.text() + "\n" + figures_text(r.times, r.figures, r.verdict, r.tries, spread) +
          lost_text(r.sequential_timeline, r.pipelined_timeline) + sweep_text(r);
 }
 
@@ -91,7 +111,8 @@ std::string overlap_text(const FileOverlapResult& r) {
   };
   row("sequential", r.sequential);
   row("pipelined", r.pipelined);
-  return text + table.text() + "\n" + figures_text(r.times, r.figures, r.verdict, r.tries) +
+  const double spread = std::max(r.read_alone.spread(), r.compute_alone.spread());
+  return text + table.text() + "\n" + figures_text(r.times, r.figures, r.verdict, r.tries, spread) +
          lost_text(r.sequential_timeline, r.pipelined_timeline);
 }
 

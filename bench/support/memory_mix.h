@@ -16,8 +16,9 @@ struct MemoryMix {
   bool one_thread = false;
 };
 
-// One pass per way: stores through the caches and past them, reads and writes alternating in small
-// and in large blocks, one share per thread and many small ones. The memory must outlive them.
+// One pass per way: stores through the caches and past them, reads from one place and from several
+// in turn, reads and writes alternating in small and in large blocks, one share per thread and many
+// small ones. `to` begins at a cache line. The memory must outlive them.
 std::vector<std::function<void()>> memory_passes(const MemoryMix& mix);
 
 }  // namespace bench

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <string_view>
 
 #include "penstock/base/error.h"
 #include "penstock/base/units.h"
@@ -24,19 +25,22 @@ void check_time(std::string_view argument, double seconds) {
 
 void Floor::add(double seconds) {
   check_time("seconds", seconds);
-  best_ = passes_ == 0 ? seconds : std::min(best_, seconds);
-  ++passes_;
+  passes_.push_back(seconds);
 }
 
 void Floor::merge(const Floor& other) {
-  if (other.passes_ == 0) return;
-  best_ = passes_ == 0 ? other.best_ : std::min(best_, other.best_);
-  passes_ += other.passes_;
+  passes_.insert(passes_.end(), other.passes_.begin(), other.passes_.end());
 }
 
 double Floor::seconds() const {
-  if (passes_ == 0) throw std::logic_error("a floor needs at least one pass of the engine alone");
-  return best_;
+  if (passes_.empty())
+    throw std::logic_error("a floor needs at least one pass of the engine alone");
+  return *std::ranges::min_element(passes_);
+}
+
+double Floor::spread() const {
+  const double best = seconds();
+  return median(passes_) / best;
 }
 
 FloorVerdict judge_by_floor(double seconds, double floor_seconds) {

@@ -23,7 +23,7 @@ TEST(MemoryMix, EveryWayWritesEveryLineFromWhatItRead) {
     std::memset(from.view().data, 0x5A, sizes.read);
     for (const bool one_thread : {false, true}) {
       const auto passes = memory_passes({from.view(), to.view(), one_thread});
-      EXPECT_EQ(passes.size(), one_thread ? 4u : 8u);
+      EXPECT_EQ(passes.size(), one_thread ? 12u : 24u);
       for (const auto& pass : passes) {
         std::memset(to.view().data, 0, sizes.written);
         pass();

@@ -22,6 +22,13 @@ TEST(Floor, IsTheBestOfAllPasses) {
   EXPECT_EQ(floor.seconds(), 1.5);
 }
 
+TEST(Floor, SaysHowFarTheUsualPassIsFromTheBest) {
+  Floor floor;
+  EXPECT_THROW(floor.spread(), std::logic_error);
+  for (const double seconds : {2.0, 3.0, 9.0}) floor.add(seconds);
+  EXPECT_EQ(floor.spread(), 1.5);
+}
+
 TEST(Floor, AddsThePassThatItTimes) {
   Floor floor;
   int runs = 0;

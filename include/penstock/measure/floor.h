@@ -5,7 +5,7 @@
 
 #include <cstddef>
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "penstock/measure/timing.h"
 
@@ -30,13 +30,15 @@ class Floor {
   // Takes over the passes of `other`, which measured the same engine.
   void merge(const Floor& other);
 
-  std::size_t passes() const { return passes_; }
+  std::size_t passes() const { return passes_.size(); }
   // The best pass. Throws std::logic_error if there is none.
   double seconds() const;
+  // The median pass divided by the best: on a quiet machine little more than 1. Throws
+  // std::logic_error if there is no pass.
+  double spread() const;
 
  private:
-  std::size_t passes_ = 0;
-  double best_ = 0;
+  std::vector<double> passes_;
 };
 
 // A result below 0.98 x its floor is a measuring error. Between 0.98 and 1 it is within the noise
