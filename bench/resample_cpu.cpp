@@ -95,8 +95,12 @@ class Call {
                  static_cast<std::int32_t>(shape.samples)),
         times_(static_cast<std::size_t>(shape.episodes * shape.samples)),
         at_(static_cast<std::size_t>(shape.episodes * shape.targets)),
-        values_(ps::Device::cpu(), times_.size() * row_),
-        out_(ps::Device::cpu(), at_.size() * row_) {
+        values_bytes_(times_.size() * row_),
+        out_bytes_(at_.size() * row_),
+        // Memory alone is measured in the same memory, which may take more of it.
+        values_(ps::Device::cpu(), values_bytes_ + out_bytes_),
+        out_(ps::Device::cpu(), values_bytes_ + out_bytes_) {
+    std::memset(values_.view().data, 1, values_.view().bytes);
     std::mt19937 random(seed);
     if (shape.ragged) {
       std::uniform_int_distribution<std::int32_t> length(shortest,
@@ -104,7 +108,7 @@ class Call {
       for (std::int32_t& each : lengths_) each = length(random);
     }
     draw_times(random, regular, shape, lengths_, times_, at_);
-    const std::size_t count = values_.view().bytes / ps::size_of(shape.type);
+    const std::size_t count = values_bytes_ / ps::size_of(shape.type);
     for (std::size_t i = 0; i < count; ++i) {
       const float x = static_cast<float>(random() >> 8) * 0x1p-23F - 1;
       const auto bits = std::bit_cast<std::uint32_t>(x);
@@ -129,6 +133,10 @@ class Call {
             .out = {out_.view().data, type, {b, t, d}}};
   }
 
+  // The memory of the values and of the results, and a little more.
+  ps::MemoryView from() const { return values_.view(); }
+  ps::MemoryView to() const { return out_.view(); }
+
   // Every element, against arithmetic and a search of its own.
   struct Checked {
     double error = 0;       // the largest, in units of the samples' last digit
@@ -138,7 +146,7 @@ class Call {
   };
   Checked check() const {
     Checked result;
-    std::vector<bool> used(values_.view().bytes / 64 + 1);  // lines; the buffer begins with one
+    std::vector<bool> used(values_bytes_ / 64 + 1);  // lines; the buffer begins with one
     std::size_t samples = 0;
     for (std::int64_t b = 0; b < shape_.episodes; ++b) {
       const float* times = times_.data() + b * shape_.samples;
@@ -162,7 +170,7 @@ class Call {
     }
     const auto lines = static_cast<std::size_t>(std::count(used.begin(), used.end(), true));
     result.read = lines * 64 + at_.size() * sizeof(float);
-    result.written = out_.view().bytes;
+    result.written = out_bytes_;
     result.bytes = result.read + samples * sizeof(float) + result.written;
     return result;
   }
@@ -187,6 +195,7 @@ class Call {
   std::size_t row_;
   std::vector<std::int32_t> lengths_;
   std::vector<float> times_, at_;
+  std::size_t values_bytes_, out_bytes_;
   ps::PinnedBuffer values_, out_;
 };
 
@@ -219,22 +228,19 @@ Json measure(const Settings& settings, const Shape& shape, bool regular, bool al
   ours();
   const auto [error, bytes, read, written] = call.check();
   if (!(error <= 1)) throw std::runtime_error(fmt::format("{}: wrong by {} units", name, error));
-  const std::size_t half = bytes / 2, most = std::max({read, written, half});
-  const ps::PinnedBuffer from(ps::Device::cpu(), most), to(ps::Device::cpu(), most);
-  std::memset(from.view().data, 1, most);
-  std::memset(to.view().data, 1, most);
+  const std::size_t half = bytes / 2;
+  const ps::MemoryView from = call.from(), to = call.to();
   const auto copy = [&](auto how) {
     in_shares(half, alone, [&](std::size_t begin, std::size_t end) {
-      how(to.view().data + begin, from.view().data + begin, end - begin);
+      how(to.data + begin, from.data + begin, end - begin);
     });
   };
   std::vector<std::function<void()>> runs = {
       ours, [&] { copy(std::memcpy); },
       [&] { copy([](auto... given) { ps::detail::copy_past_caches(given...); }); }};
-  std::ranges::move(
-      bench::memory_passes(
-          {.from = from.view().sub(0, read), .to = to.view().sub(0, written), .one_thread = alone}),
-      std::back_inserter(runs));
+  std::ranges::move(bench::memory_passes(
+                        {.from = from.sub(0, read), .to = to.sub(0, written), .one_thread = alone}),
+                    std::back_inserter(runs));
   const std::vector<std::vector<double>> seconds = bench::in_turn(settings.turns, runs);
   const double floor = bench::floor_of({seconds.begin() + 3, seconds.end()}).seconds();
   const char* const names[] = {"ours", "memcpy", "copy past caches"};
