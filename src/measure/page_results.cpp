@@ -23,13 +23,20 @@ double time_us(const Reading& times) {
 
 std::string shown_time(double us) { return std::isnan(us) ? "–" : shown_us(us); }
 
-// A time that only some cases have, as a column of its own and divided by ours.
+std::string shown_ratio(double ratio) {
+  return std::isnan(ratio) ? "–" : fmt::format("{:.3f}", ratio);
+}
+
+// A time that only some cases have, as a column of its own and divided by ours. The share of a
+// floor is drawn as a bar that ends at 1; a yardstick may be beaten, as a peer may.
 struct OptionalTime {
   const char* field;
   const char* name;
+  bool floor;
 };
 
-constexpr OptionalTime optional_times[] = {{"floor_us", "floor"}, {"yardstick_us", "yardstick"}};
+constexpr OptionalTime optional_times[] = {{"floor_us", "floor", true},
+                                           {"yardstick_us", "yardstick", false}};
 
 bool any_has(const Reading& cases, const char* field) {
   return std::ranges::any_of(cases.items(), [&](const Reading& given) { return given.has(field); });
@@ -50,7 +57,7 @@ PageTable cases_table(const Reading& results) {
     if (!any_has(results["cases"], time.field)) continue;
     shown.push_back(time);
     table.columns.push_back({.name = time.name});
-    table.columns.push_back({.name = std::string(time.name) + " / ours", .share = true});
+    table.columns.push_back({.name = std::string(time.name) + " / ours", .share = time.floor});
   }
   for (const std::string& peer : peers) {
     table.columns.push_back({.name = peer});
@@ -63,13 +70,17 @@ PageTable cases_table(const Reading& results) {
       const auto found = given.find(time.field);
       const double us = found ? found->positive() : unknown;
       row.emplace_back(shown_time(us));
-      row.emplace_back(us / ours);
+      if (time.floor) {
+        row.emplace_back(us / ours);
+      } else {
+        row.emplace_back(shown_ratio(us / ours));
+      }
     }
     for (const std::string& peer : peers) {
       const auto of_peer = given["peer"].find(peer.c_str());
-      const double time = of_peer ? time_us(*of_peer) : unknown, ratio = time / ours;
+      const double time = of_peer ? time_us(*of_peer) : unknown;
       row.emplace_back(shown_time(time));
-      row.emplace_back(std::isnan(ratio) ? "–" : fmt::format("{:.3f}", ratio));
+      row.emplace_back(shown_ratio(time / ours));
     }
     table.rows.push_back(std::move(row));
   }
