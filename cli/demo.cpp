@@ -66,7 +66,7 @@ void run_demo(const DemoCommand& given, const std::stop_token& stop) {
 void add_demo(Program& program) {
   const auto options = std::make_shared<DemoCommand>();
   CLI::App& command = *program.app().add_subcommand(
-      "demo", "The main job on this machine, sequential and overlapped side by side");
+      "demo", "Runs the same work without and with overlap on this machine, and compares both");
   add_device_option(command, options->device);
   add_json_flag(command, options->json);
   command.add_option("--output", options->output, "Folder for report.json and report.html")
@@ -80,9 +80,8 @@ void add_demo(Program& program) {
       ->check(CLI::ExistingDirectory);
   command.add_flag("--quick", options->quick, "Small sizes, for a first look; not a measurement");
   command.footer(
-      "With a GPU: upload, compute and download at once. Without one: a file is read past the "
-      "page\n"
-      "cache while the CPU computes.\n\n"
+      "With a GPU: upload, compute and download overlap. Without one: the CPU computes while a\n"
+      "file is read without the page cache (O_DIRECT).\n\n"
       "Example:\n  penstock demo --quick");
   command.callback([&program, options] {
     program.chosen([&program, options] { run_demo(*options, program.stop()); });

@@ -78,7 +78,8 @@ void run(const OverlapCommand& command, const std::stop_token& stop) {
 void add_overlap(Program& program) {
   const auto options = std::make_shared<OverlapCommand>();
   CLI::App& command = *program.app().add_subcommand(
-      "overlap", "Copies and compute, one after the other and overlapped, beside their floor");
+      "overlap",
+      "Measures copies and compute without and with overlap, and compares them with their floor");
   add_device_option(command, options->device);
   add_json_flag(command, options->json);
   command.add_option("--output", options->output, "Folder for report.json and report.html")
@@ -86,34 +87,34 @@ void add_overlap(Program& program) {
       ->capture_default_str();
   command
       .add_option("--ways", options->ways,
-                  "2: upload, compute; 3: and download; 4: and device copy")
+                  "2: upload and compute; 3: also download; 4: also a copy on the device")
       ->check(CLI::IsMember({"2", "3", "4"}))
       ->capture_default_str();
-  command.add_option("--items", options->items, "Items to move")
+  command.add_option("--items", options->items, "Number of items")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 32).description(""))
       ->capture_default_str();
   add_bytes_option(command, "--item-bytes", options->item_bytes,
-                   "Bytes of an item; default: 256 MiB on a GPU, 16 MiB on the CPU");
+                   "Bytes per item; default: 256 MiB on a GPU, 16 MiB on the CPU");
   auto* chunk = command.add_option_group("chunk");
   add_bytes_option(*chunk, "--chunk", options->chunk,
-                   "Bytes of a chunk; default: chosen from the engines' measured costs");
-  chunk->add_flag("--uncut", options->uncut, "Move whole items");
+                   "Bytes per chunk; default: chosen from measured engine costs");
+  chunk->add_flag("--uncut", options->uncut, "Do not cut items into chunks");
   chunk->require_option(0, 1);
-  command.add_option("--depth", options->depth, "Slots of a ring")
+  command.add_option("--depth", options->depth, "Slots per ring")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 16).description(""))
       ->capture_default_str();
-  command.add_option("--ratio", options->ratio, "Compute time over upload time")
+  command.add_option("--ratio", options->ratio, "Compute time divided by upload time")
       ->capture_default_str();
-  command.add_option("--rounds", options->rounds,
-                     "Multiply-adds per element, instead of the ratio");
-  command.add_option("--repeats", options->repeats, "Timed runs; the median counts")
+  command.add_option("--rounds", options->rounds, "Multiply-adds per element, instead of --ratio");
+  command
+      .add_option("--repeats", options->repeats, "Number of timed runs; the result is their median")
       ->capture_default_str();
-  command.add_flag("--sweep", options->sweep, "Time other chunk sizes and depths as well");
+  command.add_flag("--sweep", options->sweep, "Also time other chunk sizes and depths");
   command.footer(
       "Examples:\n"
-      "  penstock overlap                      three ways, the chunk chosen by itself\n"
+      "  penstock overlap                      three-way, with an automatic chunk size\n"
       "  penstock overlap --ways 2 --ratio 0.8 --sweep\n"
-      "  penstock overlap --uncut              whole items: what cutting gains");
+      "  penstock overlap --uncut              whole items, to see what chunks gain");
   command.callback([&program, options] {
     program.chosen([&program, options] { run(*options, program.stop()); });
   });

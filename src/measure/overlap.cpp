@@ -96,7 +96,10 @@ void share_floors(const Engines& from, Engines& to) {
   to.download.floor = from.download.floor;
   to.both_ways.floor = from.both_ways.floor;
   to.device_copy.floor = from.device_copy.floor;
-  if (to.rounds == from.rounds) to.compute.floor = from.compute.floor;
+  // Two ratios may come out as the same number of rounds, each with passes of its own.
+  if (to.rounds == from.rounds && from.compute.seconds() <= to.compute.seconds()) {
+    to.compute.floor = from.compute.floor;
+  }
 }
 
 detail::FlowOptions flow_options(const OverlapOptions& options, const OverlapResult& r,
