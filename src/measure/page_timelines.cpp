@@ -31,7 +31,7 @@ TimelineEntry entry_of(const Reading& row) {
   const auto engine = engine_named(cells[0].text());
   if (!engine)
     cells[0].refuse(
-        "an engine: \"disk\", \"host\", \"upload\", \"download\", \"device copy\" or \"compute\"");
+        R"(an engine: "disk", "host", "upload", "download", "device copy" or "compute")");
   const std::uint64_t item = cells[2].count(0, any);
   const Span span = span_of(cells[3], cells[4]);
   return {.engine = *engine,
