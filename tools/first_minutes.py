@@ -38,7 +38,7 @@ def machine():
         "cores": 2,
         "memory": field("/proc/meminfo", "MemTotal"),
         "compiler": first_line("c++", "--version"),
-        "cuda_toolkit": first_line("sh", "-c", "nvcc --version | grep release"),
+        "cuda": first_line("sh", "-c", "nvcc --version | sed -n 's/.*release \\([0-9.]*\\).*/\\1/p'"),
         "gpu": first_line("nvidia-smi", "-L"),
         "python": platform.python_version(),
     }
@@ -55,6 +55,7 @@ def document(load, rows):
         "machine": machine(),
         "load_before": float(load),
         "idle": float(load) <= IDLE,
+        "command": "scripts/first_minutes.sh",
         "peers": {},
         "cases": cases,
     }

@@ -226,8 +226,8 @@ def body(path, document, calls=True):
         else:
             parts = of_cases(document) + (of_calls(document) if calls else [])
         parts += [f"Dropped: {case['case']}: {case['reason']}." for case in document.get("dropped", [])]
-        command = f"To measure again: `scripts/gpu_bench.sh {path.stem} --again`."
-        return "\n\n".join([stamp(document), *parts, command])
+        command = document.get("command", f"scripts/gpu_bench.sh {path.stem} --again")
+        return "\n\n".join([stamp(document), *parts, f"To measure again: `{command}`."])
     except (KeyError, TypeError, AttributeError, ZeroDivisionError, IndexError) as error:
         raise Unreadable(f"{path}: not a valid results file: {type(error).__name__} {error}") from None
 

@@ -30,6 +30,7 @@ def test_pages_can_name_the_times(tmp_path):
     path = tmp_path / "first_minutes.json"
     run(path, "0.1", "demo", "12.34", "101.5", "test", "60", "1400.04")
     result = results_tables.read(path)
+    assert "To measure again: `scripts/first_minutes.sh`." in results_tables.body(path, result)
     assert results_tables.figure(result, "value seconds of ours.call_us in make demo") == "102 s"
     assert results_tables.figure(result, "value minutes of ours.call_us in make test") == "24 minutes"
 
