@@ -43,6 +43,10 @@ class Benchmark:
         return digest.hexdigest()[:16]
 
 
+# Results that another script measures, without a GPU.
+MEASURED_ELSEWHERE = {"first_minutes"}
+
+
 def every(root=ROOT):
     """All benchmarks of the tree, by name, in the order in which they run."""
     found = []

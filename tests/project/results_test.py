@@ -305,8 +305,7 @@ def test_the_pages_in_the_tree_are_what_the_files_say():
 
 
 def test_every_benchmark_has_a_sentence_in_the_summary():
-    measured_elsewhere = {"first_minutes"}  # by scripts/first_minutes.sh, without a GPU
-    assert set(results.ABOUT) == set(benchmarks.every()) | measured_elsewhere
+    assert set(results.ABOUT) == set(benchmarks.every()) | benchmarks.MEASURED_ELSEWHERE
 
 
 def one_sensor(name, **params):
