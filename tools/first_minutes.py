@@ -41,6 +41,7 @@ def machine():
         "cuda": first_line("sh", "-c", "nvcc --version | sed -n 's/.*release \\([0-9.]*\\).*/\\1/p'"),
         "gpu": first_line("nvidia-smi", "-L"),
         "python": platform.python_version(),
+        "ceilings": {},
     }
 
 
