@@ -1,0 +1,81 @@
+// Work items of the grouped products: which rows of which expert, and which columns. Made on the
+// device; the same code runs in host tests.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/moe/workspace.h"
+#include "penstock/kit/config.h"
+
+namespace ps::detail {
+
+// The rows of an expert are cut into tiles of 192 and 128 rows, and of 64 if there are no more, so
+// that they are padded to 64 rows and no tile is shorter than necessary: the last four units of 64
+// are two tiles of two rather than three and one.
+inline constexpr unsigned moe_tile_units = 3;
+
+// The number of tiles of an expert with this many rows.
+PENSTOCK_HD constexpr unsigned moe_tiles(unsigned rows) {
+  const unsigned units = (rows + moe_unit_rows - 1) / moe_unit_rows;
+  return (units + moe_tile_units - 1) / moe_tile_units;
+}
+
+struct MoeTile {
+  unsigned first = 0;  // row, counted from the expert's first
+  unsigned rows = 0;   // 1 to 192
+};
+
+// Tile `index` of an expert with this many rows.
+PENSTOCK_HD constexpr MoeTile moe_tile(unsigned rows, unsigned index) {
+  const unsigned units = (rows + moe_unit_rows - 1) / moe_unit_rows;
+  const unsigned tiles = moe_tiles(rows);
+  // Tiles from this one on have two units: one tile if a unit is missing to whole tiles, two tiles
+  // if two are.
+  const unsigned missing = tiles * moe_tile_units - units;
+  const unsigned short_from = units == 1 ? tiles : tiles - missing;
+  const unsigned unit =
+      index * moe_tile_units - (index > short_from ? index - short_from : 0);
+  const unsigned height = units == 1 ? 1 : index >= short_from ? 2 : moe_tile_units;
+  const unsigned first = unit * moe_unit_rows;
+  const unsigned most = height * moe_unit_rows;
+  return {first, rows - first < most ? rows - first : most};
+}
+
+// One item in a work table, packed into 8 bytes.
+struct MoeItem {
+  unsigned slot = 0;    // of the expert's weights, below 1024
+  unsigned first = 0;   // row of h or y, below 2^31
+  unsigned rows = 0;    // 1 to 192
+  unsigned column = 0;  // number of the block of columns, below 2^15
+
+  PENSTOCK_HD constexpr std::uint64_t packed() const {
+    return std::uint64_t{first} << 33 | std::uint64_t{column} << 18 | std::uint64_t{rows} << 10 |
+           slot;
+  }
+  PENSTOCK_HD static constexpr MoeItem unpacked(std::uint64_t word) {
+    return {static_cast<unsigned>(word & 1023), static_cast<unsigned>(word >> 33),
+            static_cast<unsigned>(word >> 10 & 255), static_cast<unsigned>(word >> 18 & 32767)};
+  }
+};
+
+// Items of one expert follow each other in panels of at most this many tiles, column by column
+// inside a panel: blocks that run at the same time share the panel's rows and a column's weights.
+inline constexpr unsigned moe_panel_tiles = 12;
+
+// Item `index` of an expert with `rows` rows, of moe_tiles(rows) * columns.
+PENSTOCK_HD constexpr MoeItem moe_item(unsigned index, unsigned rows, unsigned columns,
+                                       unsigned slot, unsigned first_row) {
+  const unsigned tiles = moe_tiles(rows);
+  const unsigned panels = (tiles + moe_panel_tiles - 1) / moe_panel_tiles;
+  // Panels of nearly equal height. An item's tile, ignoring columns, tells the panel.
+  unsigned panel = index / columns * panels / tiles;
+  while (index >= tiles * (panel + 1) / panels * columns) ++panel;
+  while (index < tiles * panel / panels * columns) --panel;
+  const unsigned begin = tiles * panel / panels, height = tiles * (panel + 1) / panels - begin;
+  const unsigned inside = index - begin * columns;
+  const unsigned column = inside / height;
+  const MoeTile tile = moe_tile(rows, begin + inside - column * height);
+  return {slot, first_row + tile.first, tile.rows, column};
+}
+
+}  // namespace ps::detail

@@ -1,0 +1,75 @@
+// The parts of moe()'s workspace. A row is one (token, choice) pair; rows are sorted by expert, and
+// pairs of the same expert stay in the order t * K + k.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "penstock/kit/config.h"
+
+namespace ps::detail {
+
+// Pairs that one block counts and places, and the most blocks: more pairs than these blocks hold
+// make every block's part longer.
+inline constexpr std::int64_t moe_count_pairs = 1024;
+inline constexpr std::int64_t moe_count_blocks = 128;
+// Rows before h and y that the ragged tensor store addresses and never writes.
+inline constexpr std::int64_t moe_spare_rows = 16;
+// Columns of a work item, in the output of its product: 256 rows of gate_up give 128 of h.
+inline constexpr std::int64_t moe_item_columns = 256;
+inline constexpr std::int64_t moe_unit_rows = 64;  // rows of an expert are padded to these
+
+// Offsets in bytes, multiples of 256.
+struct MoeWorkspace {
+  std::size_t histograms = 0;  // u32 (count blocks, E)
+  std::size_t counters = 0;    // u32: items of up and down in the tables, and next item to take
+  std::size_t offsets = 0;     // u32 (E + 1): the first row of each expert
+  std::size_t source = 0;      // u32 (T * K): the pair t * K + k of each row
+  std::size_t place = 0;       // i32 (T * K): the row of each pair once its expert is computed, or
+                               // -1
+  std::size_t up_items = 0;    // MoeItem, as many as moe_most_tiles() times the columns
+  std::size_t down_items = 0;
+  std::size_t h = 0;  // (T * K + 32, n), of which the first 16 rows and the last 16 are spare
+  std::size_t y = 0;  // (T * K + 32, d), likewise
+  std::size_t bytes = 0;
+};
+
+// The most tiles that T * K rows of E experts can have.
+constexpr std::int64_t moe_most_tiles(std::int64_t rows, std::int64_t experts) {
+  // Each expert but for its last, partial unit of rows fills tiles of at least two units.
+  const std::int64_t used = rows < experts ? rows : experts;
+  return used + rows / (2 * moe_unit_rows);
+}
+
+constexpr std::int64_t moe_up_columns(std::int64_t width) {
+  return (2 * width + moe_item_columns - 1) / moe_item_columns;
+}
+constexpr std::int64_t moe_down_columns(std::int64_t hidden) {
+  return (hidden + moe_item_columns - 1) / moe_item_columns;
+}
+
+constexpr MoeWorkspace moe_workspace(std::int64_t rows, std::int64_t experts, std::int64_t hidden,
+                                     std::int64_t width, std::size_t element) {
+  MoeWorkspace space;
+  std::size_t end = 0;
+  const auto part = [&](std::int64_t count, std::size_t bytes) {
+    const std::size_t begin = end;
+    end += (static_cast<std::size_t>(count) * bytes + 255) / 256 * 256;
+    return begin;
+  };
+  const std::int64_t blocks = (rows + moe_count_pairs - 1) / moe_count_pairs;
+  const std::int64_t tiles = moe_most_tiles(rows, experts);
+  space.counters = part(64, 4);
+  space.histograms = part((blocks < moe_count_blocks ? blocks : moe_count_blocks) * experts, 4);
+  space.offsets = part(experts + 1, 4);
+  space.source = part(rows, 4);
+  space.place = part(rows, 4);
+  space.up_items = part(tiles * moe_up_columns(width), 8);
+  space.down_items = part(tiles * moe_down_columns(hidden), 8);
+  space.h = part((rows + 2 * moe_spare_rows) * width, element);
+  space.y = part((rows + 2 * moe_spare_rows) * hidden, element);
+  space.bytes = end;
+  return space;
+}
+
+}  // namespace ps::detail
