@@ -19,10 +19,10 @@ enum class RouteScoring : std::uint8_t {
 };
 
 struct RouteOptions {
-  TensorView logits{};   // (T, E), f32, bf16 or f16; rows may be strided
-  TensorView bias{};     // (E), f32: added to the scores that are compared, not to the weights. Only
-                         // with `sigmoid`; optional
-  TensorView ids{};      // (T, K), i32 or i64, contiguous: the chosen experts, the best first
+  TensorView logits{};  // (T, E), f32, bf16 or f16; rows may be strided
+  TensorView bias{};    // (E), f32: added to the scores that are compared, not to the weights. Only
+                        // with `sigmoid`; optional
+  TensorView ids{};     // (T, K), i32 or i64, contiguous: the chosen experts, the best first
   TensorView weights{};  // (T, K), f32, contiguous
   RouteScoring scoring = RouteScoring::softmax_topk;
   // With `sigmoid`, experts may form groups of equal size, by index. Only the `top_groups` groups

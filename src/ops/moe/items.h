@@ -33,8 +33,7 @@ PENSTOCK_HD constexpr MoeTile moe_tile(unsigned rows, unsigned index) {
   // if two are.
   const unsigned missing = tiles * moe_tile_units - units;
   const unsigned short_from = units == 1 ? tiles : tiles - missing;
-  const unsigned unit =
-      index * moe_tile_units - (index > short_from ? index - short_from : 0);
+  const unsigned unit = index * moe_tile_units - (index > short_from ? index - short_from : 0);
   const unsigned height = units == 1 ? 1 : index >= short_from ? 2 : moe_tile_units;
   const unsigned first = unit * moe_unit_rows;
   const unsigned most = height * moe_unit_rows;
