@@ -21,21 +21,16 @@ struct MoeSpace {
   void* h;  // the first row that is not spare
   void* y;
 
-  explicit MoeSpace(const MoeWork& work) {
-    const auto at = [&](std::size_t offset) { return work.memory + offset; };
-    const auto rows = [&](std::size_t offset, std::int64_t columns) {
-      return at(offset) + static_cast<std::size_t>(moe_spare_rows * columns) * size_of(work.type);
-    };
-    histograms = reinterpret_cast<unsigned*>(at(work.space.histograms));
-    counters = reinterpret_cast<unsigned*>(at(work.space.counters));
-    offsets = reinterpret_cast<unsigned*>(at(work.space.offsets));
-    source = reinterpret_cast<unsigned*>(at(work.space.source));
-    place = reinterpret_cast<int*>(at(work.space.place));
-    up_items = reinterpret_cast<std::uint64_t*>(at(work.space.up_items));
-    down_items = reinterpret_cast<std::uint64_t*>(at(work.space.down_items));
-    h = rows(work.space.h, work.width);
-    y = rows(work.space.y, work.hidden);
-  }
+  explicit MoeSpace(const MoeWork& work)
+      : histograms(work.space.histogram_counts(work.memory)),
+        counters(reinterpret_cast<unsigned*>(work.memory + work.space.counters)),
+        offsets(work.space.expert_offsets(work.memory)),
+        source(work.space.source_pairs(work.memory)),
+        place(work.space.pair_rows(work.memory)),
+        up_items(reinterpret_cast<std::uint64_t*>(work.memory + work.space.up_items)),
+        down_items(reinterpret_cast<std::uint64_t*>(work.memory + work.space.down_items)),
+        h(work.space.h_rows(work.memory)),
+        y(work.space.y_rows(work.memory)) {}
 };
 
 // Sorts the pairs by expert; with `and_list` also does what moe_list() does.

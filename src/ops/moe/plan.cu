@@ -244,8 +244,7 @@ kit::LaunchOptions options(unsigned blocks) {
 }  // namespace
 
 void moe_sort(const MoeWork& work, bool and_list, cudaStream_t stream) {
-  const std::int64_t wanted = (work.rows() + moe_count_pairs - 1) / moe_count_pairs;
-  const auto blocks = static_cast<unsigned>(std::min(wanted, moe_count_blocks));
+  const auto blocks = static_cast<unsigned>(moe_blocks(work.rows()));
   const Plan plan = plan_of(work, blocks);
   kit::launch(count, options(blocks), stream, plan);
   kit::launch(sort, options(blocks), stream, plan, and_list);
