@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -56,7 +58,7 @@ class OnGpu {
   DeviceBuffer memory_;
 };
 
-std::vector<std::uint8_t> bits_of(const MoeArrays& arrays) { return arrays.out.bytes(); }
+std::vector<std::uint8_t> bits_of(const MoeArrays& arrays) { return arrays.out().bytes(); }
 
 class MoeGpu : public GpuTest {
  protected:
@@ -73,9 +75,9 @@ class MoeGpu : public GpuTest {
     OnGpu there(arrays, gpu, *stream);
     moe(there.options(), *stream);
     there.fetch();
-    if (!arrays.out.surroundings_untouched()) return "bytes around out were written";
+    if (!arrays.out().surroundings_untouched()) return "bytes around out were written";
     if (!there.surroundings_untouched()) return "bytes around the workspace were written";
-    return wrong(arrays.out, expected(numbers, arrays.present()));
+    return wrong(arrays.out(), expected(numbers, arrays.present()));
   }
 
   std::optional<Stream> stream;
@@ -166,8 +168,8 @@ TEST_F(MoeGpu, SortsAsTheCpu) {
     const auto rows = static_cast<std::size_t>(tokens) * 7;
     const auto experts = static_cast<std::size_t>(numbers.shape.experts);
     const auto same = [&](std::size_t offset, std::size_t count, const char* part) {
-      const auto gpu_words = test::fetch<std::uint32_t>(there.options().workspace, offset, count,
-                                                        *stream);
+      const auto gpu_words =
+          test::fetch<std::uint32_t>(there.options().workspace, offset, count, *stream);
       const auto* const words = reinterpret_cast<const std::uint32_t*>(aligned + offset);
       EXPECT_TRUE(std::equal(gpu_words.begin(), gpu_words.end(), words)) << part;
     };
@@ -191,7 +193,7 @@ TEST_F(MoeGpu, PartsHaveTheBitsOfTheWhole) {
     OnGpu one(whole, gpu, *stream);
     moe(one.options(), *stream);
     one.fetch();
-    ASSERT_EQ(wrong(whole.out, expected(numbers)), "");
+    ASSERT_EQ(wrong(whole.out(), expected(numbers)), "");
 
     std::vector<std::int32_t> order(experts);
     std::iota(order.begin(), order.end(), 0);
@@ -266,15 +268,15 @@ TEST_F(MoeGpu, ATokenDoesNotDependOnItsNeighbours) {
     moe(single.options(), *stream);
     single.fetch();
     for (std::int64_t i = 0; i < shape.hidden; ++i) {
-      ASSERT_EQ(alone.out.bits({0, i}), together.out.bits({token, i})) << token << ", " << i;
+      ASSERT_EQ(alone.out().bits({0, i}), together.out().bits({token, i})) << token << ", " << i;
     }
   }
 }
 
 TEST_F(MoeGpu, CanBeCaptured) {
   std::mt19937 random(10);
-  const MoeNumbers numbers(
-      {.tokens = 100, .choices = 2, .hidden = 64, .width = 72, .experts = 5}, random);
+  const MoeNumbers numbers({.tokens = 100, .choices = 2, .hidden = 64, .width = 72, .experts = 5},
+                           random);
   MoeArrays arrays(numbers);
   OnGpu there(arrays, gpu, *stream);
   moe(there.options(), *stream);  // loads the kernels
@@ -302,7 +304,7 @@ TEST_F(MoeGpu, MemoryFromAPool) {
   call.pool = &pool;
   moe(call, *stream);
   there.fetch();
-  EXPECT_EQ(wrong(arrays.out, expected(numbers)), "");
+  EXPECT_EQ(wrong(arrays.out(), expected(numbers)), "");
   EXPECT_EQ(pool.statistics().in_use, 0U);
 }
 
