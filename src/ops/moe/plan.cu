@@ -13,7 +13,7 @@
 namespace ps::detail {
 namespace {
 
-constexpr unsigned threads = 256;
+constexpr unsigned threads = 512;
 constexpr unsigned warps = threads / 32;
 constexpr unsigned most_experts = 1024;
 constexpr unsigned per_thread = most_experts / threads;  // experts of a thread in a scan
@@ -121,30 +121,45 @@ __device__ void list_items(const Plan& plan, const unsigned* offsets, unsigned* 
   }
 }
 
+// Adds up the histograms: of all blocks into `totals`, of the blocks before this one into
+// `earlier`, both in shared memory and 0 before. If there are fewer experts than threads, several
+// threads share the blocks of an expert.
+__device__ void add_histograms(const Plan& plan, unsigned* totals, unsigned* earlier) {
+  const unsigned shares = max(threads / plan.experts, 1u);
+  const unsigned share = min(threadIdx.x / plan.experts, shares);
+  for (unsigned e = threadIdx.x - (shares > 1 ? share * plan.experts : 0);
+       e < plan.experts && share < shares; e += threads) {
+    unsigned all = 0, before = 0;
+#pragma unroll 16
+    for (unsigned block = share; block < gridDim.x; block += shares) {
+      const unsigned found = plan.space.histograms[block * plan.experts + e];
+      all += found;
+      before += block < blockIdx.x ? found : 0;
+    }
+    atomicAdd(&totals[e], all);
+    atomicAdd(&earlier[e], before);
+  }
+}
+
 // Places the block's pairs. A warp has a contiguous part of them and counts it first; pairs of the
-// same expert keep their order.
+// same expert keep their order. Dynamic shared memory: a count per warp and expert.
 __global__ void __launch_bounds__(threads) sort(const Plan plan, bool and_list) {
   __shared__ unsigned offsets[most_experts + 1], next[most_experts];
-  __shared__ unsigned counts[warps][most_experts];
+  extern __shared__ unsigned all_counts[];
   const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  for (unsigned e = threadIdx.x; e < plan.experts; e += threads) {
-    for (unsigned w = 0; w < warps; ++w) counts[w][e] = 0;
-  }
+  unsigned* const counts = all_counts + warp * plan.experts;
+  for (unsigned i = threadIdx.x; i < warps * plan.experts; i += threads) all_counts[i] = 0;
+  for (unsigned e = threadIdx.x; e < plan.experts; e += threads) offsets[e] = next[e] = 0;
+  __syncthreads();
   kit::wait_for_previous();
   kit::let_next_start();
 
-  // Totals of the experts, and what earlier blocks have of them.
-  unsigned totals[per_thread], earlier[per_thread];
+  add_histograms(plan, offsets, next);
+  __syncthreads();
+  unsigned totals[per_thread];
   for (unsigned i = 0; i < per_thread; ++i) {
     const unsigned e = threadIdx.x * per_thread + i;
-    totals[i] = earlier[i] = 0;
-    if (e >= plan.experts) continue;
-#pragma unroll 8
-    for (unsigned block = 0; block < gridDim.x; ++block) {
-      const unsigned found = plan.space.histograms[block * plan.experts + e];
-      totals[i] += found;
-      earlier[i] += block < blockIdx.x ? found : 0;
-    }
+    totals[i] = e < plan.experts ? offsets[e] : 0;
   }
   unsigned all = 0;
   unsigned before = scan(totals, all);
@@ -152,13 +167,12 @@ __global__ void __launch_bounds__(threads) sort(const Plan plan, bool and_list) 
     const unsigned e = threadIdx.x * per_thread + i;
     if (e < plan.experts) {
       offsets[e] = before;
-      next[e] = before + earlier[i];
+      next[e] += before;
     }
     before += totals[i];
   }
   if (threadIdx.x == 0) offsets[plan.experts] = all;
 
-  // The warps' own counts; `counts` was cleared before scan(), which synchronised the block.
   const unsigned per_warp = plan.pairs_per_block / warps;
   const unsigned begin = blockIdx.x * plan.pairs_per_block + warp * per_warp;
   const auto each = [&](const auto& place) {
@@ -170,7 +184,7 @@ __global__ void __launch_bounds__(threads) sort(const Plan plan, bool and_list) 
       if (pair < plan.pairs) place(pair, expert, rank);
       __syncwarp();
       if (rank == 0 && expert < plan.experts) {
-        counts[warp][expert] += static_cast<unsigned>(__popc(peers));
+        counts[expert] += static_cast<unsigned>(__popc(peers));
       }
       __syncwarp();
     }
@@ -180,16 +194,17 @@ __global__ void __launch_bounds__(threads) sort(const Plan plan, bool and_list) 
   for (unsigned e = threadIdx.x; e < plan.experts; e += threads) {
     unsigned sum = 0;
     for (unsigned w = 0; w < warps; ++w) {
-      const unsigned own = counts[w][e];
-      counts[w][e] = sum;
-      sum += own;
+      unsigned& own = all_counts[w * plan.experts + e];
+      const unsigned count = own;
+      own = sum;
+      sum += count;
     }
   }
   __syncthreads();
   each([&](unsigned pair, unsigned expert, unsigned rank) {
     int place = -1;
     if (expert < plan.experts) {
-      const unsigned row = next[expert] + counts[warp][expert] + rank;
+      const unsigned row = next[expert] + counts[expert] + rank;
       plan.space.source[row] = pair;
       if (and_list && plan.slot(expert) < plan.slot_count) place = static_cast<int>(row);
     }
@@ -237,8 +252,11 @@ Plan plan_of(const MoeWork& work, unsigned blocks) {
           .space = MoeSpace(work)};
 }
 
-kit::LaunchOptions options(unsigned blocks) {
-  return {.grid = blocks, .block = threads, .overlaps_previous = true};
+kit::LaunchOptions options(unsigned blocks, std::size_t shared_bytes = 0) {
+  return {.grid = blocks,
+          .block = threads,
+          .shared_bytes = shared_bytes,
+          .overlaps_previous = true};
 }
 
 }  // namespace
@@ -247,7 +265,8 @@ void moe_sort(const MoeWork& work, bool and_list, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(moe_blocks(work.rows()));
   const Plan plan = plan_of(work, blocks);
   kit::launch(count, options(blocks), stream, plan);
-  kit::launch(sort, options(blocks), stream, plan, and_list);
+  kit::launch(sort, options(blocks, warps * plan.experts * sizeof(unsigned)), stream, plan,
+              and_list);
 }
 
 void moe_list(const MoeWork& work, cudaStream_t stream) {

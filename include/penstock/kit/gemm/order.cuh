@@ -84,8 +84,8 @@ struct TableOrder {
       if (!leads) return;
       count_ = *order.count;
       publish(word(blockIdx.x));
-      next_ = word(number());
-      number_ = number();
+      next_ = word(gridDim.x + atomicAdd(order.taken, 1));
+      taken_ = atomicAdd(order.taken, 1);
     }
 
     __device__ bool take(GemmTile& tile) {
@@ -94,9 +94,10 @@ struct TableOrder {
       reader_.release();
       if (word_now == 0) return false;
       if (leads_) {
+        // Nothing here uses what it loads: the next call does.
         publish(next_);
-        next_ = word(number_);
-        number_ = number();
+        next_ = word(gridDim.x + taken_);
+        taken_ = atomicAdd(order_.taken, 1);
       }
       tile = Codec::tile(word_now);
       return true;
@@ -108,14 +109,13 @@ struct TableOrder {
       writer_.commit();
     }
     __device__ std::uint64_t word(unsigned of) const { return of < count_ ? order_.words[of] : 0; }
-    __device__ unsigned number() const { return gridDim.x + atomicAdd(order_.taken, 1); }
 
     const TableOrder& order_;
     Shared& shared_;
     Consumer<Barrier, depth> reader_;
     Producer<Barrier, depth> writer_;
     bool leads_;
-    unsigned count_ = 0, number_ = 0;
+    unsigned count_ = 0, taken_ = 0;
     std::uint64_t next_ = 0;
   };
 };
