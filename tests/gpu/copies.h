@@ -1,4 +1,4 @@
-// Arrays of a test on both sides: copies of host arrays on a GPU.
+// Arrays on the host and their copies on the GPU.
 #pragma once
 
 #include <cstddef>

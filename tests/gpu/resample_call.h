@@ -1,4 +1,4 @@
-// What the tests of resample on a GPU share: arrays of both sides, and calls of real shapes.
+// What the tests of resample on a GPU share: calls of real shapes.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,6 @@
 
 #include "gpu/copies.h"
 #include "gpu/gpu_test.h"
-#include "penstock/host/buffer.h"
 #include "penstock/ops/resample.h"
 #include "support/resample_random.h"
 
