@@ -40,7 +40,7 @@ class Copies {
   Copies(const Device& gpu, const Stream& stream) : gpu_(gpu), stream_(stream) {}
 
   TensorView of(Strided& array) {
-    Copy& made = copies_.emplace_back(array, DeviceBuffer(gpu_, array.bytes().size()));
+    Copy& made = copies_.emplace_back(Copy{array, DeviceBuffer(gpu_, array.bytes().size())});
     copy(made.there.view(), bytes_of(array.bytes()), stream_, {.allow_pageable = true});
     return array.view_in(made.there.view().as<std::uint8_t>(), made.there.view().place);
   }

@@ -6,14 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <random>
 #include <vector>
 
 namespace ps::test {
 namespace {
-
-constexpr float infinity = std::numeric_limits<float>::infinity();
 
 // The largest error in units of the last place, at every 101st number of [-87, -2^-30].
 TEST(RouteScore, ExponentialIsAccurate) {
@@ -36,8 +33,8 @@ TEST(RouteScore, ExponentialAtItsEnds) {
   EXPECT_EQ(routing::exponential(-0.0F), 1);
   EXPECT_EQ(routing::exponential(-1e-30F), 1);
   EXPECT_GT(routing::exponential(-87.0F), 1.6e-38F);
-  EXPECT_EQ(routing::exponential(std::nextafter(-87.0F, -infinity)), 0);
-  EXPECT_EQ(routing::exponential(-infinity), 0);
+  EXPECT_EQ(routing::exponential(std::nextafter(-87.0F, -routing::infinity)), 0);
+  EXPECT_EQ(routing::exponential(-routing::infinity), 0);
   EXPECT_EQ(routing::exponential(NAN), 0);
 }
 
@@ -55,8 +52,16 @@ TEST(RouteScore, SigmoidIsAccurate) {
 
 TEST(RouteScore, KeysAreInTheOrderOfScores) {
   std::mt19937 random(20261118);
-  std::vector<float> scores = {0.0F, -0.0F, 1e-45F,   -1e-45F,   routing::largest_finite,
-                               1,    -1,    infinity, -infinity, -routing::largest_finite};
+  std::vector<float> scores = {0.0F,
+                               -0.0F,
+                               1e-45F,
+                               -1e-45F,
+                               routing::largest_finite,
+                               1,
+                               -1,
+                               routing::infinity,
+                               -routing::infinity,
+                               -routing::largest_finite};
   while (scores.size() < 400) {
     const float score = routing::float_of(static_cast<std::uint32_t>(random()));
     if (!std::isnan(score)) scores.push_back(score);
@@ -69,7 +74,7 @@ TEST(RouteScore, KeysAreInTheOrderOfScores) {
     }
   }
   EXPECT_EQ(routing::expert_key(NAN), routing::no_key);
-  EXPECT_EQ(routing::expert_key(-infinity), routing::no_key);
+  EXPECT_EQ(routing::expert_key(-routing::infinity), routing::no_key);
 }
 
 TEST(RouteScore, GroupsAreComparedByTheirTwoBest) {
@@ -83,9 +88,9 @@ TEST(RouteScore, GroupsAreComparedByTheirTwoBest) {
 }
 
 TEST(RouteScore, UsableLogits) {
-  EXPECT_EQ(routing::usable(NAN), -infinity);
-  EXPECT_EQ(routing::usable(-infinity), -infinity);
-  EXPECT_EQ(routing::usable(infinity), routing::largest_finite);
+  EXPECT_EQ(routing::usable(NAN), -routing::infinity);
+  EXPECT_EQ(routing::usable(-routing::infinity), -routing::infinity);
+  EXPECT_EQ(routing::usable(routing::infinity), routing::largest_finite);
   EXPECT_EQ(routing::usable(-routing::largest_finite), -routing::largest_finite);
   EXPECT_EQ(routing::usable(1.5F), 1.5F);
 }

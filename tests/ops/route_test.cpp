@@ -4,9 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
-#include <numeric>
 #include <vector>
 
 #include "penstock/host/event.h"
@@ -14,8 +12,6 @@
 
 namespace ps::test {
 namespace {
-
-constexpr float infinity = std::numeric_limits<float>::infinity();
 
 void run(RandomRoute& call) {
   const Stream stream(Device::cpu());
@@ -88,17 +84,17 @@ TEST(Route, GivesTheSameBitsHoweverTokensAreDivided) {
   }
 }
 
-struct Choice {
+struct Routed {
   int id;
   float weight;
-  bool operator==(const Choice&) const = default;
+  bool operator==(const Routed&) const = default;
 };
-void PrintTo(const Choice& choice, std::ostream* out) {
+void PrintTo(const Routed& choice, std::ostream* out) {
   *out << choice.id << " with " << choice.weight;
 }
 
 // The choices of one token.
-std::vector<Choice> routed(std::vector<float> logits, int choices, RouteOptions options = {},
+std::vector<Routed> routed(std::vector<float> logits, int choices, RouteOptions options = {},
                            std::vector<float> bias = {}) {
   const auto count = static_cast<std::int64_t>(logits.size());
   std::vector<std::int32_t> ids(static_cast<std::size_t>(choices), -1);
@@ -110,20 +106,20 @@ std::vector<Choice> routed(std::vector<float> logits, int choices, RouteOptions 
   const Stream stream(Device::cpu());
   route(options, stream);
   stream.synchronize();
-  std::vector<Choice> all;
+  std::vector<Routed> all;
   for (std::size_t k = 0; k < ids.size(); ++k) all.push_back({ids[k], weights[k]});
   return all;
 }
 
-using Choices = std::vector<Choice>;
+using RoutedList = std::vector<Routed>;
 constexpr RouteOptions topk{.scoring = RouteScoring::topk_softmax};
 constexpr RouteOptions sigmoid{.scoring = RouteScoring::sigmoid};
 
 TEST(Route, EqualScoresGoToTheLowerIndex) {
   for (const RouteOptions& options : {RouteOptions{}, topk, sigmoid}) {
-    const std::vector<Choice> found = routed(std::vector<float>(128, 0.25F), 5, options);
+    const std::vector<Routed> found = routed(std::vector<float>(128, 0.25F), 5, options);
     for (int k = 0; k < 5; ++k) EXPECT_EQ(found[static_cast<std::size_t>(k)].id, k);
-    const std::vector<Choice> zeros = routed({-1, 0.0F, -0.0F, 0.0F}, 3, options);
+    const std::vector<Routed> zeros = routed({-1, 0.0F, -0.0F, 0.0F}, 3, options);
     EXPECT_EQ(zeros[0].id, 1);
     EXPECT_EQ(zeros[1].id, 2);
     EXPECT_EQ(zeros[2].id, 3);
@@ -137,33 +133,34 @@ TEST(Route, NothingToChooseFrom) {
   for (const RouteScoring scoring :
        {RouteScoring::softmax_topk, RouteScoring::topk_softmax, RouteScoring::sigmoid}) {
     options.scoring = scoring;
-    const Choices found = routed({NAN, -infinity, NAN}, 2, options);
-    EXPECT_EQ(found, (Choices{{3, 0}, {3, 0}}));
-    for (const Choice& each : found) EXPECT_FALSE(std::signbit(each.weight));
-    EXPECT_EQ(routed({NAN, -5, -infinity}, 3, options)[0].id, 1);
-    EXPECT_EQ(routed({NAN, -5, -infinity}, 3, options)[1], (Choice{3, 0}));
-    EXPECT_EQ(routed({NAN, -5, -infinity}, 3, options)[0].weight, -1);
+    const RoutedList found = routed({NAN, -INFINITY, NAN}, 2, options);
+    EXPECT_EQ(found, (RoutedList{{3, 0}, {3, 0}}));
+    for (const Routed& each : found) EXPECT_FALSE(std::signbit(each.weight));
+    EXPECT_EQ(routed({NAN, -5, -INFINITY}, 3, options)[0].id, 1);
+    EXPECT_EQ(routed({NAN, -5, -INFINITY}, 3, options)[1], (Routed{3, 0}));
+    EXPECT_EQ(routed({NAN, -5, -INFINITY}, 3, options)[0].weight, -1);
   }
 }
 
 TEST(Route, InfinityIsTheLargestNumber) {
-  EXPECT_EQ(routed({0, infinity, 5, infinity}, 3), (Choices{{1, 0.5F}, {3, 0.5F}, {2, 0}}));
-  EXPECT_EQ(routed({0, infinity, 5, infinity}, 3, topk), (Choices{{1, 0.5F}, {3, 0.5F}, {2, 0}}));
-  EXPECT_EQ(routed({0, infinity}, 2, sigmoid), (Choices{{1, 1}, {0, 0.5F}}));
+  EXPECT_EQ(routed({0, INFINITY, 5, INFINITY}, 3), (RoutedList{{1, 0.5F}, {3, 0.5F}, {2, 0}}));
+  EXPECT_EQ(routed({0, INFINITY, 5, INFINITY}, 3, topk),
+            (RoutedList{{1, 0.5F}, {3, 0.5F}, {2, 0}}));
+  EXPECT_EQ(routed({0, INFINITY}, 2, sigmoid), (RoutedList{{1, 1}, {0, 0.5F}}));
   const float largest = std::numeric_limits<float>::max();
-  EXPECT_EQ(routed({-largest, largest}, 2), (Choices{{1, 1}, {0, 0}}));
+  EXPECT_EQ(routed({-largest, largest}, 2), (RoutedList{{1, 1}, {0, 0}}));
 }
 
 TEST(Route, SumOfWeightsThatIsZero) {
   RouteOptions options = sigmoid;
   options.renormalise = true;
-  EXPECT_EQ(routed({-1000, -2000, -3000}, 2, options), (Choices{{0, 0}, {1, 0}}));
+  EXPECT_EQ(routed({-1000, -2000, -3000}, 2, options), (RoutedList{{0, 0}, {1, 0}}));
 }
 
 TEST(Route, BiasChangesTheChoiceAndNotTheWeight) {
-  EXPECT_EQ(routed({0, 0, 0}, 2, sigmoid, {-1, -3, -2}), (Choices{{0, 0.5F}, {2, 0.5F}}));
-  EXPECT_EQ(routed({0, 9, 9, 0}, 3, sigmoid, {-4, NAN, -infinity, infinity}),
-            (Choices{{3, 0.5F}, {0, 0.5F}, {4, 0}}));
+  EXPECT_EQ(routed({0, 0, 0}, 2, sigmoid, {-1, -3, -2}), (RoutedList{{0, 0.5F}, {2, 0.5F}}));
+  EXPECT_EQ(routed({0, 9, 9, 0}, 3, sigmoid, {-4, NAN, -INFINITY, INFINITY}),
+            (RoutedList{{3, 0.5F}, {0, 0.5F}, {4, 0}}));
 }
 
 TEST(Route, Groups) {
@@ -173,25 +170,25 @@ TEST(Route, Groups) {
   // Scores of 0.5 twice beat one of 0.95 and one of 0.
   EXPECT_EQ(routed({3, low, 0, 0, low, low}, 1, options)[0].id, 2);
   // Of groups with equal sums the first one wins.
-  EXPECT_EQ(routed({low, low, 0, 0, 0, 0}, 2, options), (Choices{{2, 0.5F}, {3, 0.5F}}));
+  EXPECT_EQ(routed({low, low, 0, 0, 0, 0}, 2, options), (RoutedList{{2, 0.5F}, {3, 0.5F}}));
   // With negative scores, one candidate alone can beat two, and no candidate is not a score of 0.
   EXPECT_EQ(routed({0, 0, NAN, 0, NAN, NAN}, 2, options, {-2, -2, -2, -2, -2, -2}),
-            (Choices{{3, 0.5F}, {6, 0}}));
+            (RoutedList{{3, 0.5F}, {6, 0}}));
   options.top_groups = 3;
   EXPECT_EQ(routed({0, NAN, NAN, NAN, NAN, 0}, 3, options, {-2, -2, -2, -2, -2, -1}),
-            (Choices{{5, 0.5F}, {0, 0.5F}, {6, 0}}));
+            (RoutedList{{5, 0.5F}, {0, 0.5F}, {6, 0}}));
 }
 
 TEST(Route, KnownWeights) {
   const float e1 = std::exp(-1.0F);
-  const auto near = [](const Choices& found, std::vector<Choice> wanted) {
+  const auto near = [](const RoutedList& found, std::vector<Routed> wanted) {
     ASSERT_EQ(found.size(), wanted.size());
     for (std::size_t k = 0; k < found.size(); ++k) {
       EXPECT_EQ(found[k].id, wanted[k].id);
       EXPECT_FLOAT_EQ(found[k].weight, wanted[k].weight);
     }
   };
-  near(routed({1, 4, 3, -infinity}, 2, topk), {{1, 1 / (1 + e1)}, {2, e1 / (1 + e1)}});
+  near(routed({1, 4, 3, -INFINITY}, 2, topk), {{1, 1 / (1 + e1)}, {2, e1 / (1 + e1)}});
   const float all = 1 + e1 + e1 * e1 * e1;
   near(routed({1, 4, 3, NAN}, 2), {{1, 1 / all}, {2, e1 / all}});
   RouteOptions options{.renormalise = true, .scale = 2.5F};
