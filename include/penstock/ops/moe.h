@@ -67,7 +67,7 @@ std::size_t moe_workspace_bytes(const MoeOptions& options);
 //
 // Enqueues and returns, without waiting for the device unless `check` is set; may be captured
 // unless `check` is set. The same call gives the same bits every time. Throws InvalidArgument
-// naming the argument, OutOfMemory, and Unsupported on GPUs below compute capability 9.0.
+// naming the argument, OutOfMemory, and Unsupported on GPUs that are not of compute capability 9.0.
 void moe(const MoeOptions& options, const Stream& stream);
 
 // The steps of moe(), for experts that arrive one after the other:

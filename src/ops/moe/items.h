@@ -33,8 +33,7 @@ PENSTOCK_HD constexpr MoeTile moe_tile(unsigned rows, unsigned index) {
   // if two are.
   const unsigned missing = tiles * moe_tile_units - units;
   const unsigned short_from = units == 1 ? tiles : tiles - missing;
-  const unsigned unit =
-      index * moe_tile_units - (index > short_from ? index - short_from : 0);
+  const unsigned unit = index * moe_tile_units - (index > short_from ? index - short_from : 0);
   const unsigned height = units == 1 ? 1 : index >= short_from ? 2 : moe_tile_units;
   const unsigned first = unit * moe_unit_rows;
   const unsigned most = height * moe_unit_rows;
@@ -67,11 +66,12 @@ PENSTOCK_HD constexpr MoeItem moe_item(unsigned index, unsigned rows, unsigned c
                                        unsigned slot, unsigned first_row) {
   const unsigned tiles = moe_tiles(rows);
   const unsigned panels = (tiles + moe_panel_tiles - 1) / moe_panel_tiles;
-  // Panels of nearly equal height. An item's tile, ignoring columns, tells the panel.
-  unsigned panel = index / columns * panels / tiles;
-  while (index >= tiles * (panel + 1) / panels * columns) ++panel;
-  while (index < tiles * panel / panels * columns) --panel;
-  const unsigned begin = tiles * panel / panels, height = tiles * (panel + 1) / panels - begin;
+  // Panels of nearly equal height: the first `tall` ones have one tile more than the others.
+  const unsigned low = tiles / panels, tall = tiles % panels, tall_end = tall * (low + 1);
+  const unsigned before = index / columns;  // a tile of the item's panel
+  const unsigned panel = before < tall_end ? before / (low + 1) : tall + (before - tall_end) / low;
+  const unsigned begin = panel * low + (panel < tall ? panel : tall);
+  const unsigned height = low + (panel < tall ? 1 : 0);
   const unsigned inside = index - begin * columns;
   const unsigned column = inside / height;
   const MoeTile tile = moe_tile(rows, begin + inside - column * height);

@@ -17,9 +17,9 @@ inline constexpr std::int64_t moe_count_blocks = 128;
 inline constexpr std::int64_t moe_spare_rows = 16;
 // Columns of a work item, in the output of its product: 256 rows of gate_up give 128 of h.
 inline constexpr std::int64_t moe_item_columns = 256;
-inline constexpr std::int64_t moe_unit_rows = 64;  // rows of an expert are padded to these
+inline constexpr unsigned moe_unit_rows = 64;  // rows of an expert are padded to these
 
-// Offsets in bytes, multiples of 256.
+// Offsets in bytes, multiples of 256, and where the parts are in a workspace.
 struct MoeWorkspace {
   std::size_t histograms = 0;  // u32 (count blocks, E)
   std::size_t counters = 0;    // u32: items of up and down in the tables, and next item to take
@@ -29,10 +29,34 @@ struct MoeWorkspace {
                                // -1
   std::size_t up_items = 0;    // MoeItem, as many as moe_most_tiles() times the columns
   std::size_t down_items = 0;
-  std::size_t h = 0;  // (T * K + 32, n), of which the first 16 rows and the last 16 are spare
-  std::size_t y = 0;  // (T * K + 32, d), likewise
+  std::size_t h = 0;        // (T * K + 32, n), of which the first 16 rows and the last 16 are spare
+  std::size_t y = 0;        // (T * K + 32, d), likewise
+  std::size_t h_first = 0;  // row 0 of h, behind the spare rows
+  std::size_t y_first = 0;
   std::size_t bytes = 0;
+
+  PENSTOCK_HD std::uint32_t* histogram_counts(std::byte* memory) const {
+    return reinterpret_cast<std::uint32_t*>(memory + histograms);
+  }
+  PENSTOCK_HD std::uint32_t* expert_offsets(std::byte* memory) const {
+    return reinterpret_cast<std::uint32_t*>(memory + offsets);
+  }
+  PENSTOCK_HD std::uint32_t* source_pairs(std::byte* memory) const {
+    return reinterpret_cast<std::uint32_t*>(memory + source);
+  }
+  PENSTOCK_HD std::int32_t* pair_rows(std::byte* memory) const {
+    return reinterpret_cast<std::int32_t*>(memory + place);
+  }
+  // Row 0, which the rows that `source` and `place` count begin with; not the spare rows.
+  PENSTOCK_HD std::byte* h_rows(std::byte* memory) const { return memory + h_first; }
+  PENSTOCK_HD std::byte* y_rows(std::byte* memory) const { return memory + y_first; }
 };
+
+// The blocks that T * K pairs are counted in, each the same number of pairs but for the last.
+constexpr std::int64_t moe_blocks(std::int64_t rows) {
+  const std::int64_t blocks = (rows + moe_count_pairs - 1) / moe_count_pairs;
+  return blocks < moe_count_blocks ? blocks : moe_count_blocks;
+}
 
 // The most tiles that T * K rows of E experts can have.
 constexpr std::int64_t moe_most_tiles(std::int64_t rows, std::int64_t experts) {
@@ -57,10 +81,9 @@ constexpr MoeWorkspace moe_workspace(std::int64_t rows, std::int64_t experts, st
     end += (static_cast<std::size_t>(count) * bytes + 255) / 256 * 256;
     return begin;
   };
-  const std::int64_t blocks = (rows + moe_count_pairs - 1) / moe_count_pairs;
   const std::int64_t tiles = moe_most_tiles(rows, experts);
   space.counters = part(64, 4);
-  space.histograms = part((blocks < moe_count_blocks ? blocks : moe_count_blocks) * experts, 4);
+  space.histograms = part(moe_blocks(rows) * experts, 4);
   space.offsets = part(experts + 1, 4);
   space.source = part(rows, 4);
   space.place = part(rows, 4);
@@ -68,6 +91,9 @@ constexpr MoeWorkspace moe_workspace(std::int64_t rows, std::int64_t experts, st
   space.down_items = part(tiles * moe_down_columns(hidden), 8);
   space.h = part((rows + 2 * moe_spare_rows) * width, element);
   space.y = part((rows + 2 * moe_spare_rows) * hidden, element);
+  const auto spare = static_cast<std::size_t>(moe_spare_rows) * element;
+  space.h_first = space.h + spare * static_cast<std::size_t>(width);
+  space.y_first = space.y + spare * static_cast<std::size_t>(hidden);
   space.bytes = end;
   return space;
 }

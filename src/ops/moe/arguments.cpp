@@ -1,0 +1,286 @@
+#include "ops/moe/arguments.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/resample/views.h"
+#include "penstock/base/error.h"
+
+namespace ps::mixture {
+namespace {
+
+using detail::MoeWork;
+using detail::throw_invalid;
+using resampling::check_apart;
+using resampling::check_memory;
+using resampling::check_same_type;
+using resampling::check_shape;
+using resampling::check_type;
+using resampling::described;
+using resampling::given;
+using resampling::Named;
+
+constexpr std::int64_t most_choices = 16;
+constexpr std::int64_t most_experts = 1024;
+constexpr std::int64_t most_slots = 1024;       // the slot of a MoeItem has 10 bits
+constexpr std::int64_t most_columns = 1 << 15;  // and the block of columns 15
+constexpr std::int64_t most_pairs = (std::int64_t{1} << 31) - 1;
+constexpr std::int64_t multiple = 8;                 // of d, n and, on a GPU, of strides
+constexpr std::uintptr_t row_alignment = 16;         // bytes, on a GPU
+constexpr std::uintptr_t workspace_alignment = 256;  // bytes
+
+void check_rank(const Named& argument, std::size_t rank, std::string_view meaning) {
+  if (argument.view.rank() == rank) return;
+  throw_invalid(argument.name(), fmt::format("shape {}", meaning), described(argument.view));
+}
+
+void check_range(const Named& argument, std::string_view what, std::int64_t value,
+                 std::int64_t least, std::int64_t most) {
+  if (value >= least && value <= most) return;
+  throw_invalid(argument.name(), fmt::format("{} from {} to {}", what, least, most),
+                fmt::format("{} in {}", value, described(argument.view)));
+}
+
+void check_multiple(const Named& argument, std::string_view what, std::int64_t value) {
+  if (value % multiple == 0) return;
+  throw_invalid(argument.name(), fmt::format("{} that is a multiple of {}", what, multiple),
+                fmt::format("{} in {}", value, described(argument.view)));
+}
+
+void check_contiguous(const Named& argument) {
+  if (argument.view.is_contiguous()) return;
+  throw_invalid(argument.name(), "a contiguous view",
+                fmt::format("{} with stride {} in the last dimension", argument.view.describe(),
+                            argument.view.strides().back()));
+}
+
+// That elements of a row are next to each other and, on a GPU, that rows begin at multiples of 16
+// bytes.
+void check_rows(const Named& argument, const Device& device) {
+  const TensorView& view = argument.view;
+  if (view.elements() == 0) return;
+  const std::size_t last = view.rank() - 1;
+  if (view.extent(last) > 1 && view.strides()[last] != 1) {
+    throw_invalid(argument.name(), "a contiguous last dimension (a stride of 1)",
+                  fmt::format("{} with stride {}", view.describe(), view.strides()[last]));
+  }
+  if (device.kind() == DeviceKind::cpu) return;
+  if (reinterpret_cast<std::uintptr_t>(view.data()) % row_alignment != 0) {
+    throw_invalid(argument.name(), fmt::format("data aligned to {} bytes on a GPU", row_alignment),
+                  fmt::format("address {}", view.data()));
+  }
+  for (std::size_t d = 0; d < last; ++d) {
+    if (view.extent(d) < 2 || view.strides()[d] % multiple == 0) continue;
+    throw_invalid(
+        argument.name(),
+        fmt::format("strides that are multiples of {} elements (16 bytes) on a GPU", multiple),
+        fmt::format("{} with stride {} in dimension {}", view.describe(), view.strides()[d], d));
+  }
+}
+
+void check_forward(const Named& argument) {
+  const TensorView& view = argument.view;
+  for (std::size_t d = 0; view.elements() > 0 && d < view.rank(); ++d) {
+    if (view.extent(d) < 2 || view.strides()[d] > 0) continue;
+    throw_invalid(
+        argument.name(), "strides of 1 or more",
+        fmt::format("{} with stride {} in dimension {}", view.describe(), view.strides()[d], d));
+  }
+}
+
+// The stride of a dimension. For a single index it has no meaning, and `usual` is taken.
+std::int64_t stride(const TensorView& view, std::size_t dimension, std::int64_t usual) {
+  return view.elements() == 0 || view.extent(dimension) < 2 ? usual : view.strides()[dimension];
+}
+
+struct Views {
+  Named x, gate_up, down, ids, weights, out, slots;
+
+  explicit Views(const MoeOptions& options)
+      : x{"x", options.x},
+        gate_up{"gate_up", options.gate_up},
+        down{"down", options.down},
+        ids{"ids", options.ids},
+        weights{"weights", options.weights},
+        out{"out", options.out},
+        slots{"slots", options.slots} {}
+
+  std::vector<Named> inputs() const { return {x, gate_up, down, ids, weights, slots}; }
+};
+
+// Sizes that the work items and the kernels count in fewer than 64 bits.
+void check_limits(const Views& views, const MoeWork& work) {
+  if (work.tokens > most_pairs / work.choices) {
+    throw_invalid("ids", "fewer than 2^31 ids", views.ids.view.describe());
+  }
+  const std::int64_t up = detail::moe_up_columns(work.width);
+  const std::int64_t down = detail::moe_down_columns(work.hidden);
+  check_range(views.gate_up, "n", work.width, multiple,
+              most_columns * detail::moe_item_columns / 2);
+  check_range(views.x, "d", work.hidden, multiple, most_columns * detail::moe_item_columns);
+  const std::int64_t tiles = detail::moe_most_tiles(work.rows(), work.experts);
+  if (tiles > most_pairs / (up > down ? up : down)) {
+    throw_invalid(
+        "x", "tokens for fewer than 2^31 work items of 64 to 192 rows and 256 columns",
+        fmt::format("{} with {} experts per token", views.x.view.describe(), work.choices));
+  }
+}
+
+MoeWork sized(const Views& views) {
+  MoeWork work;
+  check_rank(views.x, 2, "(T, d): tokens, hidden size");
+  check_type(views.x, {DType::bf16, DType::f16, DType::f32});
+  check_rank(views.gate_up, 3, "(S, 2n, d): slots, rows of gate and up, hidden size");
+  work.type = views.x.view.dtype();
+  work.tokens = views.x.view.extent(0);
+  work.hidden = views.x.view.extent(1);
+  work.slot_count = views.gate_up.view.extent(0);
+  check_multiple(views.x, "d", work.hidden);
+  check_range(views.gate_up, "S", work.slot_count, 0, most_slots);
+  const std::int64_t both = views.gate_up.view.extent(1);  // rows of gate and up
+  if (both % 2 != 0) {
+    throw_invalid("gate_up", "as many rows of gate as of up", described(views.gate_up.view));
+  }
+  work.width = both / 2;
+  check_multiple(views.gate_up, "n", work.width);
+  check_shape(views.gate_up, {work.slot_count, both, work.hidden},
+              "slots, rows of gate and up, d as in x");
+
+  work.experts = work.slot_count;
+  if (given(views.slots.view)) {
+    check_rank(views.slots, 1, "(E): one slot per expert");
+    work.experts = views.slots.view.extent(0);
+  }
+  check_range(given(views.slots.view) ? views.slots : views.gate_up, "E", work.experts, 1,
+              most_experts);
+  check_rank(views.ids, 2, "(T, K): tokens, experts per token");
+  check_type(views.ids, {DType::i32, DType::i64});
+  work.choices = views.ids.view.extent(1);
+  work.id_type = views.ids.view.dtype();
+  check_range(views.ids, "K", work.choices, 1,
+              most_choices < work.experts ? most_choices : work.experts);
+  check_shape(views.ids, {work.tokens, work.choices}, "tokens as in x, experts per token");
+  check_limits(views, work);
+  work.space =
+      detail::moe_workspace(work.rows(), work.experts, work.hidden, work.width, size_of(work.type));
+  return work;
+}
+
+void check_shapes_and_types(const Views& views, const MoeWork& work, const Device& device) {
+  if (device.kind() != DeviceKind::cpu) check_type(views.x, {DType::bf16, DType::f16});
+  check_same_type(views.gate_up, views.x);
+  check_shape(views.down, {work.slot_count, work.hidden, work.width},
+              "slots as in gate_up, d as in x, n (half of the rows of gate_up)");
+  check_same_type(views.down, views.x);
+  check_shape(views.weights, {work.tokens, work.choices}, "one weight per id");
+  check_type(views.weights, {DType::f32, DType::bf16, DType::f16});
+  check_shape(views.out, {work.tokens, work.hidden}, "the shape of x");
+  check_same_type(views.out, views.x);
+  if (given(views.slots.view)) check_type(views.slots, {DType::i32});
+}
+
+void check_strides_and_memory(const Views& views, const Device& device) {
+  for (const Named* each : {&views.x, &views.gate_up, &views.down, &views.out}) {
+    check_rows(*each, device);
+    check_memory(*each, device);
+  }
+  check_forward(views.gate_up);
+  check_forward(views.down);
+  for (const Named* each : {&views.ids, &views.weights, &views.slots}) {
+    check_contiguous(*each);
+    check_memory(*each, device);
+  }
+  check_apart(views.out, views.inputs());
+}
+
+void check_pool(const Pool* pool, Workspace workspace, std::size_t bytes, const Device& device) {
+  if (workspace == Workspace::given) {
+    throw_invalid("workspace", fmt::format("a workspace of {} bytes", bytes), "none");
+  }
+  if (pool == nullptr) {
+    throw_invalid("workspace", fmt::format("a workspace of {} bytes, or a pool", bytes), "neither");
+  }
+  if (pool->device().place() != device.place()) {
+    throw_invalid("pool", "a pool of " + device.name() + ", the stream's device",
+                  "one of " + pool->device().name());
+  }
+}
+
+void check_workspace(const Views& views, const MemoryView& workspace, std::size_t bytes,
+                     const Device& device) {
+  if (workspace.bytes < bytes) {
+    throw_invalid("workspace", fmt::format("{} bytes or more", bytes),
+                  fmt::format("{} bytes", workspace.bytes));
+  }
+  if (reinterpret_cast<std::uintptr_t>(workspace.data) % workspace_alignment != 0) {
+    throw_invalid("workspace", fmt::format("memory aligned to {} bytes", workspace_alignment),
+                  fmt::format("address {}", static_cast<const void*>(workspace.data)));
+  }
+  const TensorView used(workspace.data, DType::u8, {static_cast<std::int64_t>(bytes)},
+                        workspace.place);
+  const Named argument{"workspace", used};
+  check_memory(argument, device);
+  std::vector<Named> others = views.inputs();
+  others.push_back(views.out);
+  check_apart(argument, others);
+}
+
+template <class Id>
+void refuse_negative(const MoeWork& work, const Id* ids) {
+  for (std::int64_t i = 0; i < work.rows(); ++i) {
+    if (ids[i] >= 0) continue;
+    throw_invalid(
+        "ids", "ids of 0 or more",
+        fmt::format("{} at (t, k) = ({}, {})", ids[i], i / work.choices, i % work.choices));
+  }
+}
+
+}  // namespace
+
+MoeWork sized(const MoeOptions& options) { return sized(Views(options)); }
+
+MoeWork checked(const MoeOptions& options, Workspace workspace, const Device& device) {
+  const Views views(options);
+  MoeWork work = sized(views);
+  check_shapes_and_types(views, work, device);
+  if (options.layout > GateUpLayout::interleaved) {
+    throw_invalid("layout", "concatenated or interleaved",
+                  std::to_string(static_cast<int>(options.layout)));
+  }
+  check_strides_and_memory(views, device);
+  if (options.workspace.data == nullptr) {
+    check_pool(options.pool, workspace, work.space.bytes, device);
+  } else {
+    check_workspace(views, options.workspace, work.space.bytes, device);
+  }
+  work.layout = options.layout;
+  work.x = options.x.data();
+  work.x_row = stride(options.x, 0, work.hidden);
+  work.gate_up = options.gate_up.data();
+  work.gate_up_row = stride(options.gate_up, 1, work.hidden);
+  work.gate_up_slot = stride(options.gate_up, 0, 2 * work.width * work.gate_up_row);
+  work.down = options.down.data();
+  work.down_row = stride(options.down, 1, work.width);
+  work.down_slot = stride(options.down, 0, work.hidden * work.down_row);
+  work.ids = options.ids.data();
+  work.weights = options.weights.data();
+  work.weight_type = options.weights.dtype();
+  work.slots = static_cast<const std::int32_t*>(options.slots.data());
+  work.out = options.out.data();
+  work.out_row = stride(options.out, 0, work.hidden);
+  work.memory = options.workspace.data;
+  return work;
+}
+
+void check_ids(const MoeWork& work, const void* ids) {
+  if (work.id_type == DType::i64) {
+    return refuse_negative(work, static_cast<const std::int64_t*>(ids));
+  }
+  refuse_negative(work, static_cast<const std::int32_t*>(ids));
+}
+
+}  // namespace ps::mixture

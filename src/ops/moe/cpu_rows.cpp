@@ -1,0 +1,51 @@
+#include "ops/moe/cpu_rows.h"
+
+#include <cstring>
+
+#include "ops/transform/cpu.h"
+
+namespace ps::mixture {
+namespace {
+
+using detail::Function;
+
+void transform_row(const detail::TransformWork& work) {
+  static const detail::CpuRange fast = detail::transform_avx2();
+  const detail::CpuRange range = fast != nullptr ? fast : detail::transform_baseline;
+  range(work, 0, work.elements, detail::Caching::keep);
+}
+
+}  // namespace
+
+void widen_row(const void* from, DType type, float* to, std::size_t count) {
+  if (type == DType::f32) {
+    std::memcpy(to, from, count * sizeof(float));
+  } else {
+    transform_row({.function = Function::cast,
+                   .in_type = type,
+                   .out_type = DType::f32,
+                   .in = {from},
+                   .out = to,
+                   .elements = count});
+  }
+}
+
+void narrow_row(const float* from, DType type, void* to, std::size_t count) {
+  if (type == DType::f32) {
+    std::memcpy(to, from, count * sizeof(float));
+  } else {
+    transform_row({.function = Function::cast,
+                   .in_type = DType::f32,
+                   .out_type = type,
+                   .in = {from},
+                   .out = to,
+                   .elements = count});
+  }
+}
+
+void swiglu_row(const float* gate, const float* up, float* to, std::size_t count) {
+  transform_row(
+      {.function = Function::swiglu, .inputs = 2, .in = {gate, up}, .out = to, .elements = count});
+}
+
+}  // namespace ps::mixture

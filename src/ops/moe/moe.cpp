@@ -1,0 +1,116 @@
+#include "penstock/ops/moe.h"
+
+#include <string>
+
+#include "host/cuda/backend.h"
+#include "ops/moe/arguments.h"
+#include "ops/moe/work.h"
+#include "penstock/base/error.h"
+#include "penstock/host/buffer.h"
+
+namespace ps {
+namespace mixture {
+namespace {
+
+using detail::MoeWork;
+
+bool on_cpu(const Stream& stream) { return stream.device().kind() == DeviceKind::cpu; }
+
+// The products use wgmma, which is compiled for compute capability 9.0 alone.
+void require_gpu(const Device& device) {
+  const cuda::Properties& gpu = static_cast<cuda::Backend&>(device.backend()).properties();
+  if (gpu.major == 9 && gpu.minor == 0) return;
+  throw Unsupported("moe on " + device.name() + ": needs compute capability 9.0, found " +
+                    std::to_string(gpu.major) + "." + std::to_string(gpu.minor) +
+                    "; use the CPU device");
+}
+
+// The work of a call that has something to do and may run here. Waits for the ids if they are to
+// be checked.
+MoeWork ready(const MoeOptions& options, Workspace workspace, bool check, const Stream& stream) {
+  MoeWork work = checked(options, workspace, stream.device());
+  if (work.tokens == 0) return work;
+  if (!on_cpu(stream)) require_gpu(stream.device());
+  if (!check) return work;
+  stream.impl().refuse_capture("moe with `check`, which waits for the ids,");
+  if (on_cpu(stream)) {
+    stream.synchronize();
+    check_ids(work, work.ids);
+  } else {
+    const PinnedBuffer ids(stream.device(), options.ids.bytes());
+    copy(ids.view(), options.ids.memory(), stream);
+    stream.synchronize();
+    check_ids(work, ids.view().data);
+  }
+  return work;
+}
+
+// Memory of a pool for the work that a stream is given meanwhile.
+class Scratch {
+ public:
+  Scratch(const Pool& pool, std::size_t bytes, const Stream& stream)
+      : pool_(pool), stream_(stream), memory_(pool.allocate(bytes, stream)) {}
+  ~Scratch() { pool_.free(memory_, stream_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  std::byte* data() const { return memory_.data; }
+
+ private:
+  const Pool& pool_;
+  const Stream& stream_;
+  MemoryView memory_;
+};
+
+void run(const MoeWork& work, const Stream& stream) {
+  if (on_cpu(stream)) {
+    detail::moe_plan_cpu(work, stream);
+    detail::moe_experts_cpu(work, stream);
+    detail::moe_combine_cpu(work, stream);
+  } else {
+    detail::moe_plan_gpu(work, true, stream);
+    detail::moe_experts_gpu(work, true, stream);
+    detail::moe_combine_gpu(work, stream);
+  }
+}
+
+}  // namespace
+}  // namespace mixture
+
+using mixture::Workspace;
+
+std::size_t moe_workspace_bytes(const MoeOptions& options) {
+  return mixture::sized(options).space.bytes;
+}
+
+void moe(const MoeOptions& options, const Stream& stream) {
+  detail::MoeWork work = mixture::ready(options, Workspace::given_or_pool, options.check, stream);
+  if (work.tokens == 0) return;
+  if (work.memory != nullptr) return mixture::run(work, stream);
+  const mixture::Scratch scratch(*options.pool, work.space.bytes, stream);
+  work.memory = scratch.data();
+  mixture::run(work, stream);
+}
+
+void moe_plan(const MoeOptions& options, const Stream& stream) {
+  const detail::MoeWork work = mixture::ready(options, Workspace::given, options.check, stream);
+  if (work.tokens == 0) return;
+  if (mixture::on_cpu(stream)) return detail::moe_plan_cpu(work, stream);
+  detail::moe_plan_gpu(work, false, stream);
+}
+
+void moe_experts(const MoeOptions& options, const Stream& stream) {
+  const detail::MoeWork work = mixture::ready(options, Workspace::given, false, stream);
+  if (work.tokens == 0) return;
+  if (mixture::on_cpu(stream)) return detail::moe_experts_cpu(work, stream);
+  detail::moe_experts_gpu(work, false, stream);
+}
+
+void moe_combine(const MoeOptions& options, const Stream& stream) {
+  const detail::MoeWork work = mixture::ready(options, Workspace::given, false, stream);
+  if (work.tokens == 0) return;
+  if (mixture::on_cpu(stream)) return detail::moe_combine_cpu(work, stream);
+  detail::moe_combine_gpu(work, stream);
+}
+
+}  // namespace ps
