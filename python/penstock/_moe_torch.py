@@ -97,7 +97,7 @@ def _kernel(name: str) -> Any:
     function = getattr(_core, name)
 
     def kernel(*arguments: Any) -> None:
-        _call(function, *arguments, None)
+        _call(function, *arguments, stream=None)
 
     return kernel
 

@@ -41,7 +41,8 @@ def have_tangents(tensors: Sequence[Any]) -> bool:
 
 def is_forward() -> bool:
     """Whether the call is inside forward-mode differentiation."""
-    return forward_ad._current_level >= 0
+    level: int = forward_ad._current_level
+    return level >= 0
 
 
 def bypasses(operator: str, tensors: Sequence[Any], names: Sequence[str], stream: Any) -> bool:

@@ -69,8 +69,9 @@ def route(logits: Any, k: int, *, scoring: str = "softmax_topk", bias: Any = Non
                               str(k))
     torch_part = _torch.of(logits)
     if torch_part is not None:
-        return torch_part.route(logits, k, ids, weights, scoring, bias, groups, top_groups,  # type: ignore[no-any-return]
-                                renormalise, scale, id_dtype, stream)
+        routed: tuple[Any, Any] = torch_part.route(logits, k, ids, weights, scoring, bias, groups,
+                                                   top_groups, renormalise, scale, id_dtype, stream)
+        return routed
     if ids is None:
         ids = empty_like(logits, (tokens, k), id_name(id_dtype))
     if weights is None:

@@ -27,8 +27,9 @@ def route(logits: Any, k: int, ids: Any, weights: Any, scoring: str, bias: Any, 
         element = getattr(torch, FULL_NAMES[id_name(id_dtype)])
     if not bypasses("route", (logits,) if bias is None else (logits, bias), _NAMES, stream):
         if ids is None and weights is None:
-            return torch.ops.penstock.route(  # type: ignore[no-any-return]
-                logits, k, scoring, bias, groups, top_groups, renormalise, scale, element)
+            ids, weights = torch.ops.penstock.route(logits, k, scoring, bias, groups, top_groups,
+                                                    renormalise, scale, element)
+            return ids, weights
         ids, weights = _outputs(logits, k, ids, weights, element)
         torch.ops.penstock.route_out(logits, k, ids, weights, scoring, bias, groups, top_groups,
                                      renormalise, scale)

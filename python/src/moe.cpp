@@ -25,13 +25,13 @@ GateUpLayout layout_named(std::string_view name) {
   throw InvalidArgument("layout", "'concatenated' or 'interleaved'", fmt::format("'{}'", name));
 }
 
-constexpr std::size_t alignment = 256;  // of the library's workspace
+constexpr std::size_t alignment = 64;  // of a workspace in host memory
 
-// Arrays of NumPy and torch on the CPU are aligned to fewer bytes: the workspace begins at the
-// first multiple inside. The same array gives the same place in every step.
-MemoryView aligned(const MemoryView& memory) {
+// torch aligns its tensors. NumPy does not: the workspace begins at the first multiple inside the
+// array, which is the same in every step.
+MemoryView aligned(const MemoryView& memory, const CallStream& on) {
   const std::size_t past = reinterpret_cast<std::uintptr_t>(memory.data) % alignment;
-  const std::size_t skipped = past == 0 ? 0 : alignment - past;
+  const std::size_t skipped = past == 0 || on.library != nullptr ? 0 : alignment - past;
   return skipped < memory.bytes ? memory.sub(skipped, memory.bytes - skipped) : memory;
 }
 
@@ -61,7 +61,7 @@ void moe_arrays(nb::handle x, nb::handle gate_up, nb::handle down, nb::handle id
                      .out = views.add_written(out, "out"),
                      .slots = views.add(slots, "slots"),
                      .layout = layout_named(layout),
-                     .workspace = aligned(views.add_memory(workspace, "workspace")),
+                     .workspace = aligned(views.add_memory(workspace, "workspace"), on),
                      .batch_invariant = batch_invariant,
                      .check = check};
   if (allocates && workspace.is_none()) {

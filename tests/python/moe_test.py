@@ -164,7 +164,7 @@ def test_a_workspace_may_begin_anywhere():
         assert np.array_equal(moe(**call, workspace=room[offset:-1]), wanted)
         assert room[-1] == 7 and (room[:offset] == 0xFF).all()
     with pytest.raises(ValueError, match="^workspace: expected .* bytes or more, given"):
-        moe(**call, workspace=np.empty(size - 256, np.uint8))
+        moe(**call, workspace=np.empty(size - 512, np.uint8))
 
 
 def test_a_negative_id_is_found_when_asked():

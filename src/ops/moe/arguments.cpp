@@ -31,7 +31,8 @@ constexpr std::int64_t most_columns = 1 << 15;  // and the block of columns 15
 constexpr std::int64_t most_pairs = (std::int64_t{1} << 31) - 1;
 constexpr std::int64_t multiple = 8;                 // of d, n and, on a GPU, of strides
 constexpr std::uintptr_t row_alignment = 16;         // bytes, on a GPU
-constexpr std::uintptr_t workspace_alignment = 256;  // bytes
+constexpr std::uintptr_t workspace_alignment = 256;  // bytes, on a GPU
+constexpr std::uintptr_t host_alignment = 64;        // bytes, on the CPU: what torch gives
 
 void check_rank(const Named& argument, std::size_t rank, std::string_view meaning) {
   if (argument.view.rank() == rank) return;
@@ -216,8 +217,10 @@ void check_workspace(const Views& views, const MemoryView& workspace, std::size_
     throw_invalid("workspace", fmt::format("{} bytes or more", bytes),
                   fmt::format("{} bytes", workspace.bytes));
   }
-  if (reinterpret_cast<std::uintptr_t>(workspace.data) % workspace_alignment != 0) {
-    throw_invalid("workspace", fmt::format("memory aligned to {} bytes", workspace_alignment),
+  const std::uintptr_t alignment =
+      device.kind() == DeviceKind::cpu ? host_alignment : workspace_alignment;
+  if (reinterpret_cast<std::uintptr_t>(workspace.data) % alignment != 0) {
+    throw_invalid("workspace", fmt::format("memory aligned to {} bytes", alignment),
                   fmt::format("address {}", static_cast<const void*>(workspace.data)));
   }
   const TensorView used(workspace.data, DType::u8, {static_cast<std::int64_t>(bytes)},
