@@ -43,6 +43,12 @@ class Strided {
     allocate(static_cast<std::int64_t>(random() % 5));
   }
 
+  // Of these strides, none of them negative.
+  Strided(DType type, std::vector<std::int64_t> shape, std::vector<std::int64_t> strides)
+      : type_(type), shape_(std::move(shape)), strides_(std::move(strides)) {
+    allocate(0);
+  }
+
   TensorView view(Place place = {}) { return {data(), type_, shape_, strides_, place}; }
   // Of a copy of all bytes, which lies at `copy`.
   TensorView view_in(std::uint8_t* copy, Place place) const {

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "ops/resample/views.h"
 #include "penstock/base/error.h"
@@ -110,7 +110,7 @@ struct Views {
         out{"out", options.out},
         slots{"slots", options.slots} {}
 
-  std::vector<Named> inputs() const { return {x, gate_up, down, ids, weights, slots}; }
+  std::array<Named, 6> inputs() const { return {x, gate_up, down, ids, weights, slots}; }
 };
 
 // Sizes that the work items and the kernels count in fewer than 64 bits.
@@ -227,9 +227,8 @@ void check_workspace(const Views& views, const MemoryView& workspace, std::size_
                         workspace.place);
   const Named argument{"workspace", used};
   check_memory(argument, device);
-  std::vector<Named> others = views.inputs();
-  others.push_back(views.out);
-  check_apart(argument, others);
+  check_apart(argument, views.inputs());
+  check_apart(argument, {&views.out, 1});
 }
 
 template <class Id>
