@@ -68,8 +68,8 @@ def moe(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: Any = N
 
 def moe_workspace_bytes(x: Any, gate_up: Any, ids: Any, slots: Any = None) -> int:
     """The bytes of `workspace` that a call of :func:`moe` with arrays of these shapes and dtypes
-    needs. The contents of the arrays are not read. A workspace is contiguous, with any alignment and
-    dtype, and on the device of the other arrays.
+    needs. The contents of the arrays are not read. A workspace is any contiguous array on the device
+    of the other arrays.
 
     >>> import numpy, penstock
     >>> x, gate_up = numpy.zeros((2, 8), numpy.float32), numpy.zeros((3, 16, 8), numpy.float32)
@@ -82,13 +82,13 @@ def moe_workspace_bytes(x: Any, gate_up: Any, ids: Any, slots: Any = None) -> in
 def moe_plan(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: Any, workspace: Any,
              slots: Any = None, layout: str = "concatenated", batch_invariant: bool = False,
              check: bool = False, stream: Any = None) -> None:
-    """The first step of :func:`moe`, for experts that arrive one after the other: sorts the tokens by
-    expert.
+    """The first step of :func:`moe`, for experts that arrive one after the other: sorts the tokens
+    by expert.
 
-    Then :func:`moe_experts` computes the experts that are in `slots`, and is repeated with other slots
-    and weights; at the end :func:`moe_combine` adds up. All steps take the same arguments, the same
-    `workspace`, `x`, `ids`, `weights` and `out`. If each expert is computed once, the result has the
-    bits of one moe() with all of them. Experts that are not computed add nothing.
+    Then :func:`moe_experts` computes the experts that are in `slots`, and is repeated with other
+    slots and weights; at the end :func:`moe_combine` adds up. All steps use the same `workspace`,
+    `x`, `ids`, `weights` and `out`. If each expert is computed once, the result has the bits of one
+    moe() with all of them. Experts that are not computed add nothing.
 
     >>> import numpy, penstock
     >>> rng = numpy.random.default_rng(1)

@@ -60,7 +60,7 @@ def _result(x: Any) -> Any:
 
 def _call(function: Any, x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, out: Any,
           slots: Any, layout: str, workspace: Any, batch_invariant: bool, check: bool,
-          stream: Any) -> None:
+          stream: Any = None) -> None:
     if not EXCHANGES:
         stream = current_stream(stream, x)
     if stream is not None or not EXCHANGES:
@@ -97,7 +97,7 @@ def _kernel(name: str) -> Any:
     function = getattr(_core, name)
 
     def kernel(*arguments: Any) -> None:
-        _call(function, *arguments, stream=None)
+        _call(function, *arguments)
 
     return kernel
 
@@ -106,7 +106,8 @@ define("moe", f"({_INPUTS}, {_OPTIONS}, {_FLAGS}) -> Tensor", _moe, _fake)
 define("moe_out", f"({_INPUTS}, Tensor(a!) out, {_OPTIONS}, Tensor(b!)? workspace, {_FLAGS}) -> ()",
        _moe_out, lambda *_: None)
 # All steps take the same arguments, but only moe_combine writes out.
-for _name, _out in (("moe_plan", "Tensor"), ("moe_experts", "Tensor"), ("moe_combine", "Tensor(a!)")):
+for _name in ("moe_plan", "moe_experts", "moe_combine"):
+    _out = "Tensor(a!)" if _name == "moe_combine" else "Tensor"
     define(_name, f"({_INPUTS}, {_out} out, {_OPTIONS}, Tensor(b!) workspace, {_FLAGS}) -> ()",
            _kernel(_name), lambda *_: None)
 no_backward("moe")

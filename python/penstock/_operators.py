@@ -1,7 +1,7 @@
 """What the operators for torch tensors share: when torch must see a call, and how to define them.
 
-This module imports torch. A call that torch need not see bypasses the operators, since their dispatch
-costs more than the launch.
+This module imports torch. A call that torch need not see bypasses the operators, since their
+dispatch costs more than the launch.
 """
 
 from collections.abc import Sequence
@@ -58,8 +58,8 @@ def bypasses(operator: str, tensors: Sequence[Any], names: Sequence[str], stream
     for name, each in zip(names, tensors):
         refuse_others(name, each, names[0])
         if is_grad_enabled() and each.requires_grad or have_tangents([each]):
-            raise Unsupported(f"{operator}: {name} requires a gradient, but {operator} has no backward; "
-                              f"call it under torch.no_grad(), or pass {name}.detach()")
+            raise Unsupported(f"{operator}: {name} requires a gradient, but {operator} has no "
+                              f"backward; call it under torch.no_grad(), or pass {name}.detach()")
     refuse("stream", stream, "as torch traces the call on its current stream")
     return False
 

@@ -52,10 +52,10 @@ def route(logits: Any, k: int, *, scoring: str = "softmax_topk", bias: Any = Non
     never chosen; a token with fewer than `k` experts to choose from gets id E and weight 0 in the
     remaining places, which moe() skips. Results are the same bits on the CPU and on every GPU.
 
-    The results are written to `ids` (i32 or i64) and `weights` (f32), or to new arrays of the library
-    that `logits` belongs to; `id_dtype` is the dtype of new ids. On a GPU the work is enqueued on
-    `stream`; for torch tensors the default is torch's current stream. torch can compile and capture
-    the call. It has no backward.
+    The results are written to `ids` (i32 or i64) and `weights` (f32), or to new arrays of the
+    library that `logits` belongs to; `id_dtype` is the dtype of new ids. On a GPU the work is
+    enqueued on `stream`; for torch tensors the default is torch's current stream. torch can compile
+    and capture the call. It has no backward.
     """
     renormalise, scale = bool(renormalise), float(scale)
     shape = getattr(logits, "shape", None)
@@ -65,8 +65,8 @@ def route(logits: Any, k: int, *, scoring: str = "softmax_topk", bias: Any = Non
         raise InvalidArgument("logits", "(T, E)", str(tuple(shape)))
     tokens, experts = shape
     if not 1 <= k <= MOST_CHOICES or k > experts:
-        raise InvalidArgument("k", f"1 to {MOST_CHOICES}, and at most {experts}, the number of experts",
-                              str(k))
+        expected = f"1 to {MOST_CHOICES}, and at most {experts}, the number of experts"
+        raise InvalidArgument("k", expected, str(k))
     torch_part = _torch.of(logits)
     if torch_part is not None:
         routed: tuple[Any, Any] = torch_part.route(logits, k, ids, weights, scoring, bias, groups,
@@ -76,7 +76,8 @@ def route(logits: Any, k: int, *, scoring: str = "softmax_topk", bias: Any = Non
         ids = empty_like(logits, (tokens, k), id_name(id_dtype))
     if weights is None:
         weights = empty_like(logits, (tokens, k), "f32")
-    _core.route(logits, k, ids, weights, scoring, bias, groups, top_groups, renormalise, scale, stream)
+    _core.route(logits, k, ids, weights, scoring, bias, groups, top_groups, renormalise, scale,
+                stream)
     return ids, weights
 
 

@@ -57,7 +57,8 @@ def _run(logits: Any, k: int, ids: Any, weights: Any, scoring: str, bias: Any, g
         stream = current_stream(stream, logits)
     if stream is not None or not EXCHANGES:
         logits, bias = logits.detach(), None if bias is None else bias.detach()
-    _core.route(logits, k, ids, weights, scoring, bias, groups, top_groups, renormalise, scale, stream)
+    _core.route(logits, k, ids, weights, scoring, bias, groups, top_groups, renormalise, scale,
+                stream)
 
 
 def _fake(logits: Any, k: int, scoring: str, bias: Any, groups: int, top_groups: int,
