@@ -14,13 +14,15 @@ using gemm::Problem;
 using Config = kit::GemmConfig<__nv_bfloat16, 128, 256, 4>;
 
 template <class Any>  // Config, or the same traced
+using Product = kit::Gemm<Any, gemm::PlainStore>;
+
+template <class Any>
 void run_with(const Problem& p, cudaStream_t stream,
               const kit::TraceBuffer<Any::traced>& buffer = {}) {
-  using Epilogue = gemm::PlainStore<Any>;
   // One tile per block, row by row.
-  const auto order = kit::gemm_order<Any>(p.m, p.n, 1);
-  kit::launch_gemm<Any, Epilogue>(gemm::view_a(p), gemm::view_b(p), p, order, order.blocks(),
-                                  stream, buffer);
+  const kit::GridOrder<Any> order(p.m, p.n, 1);
+  kit::launch_gemm<Product<Any>>(gemm::view_a(p), gemm::view_b(p), p, order, order.grid().blocks(),
+                                 stream, buffer);
 }
 
 void run(const Problem& p, cudaStream_t stream) {
@@ -39,5 +41,5 @@ gemm::Traced traced() {
 
 const ladder::Instructions machine{.holds = {"HGMMA.64x256x16", "USETMAXREG"}};
 PENSTOCK_GEMM_RUNG("two-consumers", "Two consumers share a tile of 128x256, and the registers.",
-                   machine, (kit::gemm_kernel<Config, gemm::PlainStore<Config>, kit::GroupedOrder>),
-                   Config::threads, sizeof(kit::GemmShared<Config>), run, traced);
+                   machine, (kit::gemm_kernel<Product<Config>>), Config::threads,
+                   sizeof(Product<Config>::Shared), run, traced);

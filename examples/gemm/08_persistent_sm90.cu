@@ -15,12 +15,14 @@ using Config = kit::GemmConfig<__nv_bfloat16, 128, 256, 4>;
 constexpr unsigned group = 8;
 
 template <class Any>  // Config, or the same traced
+using Product = kit::Gemm<Any, gemm::PlainStore>;
+
+template <class Any>
 void run_with(const Problem& p, cudaStream_t stream,
               const kit::TraceBuffer<Any::traced>& buffer = {}) {
-  using Epilogue = gemm::PlainStore<Any>;
-  const auto order = kit::gemm_order<Any>(p.m, p.n, group);
-  kit::launch_gemm<Any, Epilogue>(gemm::view_a(p), gemm::view_b(p), p, order,
-                                  kit::gemm_blocks<Any, Epilogue>(order), stream, buffer);
+  const kit::GridOrder<Any> order(p.m, p.n, group);
+  kit::launch_gemm<Product<Any>>(gemm::view_a(p), gemm::view_b(p), p, order,
+                                 kit::gemm_blocks<Product<Any>>(order.grid()), stream, buffer);
 }
 
 void run(const Problem& p, cudaStream_t stream) {
@@ -38,5 +40,5 @@ gemm::Traced traced() {
 
 const ladder::Instructions machine{.holds = {"HGMMA.64x256x16", "UTMALDG.2D"}};
 PENSTOCK_GEMM_RUNG("persistent", "A block per multiprocessor, tiles in an order for the L2 cache.",
-                   machine, (kit::gemm_kernel<Config, gemm::PlainStore<Config>, kit::GroupedOrder>),
-                   Config::threads, sizeof(kit::GemmShared<Config>), run, traced);
+                   machine, (kit::gemm_kernel<Product<Config>>), Config::threads,
+                   sizeof(Product<Config>::Shared), run, traced);

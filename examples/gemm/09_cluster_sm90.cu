@@ -14,12 +14,14 @@ using Config = kit::GemmConfig<__nv_bfloat16, 128, 256, 4, 2>;
 constexpr unsigned group = 8;
 
 template <class Any>  // Config, or the same traced
+using Product = kit::Gemm<Any, gemm::PlainStore>;
+
+template <class Any>
 void run_with(const Problem& p, cudaStream_t stream,
               const kit::TraceBuffer<Any::traced>& buffer = {}) {
-  using Epilogue = gemm::PlainStore<Any>;
-  const auto order = kit::gemm_order<Any>(p.m, p.n, group);
-  kit::launch_gemm<Any, Epilogue>(gemm::view_a(p), gemm::view_b(p), p, order,
-                                  kit::gemm_blocks<Any, Epilogue>(order), stream, buffer);
+  const kit::GridOrder<Any> order(p.m, p.n, group);
+  kit::launch_gemm<Product<Any>>(gemm::view_a(p), gemm::view_b(p), p, order,
+                                 kit::gemm_blocks<Product<Any>>(order.grid()), stream, buffer);
 }
 
 void run(const Problem& p, cudaStream_t stream) {
@@ -36,5 +38,5 @@ gemm::Traced traced() {
 
 const ladder::Instructions machine{.holds = {"UTMALDG.2D.MULTICAST"}};
 PENSTOCK_GEMM_RUNG("cluster", "Two blocks share what they load of B.", machine,
-                   (kit::gemm_kernel<Config, gemm::PlainStore<Config>, kit::GroupedOrder>),
-                   Config::threads, sizeof(kit::GemmShared<Config>), run, traced);
+                   (kit::gemm_kernel<Product<Config>>), Config::threads,
+                   sizeof(Product<Config>::Shared), run, traced);

@@ -13,13 +13,16 @@ using Config = kit::GemmConfig<__nv_bfloat16, 128, 256, 4, 2>;
 constexpr unsigned group = 8;
 
 template <class Any>  // Config, or the same traced
+using Product = kit::Gemm<Any>;
+
+template <class Any>
 void run_with(const Problem& p, cudaStream_t stream,
               const kit::TraceBuffer<Any::traced>& buffer = {}) {
-  using Epilogue = kit::GemmStore<Any>;
-  const auto order = kit::gemm_order<Any>(p.m, p.n, group);
-  kit::launch_gemm<Any, Epilogue>(gemm::view_a(p), gemm::view_b(p),
-                                  kit::gemm_map(gemm::view_c(p), Epilogue::box_rows), order,
-                                  kit::gemm_blocks<Any, Epilogue>(order), stream, buffer);
+  const kit::GridOrder<Any> order(p.m, p.n, group);
+  kit::launch_gemm<Product<Any>>(gemm::view_a(p), gemm::view_b(p),
+                                 kit::gemm_map(gemm::view_c(p), kit::GemmStore<Any>::box_rows),
+                                 order, kit::gemm_blocks<Product<Any>>(order.grid()), stream,
+                                 buffer);
 }
 
 void run(const Problem& p, cudaStream_t stream) {
@@ -38,5 +41,5 @@ gemm::Traced traced() {
 
 const ladder::Instructions machine{.holds = {"UTMALDG.2D.MULTICAST", "UTMASTG.2D", "STSM"}};
 PENSTOCK_GEMM_RUNG("tensor-store", "Products leave through a tensor map, as the operands came.",
-                   machine, (kit::gemm_kernel<Config, kit::GemmStore<Config>, kit::GroupedOrder>),
-                   Config::threads, sizeof(kit::GemmShared<Config>), run, traced);
+                   machine, (kit::gemm_kernel<Product<Config>>), Config::threads,
+                   sizeof(Product<Config>::Shared), run, traced);

@@ -270,4 +270,16 @@ TiledMap tiled_map(const TensorMapOptions& options) {
 }
 
 }  // namespace detail
+TensorMapOptions ragged_options(const TensorView& matrix) {
+  constexpr std::int64_t box = 16;
+  const std::int64_t stride = matrix.strides()[0];
+  const std::int64_t shape[] = {matrix.extent(0) + box, box, matrix.extent(1)};
+  const std::int64_t strides[] = {stride, stride, 1};
+  auto* const before = static_cast<std::byte*>(matrix.data()) -
+                       box * stride * static_cast<std::int64_t>(size_of(matrix.dtype()));
+  return {.tensor = TensorView(before, matrix.dtype(), shape, strides, matrix.place()),
+          .box = {1, box, 64},
+          .swizzle = Swizzle::b128};
+}
+
 }  // namespace ps::kit

@@ -21,18 +21,18 @@ class KitGemm : public ps::test::GpuTest {
 
   template <class Config>
   void expect_right(const gemm::Size& size) {
-    using Epilogue = kit::GemmStore<Config>;
+    using Product = kit::Gemm<Config>;
     const ps::Stream stream(gpu);
     const gemm::Matrices matrices(stream, size, 1);
     const gemm::Problem& p = matrices.problem(0);
-    const auto order = kit::gemm_order<Config>(p.m, p.n, 4 * Config::cluster);
-    for (const unsigned blocks : {Config::cluster, kit::gemm_blocks<Config, Epilogue>(order)}) {
+    const kit::GridOrder<Config> order(p.m, p.n, 4 * Config::cluster);
+    for (const unsigned blocks : {Config::cluster, kit::gemm_blocks<Product>(order.grid())}) {
       SCOPED_TRACE(testing::Message() << blocks << " blocks of " << Config::tile_m << " x "
                                       << Config::tile_n << ", clusters of " << Config::cluster);
       matrices.poison(0);
-      kit::launch_gemm<Config, Epilogue>(gemm::view_a(p), gemm::view_b(p),
-                                         kit::gemm_map(gemm::view_c(p), Epilogue::box_rows), order,
-                                         blocks, ps::cuda_stream(stream));
+      kit::launch_gemm<Product>(gemm::view_a(p), gemm::view_b(p),
+                                kit::gemm_map(gemm::view_c(p), kit::GemmStore<Config>::box_rows),
+                                order, blocks, ps::cuda_stream(stream));
       EXPECT_NO_THROW(matrices.check(0));
     }
   }

@@ -101,6 +101,7 @@ struct RingCase {
   unsigned pieces = 0;     // not 0: copies commit, each slot in so many pieces, in any order
   bool pairs = false;      // a consumer is two threads in step that release by turns
   bool drain = false;      // producers drain the ring at the end
+  unsigned run = 0;        // not 0: consumers take runs of so many slots by turns, and skip others
 
   // Ways to get it wrong.
   Fault empty = Fault::none, full = Fault::none;
@@ -108,6 +109,8 @@ struct RingCase {
   int more_bytes = 0;                       // announced beside the bytes that come
   bool commit_first = false;                // before the slot is written
   bool release_first = false;               // before the slot is read
+  bool skip_first = false;                  // before the last slot of a run is released
+  bool unordered = false;                   // runs begin before the ones before them have waited
 };
 
 struct Explored {
@@ -119,8 +122,11 @@ struct Explored {
 template <unsigned depth>
 class Explorer {
  public:
-  explicit Explorer(const RingCase& given) : case_(given), items_(2 * depth + 1) {
-    live_.ring.init(given.producers + given.more_commits, given.consumers + given.more_releases);
+  explicit Explorer(const RingCase& given)
+      : case_(given), items_(std::max(2 * depth, 2 * given.run * given.consumers) + 1) {
+    const unsigned releases = given.run > 0 ? 1 : given.consumers;
+    live_.ring.init(given.producers + given.more_commits, releases + given.more_releases);
+    for (unsigned c = 0; c < given.consumers; ++c) skip(live_.consumers[c], c * given.run);
     for (ModelBarrier& barrier : live_.ring.full) barrier.break_as(given.full, 0);
     for (ModelBarrier& barrier : live_.ring.empty) barrier.break_as(given.empty, 1);
   }
@@ -250,7 +256,7 @@ class Explorer {
     unsigned bytes = case_.more_bytes;
     for (unsigned piece = 0; piece < case_.pieces; ++piece) bytes += piece_bytes[piece];
     for (unsigned c = 0; c < case_.consumers; ++c) {
-      if (item >= depth && live_.consumers[c].released <= item - depth) {
+      if (item >= depth && takes(c, item - depth) && live_.consumers[c].released <= item - depth) {
         throw Violation("overwritten before release");
       }
     }
@@ -290,19 +296,54 @@ class Explorer {
     }
     ++producer.drained;
     for (unsigned c = 0; c < case_.consumers; ++c) {
-      if (live_.consumers[c].released != items_) throw Violation("drained before release");
+      if (live_.consumers[c].released < items_) throw Violation("drained before release");
     }
     return true;
   }
 
+  // Whether a consumer takes the item, or leaves it to another.
+  bool takes(unsigned c, unsigned item) const {
+    return case_.run == 0 || item / case_.run % case_.consumers == c;
+  }
+
+  // Whether all items of earlier runs have been waited for.
+  bool is_its_turn(unsigned item) const {
+    if (case_.run == 0 || item < case_.run) return true;
+    const unsigned begin = item / case_.run * case_.run;
+    return live_.consumers[(begin - 1) / case_.run % case_.consumers].waited >= begin;
+  }
+
+  // The end of the run that a consumer is in.
+  unsigned end_of_run(const Using& consumer) const {
+    return case_.run == 0 ? items_ : (consumer.released / case_.run + 1) * case_.run;
+  }
+
+  static void skip(Using& consumer, unsigned count) {
+    consumer.shipped.skip(count);
+    consumer.partner.skip(count);
+    for (std::uint16_t* place : {&consumer.waited, &consumer.read, &consumer.released}) {
+      *place = static_cast<std::uint16_t>(*place + count);
+    }
+  }
+
   bool use(Using& consumer) {
+    const unsigned end = end_of_run(consumer);
+    if (!use_slot(consumer, std::min(end, items_))) return false;
+    const bool ended = consumer.read == end && consumer.released == end;
+    if (case_.run > 0 && ended) skip(consumer, case_.run * (case_.consumers - 1));
+    return true;
+  }
+
+  // One step with a slot before `end`.
+  bool use_slot(Using& consumer, unsigned end) {
     if (consumer.read < consumer.released) {  // only with release_first
       read(consumer.read++);
       return true;
     }
-    const bool wants = consumer.waited < items_ &&
-                       consumer.waited - consumer.released < static_cast<int>(case_.held);
+    const bool wants =
+        consumer.waited < end && consumer.waited - consumer.released < static_cast<int>(case_.held);
     if (wants) {
+      if (!case_.unordered && !is_its_turn(consumer.waited)) return false;
       const bool ready = consumer.shipped.try_wait();
       if (!ready) return false;
       const unsigned item = consumer.waited++;
@@ -315,7 +356,10 @@ class Explorer {
     }
     if (consumer.released == consumer.waited) return false;
     const unsigned item = consumer.released++;
-    if (consumer.shipped.oldest() != item % depth) throw Violation("slots out of order");
+    if (case_.skip_first && consumer.released == end) {
+      consumer.shipped.skip(case_.run * (case_.consumers - 1));
+    }
+    if (consumer.shipped.oldest() != item % depth) throw Violation("released another slot");
     if (!case_.release_first) read(consumer.read++);
     if (!case_.pairs) {
       consumer.shipped.release();
@@ -347,7 +391,7 @@ class Explorer {
              producer.drained == (case_.drain ? 1 : 0);
     };
     const auto used = [&](const Using& consumer) {
-      return consumer.released == items_ && consumer.read == items_;
+      return consumer.released >= items_ && consumer.read >= items_;
     };
     return std::all_of(live_.producers, live_.producers + case_.producers, wrote) &&
            std::all_of(live_.consumers, live_.consumers + case_.consumers, used);
@@ -370,7 +414,7 @@ class Explorer {
   }
 
   const RingCase case_;
-  const unsigned items_;  // round twice, and one more
+  const unsigned items_;  // round twice, and one more; or twice the run of every consumer
   State live_;
   Explored result_;
   std::unordered_set<std::string> seen_;

@@ -25,7 +25,7 @@ using ps::test::RingCase;
 std::string describe(const RingCase& c) {
   return "depth " + std::to_string(c.depth) + ", " + std::to_string(c.producers) +
          " producers ahead by " + std::to_string(c.ahead) + ", " + std::to_string(c.consumers) +
-         " consumers holding " + std::to_string(c.held);
+         " consumers holding " + std::to_string(c.held) + ", runs of " + std::to_string(c.run);
 }
 
 const std::map<std::string, std::string> none;
@@ -129,6 +129,51 @@ TEST(RingModel, HoldingTakesTheDepthThatTheHeaderSays) {
   }
 }
 
+// As in a ping-pong schedule: one consumer takes a tile's slots while the other one does something
+// else. Runs may be longer than the ring.
+TEST(RingModel, ConsumersTakeRunsByTurns) {
+  for (unsigned run = 1; run <= 6; ++run) {
+    for (const unsigned held : {1U, 2U}) {
+      for (const unsigned pieces : {0U, 1U}) {
+        expect_right([&](RingCase& c) {
+          c.run = run;
+          c.held = held;
+          c.pieces = pieces;
+          c.drain = true;
+          return c.consumers >= 2 && c.depth >= held;
+        });
+      }
+    }
+  }
+}
+
+TEST(RingModel, PairsTakeRunsByTurns) {
+  expect_right([](RingCase& c) {
+    c.run = 3;
+    c.pairs = true;
+    return c.consumers == 2;
+  });
+}
+
+TEST(RingModel, RunsTakeTheDepthThatTheHeaderSays) {
+  for (unsigned depth = 1; depth <= 4; ++depth) {
+    for (unsigned held = 1; held <= depth + 1; ++held) {
+      const RingCase c{.depth = depth,
+                       .producers = 1,
+                       .consumers = 2,
+                       .ahead = 2,
+                       .held = held,
+                       .run = depth + 2};
+      const Explored explored = explore(c);
+      if (depth + 1 >= c.ahead + held) {
+        EXPECT_EQ(explored.failures, none) << describe(c);
+      } else {
+        EXPECT_TRUE(explored.failures.contains("deadlock")) << describe(c);
+      }
+    }
+  }
+}
+
 // The same mistake at every depth.
 void expect_caught(RingCase c, const std::string& failure) {
   for (c.depth = 1; c.depth <= 4; ++c.depth) {
@@ -190,12 +235,52 @@ TEST(BrokenRing, OneReleaseTooManyCounted) {
   expect_caught({.consumers = 3, .more_releases = 1}, "deadlock");
 }
 
+TEST(BrokenRing, ReleasesOfConsumersThatSkipCounted) {
+  expect_caught({.consumers = 2, .run = 2, .more_releases = 1}, "deadlock");
+  expect_caught({.consumers = 3, .run = 5, .more_releases = 2}, "deadlock");
+}
+
+TEST(BrokenRing, ConsumerWaitsBeforeItsTurn) {
+  expect_caught({.consumers = 2, .run = 4, .unordered = true}, "read before commit");
+  expect_caught({.consumers = 3, .pieces = 1, .run = 5, .unordered = true}, "read before commit");
+}
+
+TEST(BrokenRing, ConsumerSkipsBeforeItsLastRelease) {
+  // At depth 1 every release is of the only slot.
+  for (unsigned depth = 2; depth <= 4; ++depth) {
+    const RingCase c{.depth = depth, .consumers = 2, .run = 4, .skip_first = true};
+    EXPECT_TRUE(explore(c).failures.contains("released another slot")) << describe(c);
+  }
+}
+
 TEST(BrokenRing, TooFewBytesAnnounced) {
   expect_caught({.pieces = 2, .more_bytes = -1}, "read what is not there");
 }
 
 TEST(BrokenRing, TooManyBytesAnnounced) {
   expect_caught({.pieces = 2, .more_bytes = 1}, "deadlock");
+}
+
+template <unsigned depth>
+void expect_to_skip() {
+  for (unsigned begin = 0; begin < 2 * depth; ++begin) {
+    for (unsigned count = 0; count <= 5 * depth; ++count) {
+      ps::kit::Cursor<depth> jumped{begin % depth, begin / depth}, walked = jumped;
+      jumped.advance_by(count);
+      for (unsigned i = 0; i < count; ++i) walked.advance();
+      EXPECT_EQ(jumped.slot, walked.slot) << "depth " << depth << ", " << begin << " + " << count;
+      EXPECT_EQ(jumped.parity, walked.parity)
+          << "depth " << depth << ", " << begin << " + " << count;
+    }
+  }
+}
+
+TEST(Ring, SkippingIsAdvancingOverEachSlot) {
+  expect_to_skip<1>();
+  expect_to_skip<2>();
+  expect_to_skip<3>();
+  expect_to_skip<4>();
+  expect_to_skip<7>();
 }
 
 static_assert(std::is_trivially_copyable_v<Producer<ModelBarrier, 3>>);

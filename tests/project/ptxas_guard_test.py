@@ -32,8 +32,12 @@ sys.exit(int(os.environ["FAKE_STATUS"]))
 """
 
 
-def code_line(code):
-    return f"ptxas info    : ({code}) Potential Performance Loss: in function 'kernel'\n"
+REFUSED = ["C7507", "C7508", "C7509", "C7510", "C7511", "C7512", "C7514", "C7515", "C7518"]
+SERIALISED = "wgmma.mma_async instructions are serialized due to ill formed pipeline stage"
+
+
+def code_line(code, loss="something is lost"):
+    return f"ptxas info    : ({code}) Potential Performance Loss: {loss} in the function 'kernel'\n"
 
 
 class Guard:
@@ -87,7 +91,7 @@ def test_passes_on_what_it_does_not_record(guard):
 
 
 @pytest.mark.parametrize("stream", ["stderr", "stdout"])
-@pytest.mark.parametrize("code", ["C7507", "C7508", "C7509", "C7510", "C7511", "C7514", "C7515"])
+@pytest.mark.parametrize("code", REFUSED)
 def test_lost_performance_fails(guard, code, stream):
     done = guard.run(**{stream: CLEAN + code_line(code)})
     assert done.returncode != 0
@@ -96,23 +100,36 @@ def test_lost_performance_fails(guard, code, stream):
     assert not guard.record.exists()
 
 
-@pytest.mark.parametrize("code", ["C7507", "C7510"])
+@pytest.mark.parametrize("code", REFUSED)
 def test_lost_performance_cannot_be_allowed(guard, code):
     guard.allow(f"{code} src/copy.cu because")
-    assert guard.run(stderr=CLEAN + code_line(code)).returncode != 0
+    done = guard.run()
+    assert done.returncode != 0
+    assert f"ptxas_allowed.txt:2: {code}" in done.stderr
 
 
-@pytest.mark.parametrize("code", ["C7517", "C7519"])
-def test_injected_waits_need_a_reason(guard, code):
-    assert guard.run(stderr=CLEAN + code_line(code)).returncode != 0
+@pytest.mark.parametrize("loss", [SERIALISED, "'setmaxnreg' ignored to allow debugging."])
+def test_lost_performance_cannot_be_allowed_under_another_code(guard, loss):
+    guard.allow("C7599 src/copy.cu because")
+    assert guard.run(stderr=CLEAN + code_line("C7599")).returncode == 0
+    assert guard.run(stderr=CLEAN + code_line("C7599", loss)).returncode != 0
+
+
+@pytest.mark.parametrize("code", ["C7517", "C7519", "C7500", "C7599"])
+def test_every_other_code_needs_a_reason(guard, code):
+    done = guard.run(stderr=CLEAN + code_line(code))
+    assert done.returncode != 0
+    assert f"{code}, " in done.stderr and "gives no reason for src/copy.cu" in done.stderr
     guard.allow(f"{code} src/other.cu the wait is outside the loop")
     assert guard.run(stderr=CLEAN + code_line(code)).returncode != 0
     guard.allow(f"{code} src/copy.cu the wait is outside the loop")
     assert guard.run(stderr=CLEAN + code_line(code)).returncode == 0
 
 
-def test_a_line_without_a_reason_is_an_error(guard):
-    guard.allow("C7519 src/copy.cu")
+@pytest.mark.parametrize("line", ["C7519 src/copy.cu", "C7519", "C751 src/copy.cu because",
+                                  "src/copy.cu C7519 because"])
+def test_a_line_that_is_not_code_path_and_reason_is_an_error(guard, line):
+    guard.allow(line)
     done = guard.run()
     assert done.returncode != 0
     assert "ptxas_allowed.txt:2" in done.stderr

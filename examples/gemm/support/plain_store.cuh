@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gemm/support/element.cuh"
-#include "penstock/kit/gemm/config.cuh"
+#include "penstock/kit/gemm/parts.cuh"
 #include "penstock/kit/wgmma.cuh"
 
 namespace gemm {
@@ -36,16 +36,18 @@ __device__ inline void store_plainly(const Problem& p, const float (&d)[count], 
 }
 
 // The same as an epilogue of the engine.
-template <class Config>
 class PlainStore {
  public:
+  struct Shared {};
   using Arguments = Problem;
 
   __device__ static void prefetch_arguments(const Problem&) {}
 
-  __device__ PlainStore(ps::kit::GemmShared<Config>&, const Problem& p, unsigned) : p_(p) {}
-  __device__ void store(const float (&d)[Config::tile_n / 2], unsigned row, unsigned column) {
-    store_plainly(p_, d, row, column);
+  __device__ PlainStore(Shared&, const Problem& p) : p_(p) {}
+  template <unsigned count>
+  __device__ void store(const float (&d)[count], const ps::kit::GemmTile& tile, unsigned row,
+                        unsigned column) {
+    store_plainly(p_, d, tile.row + row, tile.column + column);
   }
   __device__ void finish() {}
 

@@ -8,9 +8,10 @@
 //     producer.commit();                        consumer.release();
 //   }                                         }
 //
-// Every producer and every consumer takes part in every slot, in order. They may hold several slots
-// at once: if a producer acquires p slots before it commits the first, and a consumer waits for c
-// slots before it releases the first, depth must be at least p + c - 1.
+// Every producer and every consumer takes part in every slot, in order, unless a consumer leaves
+// slots to other consumers with skip(). They may hold several slots at once: if a producer acquires
+// p slots before it commits the first, and a consumer waits for c slots before it releases the
+// first, depth must be at least p + c - 1.
 //
 // The barrier is a template parameter, so that tests can run the ring on the host. It has:
 //
@@ -36,7 +37,8 @@ struct Ring {
   Barrier empty[depth];  // a phase completes when all consumers have released the slot
 
   // Call from one thread, then fence_barrier_init(), then synchronise the block. `commits` is the
-  // number of producer threads, `releases` the number of consumer threads that call release().
+  // number of producer threads, `releases` the number of consumer threads that call release() for
+  // the same slot.
   PENSTOCK_HD void init(unsigned commits, unsigned releases) {
     for (unsigned slot = 0; slot < depth; ++slot) {
       full[slot].init(commits);
@@ -59,6 +61,13 @@ struct Cursor {
       parity ^= 1;
     }
     return was;
+  }
+
+  // Moves ahead by `count` slots.
+  PENSTOCK_HD void advance_by(unsigned count) {
+    const unsigned end = slot + count;
+    slot = end % depth;
+    parity ^= end / depth & 1;
   }
 };
 
@@ -131,6 +140,22 @@ class Consumer {
   // Advances like release() but does not arrive, because another thread arrives for the group or
   // this thread has arrived at the barriers of other blocks.
   PENSTOCK_HD void skip_release() { oldest_.advance(); }
+
+  // Leaves the next `count` slots to another consumer: neither waits for them nor releases them.
+  // `count` may exceed the depth. Call it when all slots that were waited for are released.
+  //
+  // For consumers that take runs of slots by turns, as in a ping-pong schedule: of two that take
+  // `steps` slots each, the second begins with skip(steps), and both call skip(steps) after each of
+  // their runs. Two rules:
+  //   - Each slot is released by the consumer that takes it, so the `releases` of Ring::init() are
+  //     those of one consumer, not of both.
+  //   - The next wait() may follow only after the other consumer has waited for all slots that were
+  //     skipped, for instance behind a named barrier. A barrier knows the parity of its phase alone:
+  //     a consumer that runs ahead takes the phase before last for the one that it waits for.
+  PENSTOCK_HD void skip(unsigned count) {
+    next_.advance_by(count);
+    oldest_ = next_;
+  }
 
   // The slot that release() would release.
   PENSTOCK_HD unsigned oldest() const { return oldest_.slot; }

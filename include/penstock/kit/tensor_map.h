@@ -70,6 +70,11 @@ void check(const TensorMapOptions& options);
 // DeviceError if the driver fails.
 TensorMap encode(const TensorMapOptions& options);
 
+// The options of a map for ragged_store() (kit/piece_store.cuh) into `matrix`, a view of rank 2
+// with 16-bit elements, which must have 16 more rows of memory before it. Stores never write these
+// rows.
+TensorMapOptions ragged_options(const TensorView& matrix);
+
 // The options in one line, for messages.
 std::string describe(const TensorMapOptions& options);
 

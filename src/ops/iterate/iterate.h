@@ -16,6 +16,8 @@ struct IterateWork {
 };
 
 void iterate_cpu(const IterateWork& work, const Stream& stream);
+
+// On a GPU of 8.0 or later. Throws DeviceError.
 void iterate_portable(const IterateWork& work, const Stream& stream);
 
 }  // namespace ps::detail

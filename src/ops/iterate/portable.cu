@@ -6,12 +6,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string>
 
-#include "host/cuda/backend.h"
 #include "ops/iterate/iterate.h"
+#include "ops/launch.h"
 #include "penstock/base/checked.h"
-#include "penstock/base/error.h"
 #include "penstock/host/cuda.h"
 #include "penstock/ops/iterate.h"
 
@@ -93,28 +91,20 @@ Cut cut_at_boundaries(const IterateWork& work, bool& vectorised) {
 }  // namespace
 
 void iterate_portable(const IterateWork& work, const Stream& stream) {
-  auto& backend = static_cast<cuda::Backend&>(stream.device().backend());
-  const cuda::Properties& gpu = backend.properties();
-  if (gpu.major < 8) {
-    throw Unsupported(
-        "iterate on " + backend.name() + ": needs compute capability 8.0 or later, found " +
-        std::to_string(gpu.major) + "." + std::to_string(gpu.minor) + "; use the CPU device");
-  }
-
   bool vectorised = false;
   Cut cut = cut_at_boundaries(work, vectorised);
   int rounds = work.rounds;
-  const int most = work.blocks > 0 ? work.blocks : gpu.multiprocessors * blocks_per_multiprocessor;
+  const int resident = properties_of(stream.device()).multiprocessors * blocks_per_multiprocessor;
+  const int most = work.blocks > 0 ? work.blocks : resident;
   const auto blocks = static_cast<unsigned>(
       std::clamp<std::size_t>(ceil_div(cut.vectors, threads), 1, static_cast<std::size_t>(most)));
 
-  const cuda::Guard current(backend);
   void* arguments[] = {&cut, &rounds};
   const void* kernel = vectorised ? reinterpret_cast<const void*>(iterate_kernel<float4>)
                                   : reinterpret_cast<const void*>(iterate_kernel<float>);
-  backend.check(
-      cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), arguments, 0, cuda_stream(stream)),
-      "launching iterate");
+  launch_on(stream, "launching iterate", [&] {
+    return cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), arguments, 0, cuda_stream(stream));
+  });
 }
 
 }  // namespace ps::detail

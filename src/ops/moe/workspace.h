@@ -12,7 +12,7 @@ namespace ps::detail {
 // Pairs that one block counts and places, and the most blocks: more pairs than these blocks hold
 // make every block's part longer.
 inline constexpr std::int64_t moe_count_pairs = 1024;
-inline constexpr std::int64_t moe_count_blocks = 128;
+inline constexpr std::int64_t moe_count_blocks = 64;
 // Rows before h and y that the ragged tensor store addresses and never writes.
 inline constexpr std::int64_t moe_spare_rows = 16;
 // Columns of a work item, in the output of its product: 256 rows of gate_up give 128 of h.

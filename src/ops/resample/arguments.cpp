@@ -7,17 +7,29 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
-#include "ops/resample/views.h"
+#include "ops/arguments.h"
 #include "penstock/base/error.h"
 
 namespace ps::resampling {
 namespace {
 
+using detail::check_apart;
+using detail::check_distinct_elements;
+using detail::check_memory;
+using detail::check_same_type;
+using detail::check_shape;
+using detail::check_type;
+using detail::described;
+using detail::given;
+using detail::Named;
 using detail::ResampleWork;
 using detail::SegmentWork;
 using detail::SensorWork;
+using detail::step;
 using detail::throw_invalid;
 
 // The views of one sensor, named as the user wrote them.
@@ -25,8 +37,17 @@ struct SensorViews {
   Named values, times, lengths, offsets;
 
   bool ragged() const { return given(offsets.view); }
-  std::array<const Named*, 4> all() const { return {&values, &times, &lengths, &offsets}; }
+  std::array<Named, 4> all() const { return {values, times, lengths, offsets}; }
 };
+
+SensorViews views_of(const std::vector<Sensor>& sensors, std::size_t number) {
+  const Sensor& sensor = sensors[number];
+  const auto named = [&](std::string_view argument, const TensorView& view) {
+    return Named{argument, view, "sensors", static_cast<int>(number)};
+  };
+  return {named("values", sensor.values), named("times", sensor.times),
+          named("lengths", sensor.lengths), named("offsets", sensor.offsets)};
+}
 
 struct Sizes {
   std::int64_t episodes = 0, samples = 0, columns = 0;
@@ -81,7 +102,7 @@ SensorWork checked_sensor(const SensorViews& views, const Sizes& sizes, const De
   const TensorView& which = views.ragged() ? views.offsets.view : views.lengths.view;
   work.length_stride = step(which, 0);
   work.wide_lengths = which.dtype() == DType::i64;
-  for (const Named* each : views.all()) check_memory(*each, device);
+  for (const Named& each : views.all()) check_memory(each, device);
   return work;
 }
 
@@ -148,7 +169,8 @@ void append_segments(ResampleWork& work, const Sensor& sensor, std::int64_t colu
                      std::int64_t out_column) {
   const Owner self{work.sensors - 1};
   check_mode(self, sensor.mode, sensor.order);
-  std::vector<std::size_t> order;
+  std::array<std::size_t, detail::max_ranges> order{};  // of the ranges that have columns
+  std::size_t count = 0;
   for (std::size_t i = 0; i < sensor.columns.size(); ++i) {
     const Columns& range = sensor.columns[i];
     const Owner part{self.sensor, i};
@@ -159,9 +181,11 @@ void append_segments(ResampleWork& work, const Sensor& sensor, std::int64_t colu
     check_mode(part, range.mode, range.order);
     if (range.begin == range.end) continue;
     check_fits(part, range.mode, work.type, range.begin, range.end);
-    order.push_back(i);
+    order.at(count++) = i;
   }
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return sensor.columns[i].begin; });
+  const std::span by_column(order.data(), count);
+  std::ranges::sort(by_column, {},
+                    [&](std::size_t i) { return std::pair(sensor.columns[i].begin, i); });
   std::int64_t done = 0;
   std::size_t before = 0;
   const auto append_default = [&](std::int64_t end) {
@@ -169,7 +193,7 @@ void append_segments(ResampleWork& work, const Sensor& sensor, std::int64_t colu
     check_fits(self, sensor.mode, work.type, done, end);
     append(work, {done, end, sensor.mode, sensor.order}, out_column);
   };
-  for (const std::size_t i : order) {
+  for (const std::size_t i : by_column) {
     const Columns& range = sensor.columns[i];
     if (range.begin < done) {
       const Columns& other = sensor.columns[before];
@@ -277,16 +301,11 @@ ResampleWork checked(const ResampleOptions& options, const Device& device) {
   }
 
   ResampleWork work{.outside = options.outside, .fill = options.fill, .kernel = options.kernel};
-  std::vector<Named> inputs;
-  inputs.reserve(4 * count + 2);
+  const SensorViews first = views_of(options.sensors, 0);
   std::int64_t columns = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const Sensor& sensor = options.sensors[i];
-    const auto number = static_cast<int>(i);
-    const SensorViews views{{"values", sensor.values, number},
-                            {"times", sensor.times, number},
-                            {"lengths", sensor.lengths, number},
-                            {"offsets", sensor.offsets, number}};
+    const SensorViews views = views_of(options.sensors, i);
     const Sizes sizes = checked_sizes(views);
     if (i == 0) {
       work.episodes = sizes.episodes;
@@ -297,25 +316,28 @@ ResampleWork checked(const ResampleOptions& options, const Device& device) {
                       fmt::format("{} episodes, as in sensors[0]", work.episodes),
                       fmt::format("{}", sizes.episodes));
       }
-      check_same_type(views.values, inputs[0]);
+      check_same_type(views.values, first.values);
     }
     work.sensor[work.sensors++] = checked_sensor(views, sizes, device);
-    if (i > 0) check_same_type(views.times, inputs[1]);
+    if (i > 0) check_same_type(views.times, first.times);
     append_segments(work, sensor, sizes.columns, columns);
     columns += sizes.columns;
-    for (const Named* each : views.all()) inputs.push_back(*each);
   }
   check_fill(options.fill, work.type, options.outside);
-  const Named out{"out", options.out}, valid{"valid", options.valid};
-  inputs.push_back({"at", options.at});
-  take_at(work, inputs.back(), inputs[1], device);
-  check_same_type(out, inputs[0]);
+  const Named at{"at", options.at}, out{"out", options.out}, valid{"valid", options.valid};
+  take_at(work, at, first.times, device);
+  check_same_type(out, first.values);
   take_rows(work, out, columns, device);
-  check_apart(out, inputs);
+  const auto check_result = [&](const Named& result) {
+    check_distinct_elements(result);
+    for (std::size_t i = 0; i < count; ++i) check_apart(result, views_of(options.sensors, i).all());
+    check_apart(result, at);
+  };
+  check_result(out);
   if (given(options.valid)) {
     take_valid(work, valid, device);
-    inputs.push_back(out);
-    check_apart(valid, inputs);
+    check_result(valid);
+    check_apart(valid, out);
   }
   return work;
 }
@@ -337,6 +359,7 @@ ResampleWork checked(const ResampleGradientOptions& options, const Device& devic
   check_same_type(gradient, views.values);
   take_rows(work, gradient, sizes.columns, device);
   const Named inputs[] = {views.times, views.lengths, views.offsets, at, gradient};
+  check_distinct_elements(views.values);
   check_apart(views.values, inputs);
   return work;
 }

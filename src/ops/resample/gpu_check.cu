@@ -1,5 +1,5 @@
 // Looks for lengths, times and target times that break their contract; the first in order wins.
-#include "host/cuda/backend.h"
+#include "ops/launch.h"
 #include "ops/resample/gpu.cuh"
 #include "penstock/host/buffer.h"
 #include "penstock/host/cuda.h"
@@ -82,21 +82,17 @@ namespace ps::detail {
 ResampleFault check_resample_gpu(const ResampleWork& work, ResampleChecks checks,
                                  const Stream& stream) {
   using namespace resampling;
-  auto& backend = static_cast<cuda::Backend&>(stream.device().backend());
   const auto episodes = static_cast<std::size_t>(work.episodes);
   const DeviceBuffer keys(stream.device(), episodes * sizeof(std::uint64_t));
   const PinnedBuffer host(stream.device(), keys.view().bytes);
   auto* const on_device = keys.view().as<unsigned long long>();
   for (unsigned i = 0; i < work.sensors; ++i) {
-    {
-      const cuda::Guard current(backend);
+    launch_on(stream, "launching the check of resample", [&] {
       const cudaStream_t on = cuda_stream(stream);
-      const cudaError_t launched =
-          work.time_type == DType::f64   ? run<double>(work, i, checks, on_device, on)
-          : work.time_type == DType::i64 ? run<std::int64_t>(work, i, checks, on_device, on)
-                                         : run<float>(work, i, checks, on_device, on);
-      backend.check(launched, "launching the check of resample");
-    }
+      if (work.time_type == DType::f64) return run<double>(work, i, checks, on_device, on);
+      if (work.time_type == DType::i64) return run<std::int64_t>(work, i, checks, on_device, on);
+      return run<float>(work, i, checks, on_device, on);
+    });
     copy(host.view(), keys.view(), stream);
     stream.synchronize();
     for (std::size_t b = 0; b < episodes; ++b) {

@@ -1,6 +1,6 @@
 #include <cuda_runtime_api.h>
 
-#include "host/cuda/backend.h"
+#include "ops/launch.h"
 #include "ops/resample/work.h"
 #include "penstock/host/cuda.h"
 
@@ -19,13 +19,12 @@ cudaError_t resample_i64(const detail::ResampleWork& work, int multiprocessors,
 namespace detail {
 
 void resample_gpu(const ResampleWork& work, const Stream& stream) {
-  auto& backend = static_cast<cuda::Backend&>(stream.device().backend());
-  const cuda::Guard current(backend);
-  const int multiprocessors = backend.properties().multiprocessors;
   auto* const run = work.time_type == DType::f64   ? resampling::resample_f64
                     : work.time_type == DType::i64 ? resampling::resample_i64
                                                    : resampling::resample_f32;
-  backend.check(run(work, multiprocessors, cuda_stream(stream)), "launching resample");
+  launch_on(stream, "launching resample", [&] {
+    return run(work, properties_of(stream.device()).multiprocessors, cuda_stream(stream));
+  });
 }
 
 }  // namespace detail

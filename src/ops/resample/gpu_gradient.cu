@@ -2,7 +2,7 @@
 // targets of their episode in order and write down what each gives to those samples; then each
 // thread sums some elements over what its sample was given, in that order. Where there is too much
 // to write down, samples go one by one, and what each is given in parts.
-#include "host/cuda/backend.h"
+#include "ops/launch.h"
 #include "ops/resample/element.cuh"
 #include "ops/resample/gpu.cuh"
 #include "penstock/host/cuda.h"
@@ -263,14 +263,12 @@ cudaError_t run(const ResampleWork& work, cudaStream_t stream) {
 namespace ps::detail {
 
 void resample_gradient_gpu(const ResampleWork& work, const Stream& stream) {
-  auto& backend = static_cast<cuda::Backend&>(stream.device().backend());
-  const cuda::Guard current(backend);
-  const cudaStream_t on = cuda_stream(stream);
-  const cudaError_t launched = work.time_type == DType::f64 ? resampling::run<double>(work, on)
-                               : work.time_type == DType::i64
-                                   ? resampling::run<std::int64_t>(work, on)
-                                   : resampling::run<float>(work, on);
-  backend.check(launched, "launching the gradient of resample");
+  launch_on(stream, "launching the gradient of resample", [&] {
+    const cudaStream_t on = cuda_stream(stream);
+    if (work.time_type == DType::f64) return resampling::run<double>(work, on);
+    if (work.time_type == DType::i64) return resampling::run<std::int64_t>(work, on);
+    return resampling::run<float>(work, on);
+  });
 }
 
 }  // namespace ps::detail

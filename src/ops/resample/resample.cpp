@@ -1,12 +1,10 @@
 #include "penstock/ops/resample.h"
 
-#include <string>
-
-#include "host/cuda/backend.h"
+#include "host/backend.h"
+#include "ops/arguments.h"
 #include "ops/resample/arguments.h"
 #include "ops/resample/tunable.h"
 #include "ops/resample/work.h"
-#include "penstock/base/error.h"
 
 namespace ps {
 namespace resampling {
@@ -16,14 +14,6 @@ using detail::ResampleChecks;
 using detail::ResampleWork;
 
 bool on_cpu(const Stream& stream) { return stream.device().kind() == DeviceKind::cpu; }
-
-void require_gpu(const Device& device) {
-  const cuda::Properties& gpu = static_cast<cuda::Backend&>(device.backend()).properties();
-  if (gpu.major >= 8) return;
-  throw Unsupported("resample on " + device.name() +
-                    ": needs compute capability 8.0 or later, found " + std::to_string(gpu.major) +
-                    "." + std::to_string(gpu.minor) + "; use the CPU device");
-}
 
 void check_contents(const ResampleWork& work, ResampleChecks checks, bool of_sensors,
                     const Stream& stream) {
@@ -45,7 +35,7 @@ void resample(const ResampleOptions& options, const Stream& stream) {
   detail::ResampleWork work = checked(options, device);
   const bool writes = options.out.elements() > 0 || work.valid != nullptr;
   if (work.episodes == 0 || (!writes && !options.check)) return;
-  if (!on_cpu(stream)) require_gpu(device);
+  detail::require_compute(device, "resample");
   check_contents(work, {options.check, options.outside == Outside::error}, true, stream);
   if (!writes || work.targets == 0) return;
   if (on_cpu(stream)) return detail::resample_cpu(work, stream);
@@ -58,7 +48,7 @@ void resample_gradient(const ResampleGradientOptions& options, const Stream& str
   const Device device = stream.device();
   const detail::ResampleWork work = checked(options, device);
   if (options.out.elements() == 0) return;
-  if (!on_cpu(stream)) require_gpu(device);
+  detail::require_compute(device, "resample_gradient");
   check_contents(work, {false, options.outside == Outside::error}, false, stream);
   return on_cpu(stream) ? detail::resample_gradient_cpu(work, stream)
                         : detail::resample_gradient_gpu(work, stream);

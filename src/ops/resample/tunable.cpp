@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "host/cuda/backend.h"
+#include "ops/launch.h"
 #include "ops/resample/brief.h"
 #include "ops/rotation.h"
 #include "ops/tunable.h"
@@ -71,7 +71,7 @@ std::vector<std::string> resample_problem_names() {
 // first is the built-in choice, as `penstock tune` found it on an H200.
 std::vector<unsigned> resample_candidates(std::size_t problem, const Device& device) {
   if (device.kind() == DeviceKind::cpu) return {};
-  const cuda::Properties& gpu = static_cast<cuda::Backend&>(device.backend()).properties();
+  const cuda::Properties& gpu = properties_of(device);
   if (gpu.major < 8) return {};
   if (problem == brief_problem) return {brief_kernel, wide_kernel};
   const bool longer = problem_of(problem).row >= 2;
@@ -159,8 +159,7 @@ Trial resample_trial(std::size_t problem, const Device& device, std::size_t byte
 
 // Of a call.
 std::size_t resample_problem(const ResampleWork& work, const Device& device) {
-  auto& backend = static_cast<cuda::Backend&>(device.backend());
-  if (resampling::is_brief(work, backend.properties().multiprocessors)) return brief_problem;
+  if (resampling::is_brief(work, properties_of(device).multiprocessors)) return brief_problem;
   std::int64_t columns = 0;
   for (unsigned i = 0; i < work.segments; ++i) columns += work.segment[i].count;
   const std::size_t row = static_cast<std::size_t>(columns) * size_of(work.type);

@@ -1,10 +1,9 @@
 #include "ops/transform/transform.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <string>
 
-#include "host/cuda/backend.h"
+#include "ops/arguments.h"
 #include "ops/transform/tunable.h"
 #include "penstock/base/error.h"
 #include "penstock/ops/transform.h"
@@ -13,54 +12,16 @@ namespace ps {
 namespace detail {
 namespace {
 
-void check_view(std::string_view argument, const TensorView& view, const Device& device) {
-  if (!view.is_contiguous()) {
-    throw_invalid(argument, "a contiguous view", view.describe() + " with strides");
-  }
-  if (view.elements() == 0) return;
-  const std::size_t element = size_of(view.dtype());
-  if (reinterpret_cast<std::uintptr_t>(view.data()) % element != 0) {
-    throw_invalid(argument,
-                  "data aligned to " + std::to_string(element) + " bytes, the size of an element",
-                  "an address that is not");
-  }
-  // On the CPU every memory but a GPU's is within reach.
-  const bool reachable = device.kind() == DeviceKind::cpu ? view.place().memory != Memory::device ||
-                                                                view.place().device == cpu_index
-                                                          : view.place() == device.place();
-  if (!reachable) {
-    throw_invalid(argument, "memory of " + device.name() + ", the stream's device",
-                  view.describe());
-  }
+void check_float(const Named& argument) {
+  check_type(argument, {DType::f32, DType::f16, DType::bf16});
 }
 
-bool overlap(const TensorView& a, const TensorView& b) {
-  const auto begin_a = reinterpret_cast<std::uintptr_t>(a.data());
-  const auto begin_b = reinterpret_cast<std::uintptr_t>(b.data());
-  return begin_a < begin_b + b.bytes() && begin_b < begin_a + a.bytes();
-}
-
-void check_float(std::string_view argument, const TensorView& view) {
-  const DType type = view.dtype();
-  if (type != DType::f32 && type != DType::f16 && type != DType::bf16) {
-    throw_invalid(argument, "elements of type f32, f16 or bf16", view.describe());
-  }
-}
-
-// For what computes in one type, all but cast.
+// For functions that compute in one type: all except cast.
 void check_types(std::span<const NamedView> in, const TensorView& out) {
-  check_float(in.front().name, in.front().view);
-  const DType type = in.front().view.dtype();
-  const auto check_same = [&](std::string_view argument, const TensorView& view) {
-    if (view.dtype() != type) {
-      throw_invalid(argument,
-                    "elements of type " + std::string(name(type)) + ", the type of " +
-                        std::string(in.front().name),
-                    view.describe());
-    }
-  };
-  for (const NamedView& each : in.subspan(1)) check_same(each.name, each.view);
-  check_same("out", out);
+  const Named first{in.front().name, in.front().view};
+  check_float(first);
+  for (const NamedView& each : in.subspan(1)) check_same_type({each.name, each.view}, first);
+  check_same_type({"out", out}, first);
 }
 
 void run(Function function, std::span<const NamedView> in, const TensorView& out, float a, float b,
@@ -85,14 +46,13 @@ void run(Function function, std::span<const NamedView> in, const TensorView& out
                  [](const NamedView& each) { return each.view.data(); });
   if (device.kind() == DeviceKind::cpu) return transform_cpu(work, stream);
 
-  const cuda::Properties& gpu = static_cast<cuda::Backend&>(device.backend()).properties();
-  const bool hopper = gpu.major == 9 && gpu.minor == 0;
-  if (gpu.major < 8 || (kernel == TransformKernel::sm90 && !hopper)) {
-    const bool old = gpu.major < 8;
-    throw Unsupported("transform on " + device.name() + ": needs compute capability " +
-                      (old ? "8.0 or later" : "9.0 for kernel sm90") + ", found " +
-                      std::to_string(gpu.major) + "." + std::to_string(gpu.minor) +
-                      (old ? "; use the CPU device" : "; use kernel portable or best"));
+  require_compute(device, "transform");
+  if (kernel == TransformKernel::sm90) {
+    require_compute(device, "transform",
+                    {.major = 9,
+                     .or_later = false,
+                     .kernel = "sm90",
+                     .instead = "use kernel portable or best"});
   }
   if (function == Function::cast && work.in_type == work.out_type) {
     const auto bytes_of = [](const TensorView& view) {
@@ -112,29 +72,16 @@ void transform_gpu(const TransformWork& work, TransformKernel kernel, const Stre
 }
 
 void check_elementwise(std::span<const NamedView> in, const TensorView& out, const Device& device) {
-  for (const NamedView& each : in) check_view(each.name, each.view, device);
-  check_view("out", out, device);
-  const auto check_shape = [&](std::string_view argument, const TensorView& view) {
-    const TensorView& first = in.front().view;
-    if (!std::ranges::equal(view.shape(), first.shape())) {
-      throw_invalid(argument,
-                    "the shape of " + std::string(in.front().name) + ", " + first.describe(),
-                    view.describe());
-    }
+  const Named result{"out", out}, first{in.front().name, in.front().view};
+  const auto check_view = [&](const Named& argument) {
+    check_contiguous(argument);
+    check_memory(argument, device);
   };
-  for (const NamedView& each : in.subspan(1)) check_shape(each.name, each.view);
-  check_shape("out", out);
-  if (out.elements() == 0) return;
-  for (const NamedView& each : in) {
-    const bool same = each.view.data() == out.data() && each.view.bytes() == out.bytes();
-    if (!same && overlap(each.view, out)) {
-      const std::string other(each.name);
-      throw_invalid("out",
-                    "the memory of " + other +
-                        " with elements of the same size, or memory that does not overlap it",
-                    out.describe() + " over a part of " + other + ", " + each.view.describe());
-    }
-  }
+  for (const NamedView& each : in) check_view({each.name, each.view});
+  check_view(result);
+  for (const NamedView& each : in.subspan(1)) check_same_shape({each.name, each.view}, first);
+  check_same_shape(result, first);
+  for (const NamedView& each : in) check_apart_or_in_place(result, {each.name, each.view});
 }
 
 }  // namespace detail
@@ -144,8 +91,8 @@ using detail::NamedView;
 
 void cast(const CastOptions& options, const Stream& stream) {
   const NamedView in[] = {{"in", options.in}};
-  detail::check_float("in", options.in);
-  detail::check_float("out", options.out);
+  detail::check_float({"in", options.in});
+  detail::check_float({"out", options.out});
   detail::run(Function::cast, in, options.out, 1, 1, options.kernel, stream);
 }
 

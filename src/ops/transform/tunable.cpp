@@ -4,7 +4,7 @@
 #include <array>
 #include <memory>
 
-#include "host/cuda/backend.h"
+#include "ops/launch.h"
 #include "ops/rotation.h"
 #include "ops/transform/cpu.h"
 #include "ops/transform/dispatch.h"
@@ -89,7 +89,7 @@ bool sm90_is_best(const TransformWork& work) {
 // Both apply the same function to the same elements, and differ in how these come and go.
 std::vector<unsigned> transform_candidates(std::size_t problem, const Device& device) {
   if (device.kind() == DeviceKind::cpu) return {};
-  const cuda::Properties& gpu = static_cast<cuda::Backend&>(device.backend()).properties();
+  const cuda::Properties& gpu = properties_of(device);
   if (gpu.major < 8) return {};
   if (gpu.major != 9 || gpu.minor != 0) return {portable_kernel};
   if (sm90_is_best(work_of(problem))) return {sm90_kernel, portable_kernel};

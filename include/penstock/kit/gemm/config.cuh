@@ -1,5 +1,6 @@
 // The configuration of a matrix-product kernel: C (M x N) = A (M x K) * B^T (N x K), A and B
-// K-major. A block has one loader warpgroup, and one consumer warpgroup per 64 rows of its tile.
+// K-major. A block has one loader warpgroup, and one consumer warpgroup per 64 rows of its tile
+// unless the configuration names another number.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 namespace ps::kit {
 
 template <class Element_, unsigned tile_m_, unsigned tile_n_, unsigned depth_,
-          unsigned cluster_ = 1>
+          unsigned cluster_ = 1, unsigned consumers_ = tile_m_ / 64>
 struct GemmConfig {
   using Element = Element_;
   static constexpr unsigned tile_m = tile_m_;
@@ -21,8 +22,8 @@ struct GemmConfig {
   static constexpr unsigned tile_k = 64;         // one swizzle span of 16-bit elements
   static constexpr unsigned depth = depth_;      // slots of the ring of A and B tiles
   static constexpr unsigned cluster = cluster_;  // blocks in M that share tiles of B
-  static constexpr bool traced = false;          // true in TracedGemm<...>
-  static constexpr unsigned consumers = tile_m / 64;
+  static constexpr unsigned consumers = consumers_;
+  static constexpr bool traced = false;  // true in TracedGemm<...>
   static constexpr unsigned threads = (1 + consumers) * warpgroup_threads;
 
   using TileA = SharedTile<Element, tile_m, tile_k>;
@@ -31,34 +32,15 @@ struct GemmConfig {
   static constexpr unsigned shared_rows = tile_n / cluster;
   static constexpr unsigned slot_bytes = TileA::bytes + TileB::bytes;
   [[deprecated("use slot_bytes")]] static constexpr unsigned stage_bytes = slot_bytes;
-  // The staging buffer for C, two per consumer; each warp stores 16 rows of it.
-  using PieceC = SharedTile<Element, 64, 64>;
 
   using TileRing = Ring<Barrier, depth>;
   using StageRing [[deprecated("use TileRing")]] = TileRing;
 
-  // Registers per thread: as launched, and after the loader has given some to the consumers.
-  static constexpr unsigned launch_registers = 65536 / threads / 8 * 8;
-  static constexpr unsigned loader_registers = consumers == 2 ? 40 : 32;
-  static constexpr unsigned consumer_registers = consumers == 1 ? 248 : consumers == 2 ? 232 : 160;
-
-  static_assert(depth >= 2, "a slot is released while the next one is multiplied");
+  static_assert(depth >= 1, "at least one slot");
   static_assert(tile_m % 64 == 0 && consumers >= 1 && consumers <= 3, "one to three consumers");
   static_assert(tile_n % 64 == 0 && tile_n <= 256, "N is 64, 128, 192 or 256");
   static_assert(cluster == 1 || cluster == 2 || cluster == 4, "clusters of 1, 2 or 4 blocks");
-  static_assert(loader_registers + consumers * consumer_registers <=
-                    (1 + consumers) * (launch_registers < 248 ? launch_registers : 248),
-                "more registers than a block has");
   static_assert(shared_rows % TileB::row_step == 0, "every block loads whole groups of rows");
-};
-
-// The kernel's dynamic shared memory, aligned to 1024 bytes.
-template <class Config>
-struct GemmShared : GemmIssued<Config::traced, Config::depth> {
-  alignas(1024) unsigned char a[Config::depth][Config::TileA::bytes];
-  alignas(1024) unsigned char b[Config::depth][Config::TileB::bytes];
-  alignas(1024) unsigned char c[Config::consumers][2][Config::PieceC::bytes];
-  typename Config::TileRing ring;
 };
 
 }  // namespace ps::kit

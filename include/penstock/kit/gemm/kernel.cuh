@@ -1,37 +1,77 @@
-// The matrix-product kernel: persistent blocks with one loader and one or more consumers, and a
-// tile order that keeps operands in the L2 cache.
+// The matrix-product kernel: persistent blocks with one loader and one or more consumers.
 #pragma once
 
 #include "penstock/kit/fence.cuh"
 #include "penstock/kit/gemm/config.cuh"
 #include "penstock/kit/gemm/epilogue.cuh"
-#include "penstock/kit/gemm/mainloop.cuh"
+#include "penstock/kit/gemm/loader.cuh"
+#include "penstock/kit/gemm/order.cuh"
+#include "penstock/kit/gemm/parts.cuh"
+#include "penstock/kit/gemm/schedule.cuh"
+#include "penstock/kit/launch.cuh"
 #include "penstock/kit/roles.cuh"
-#include "penstock/kit/scheduler.h"
 
 namespace ps::kit {
 
-// `steps` is the number of K tiles. Epilogue has the constructor and the members of GemmStore:
-// Arguments, prefetch_arguments(), store() and finish(). See launch_gemm() in gemm/launch.cuh.
-template <class Config, class Epilogue, class Order>
-__global__ void __launch_bounds__(Config::threads, 1)
-    gemm_kernel(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
-                const __grid_constant__ typename Epilogue::Arguments out, const Order order,
-                unsigned steps, const TraceBuffer<Config::traced> buffer) {
+// A kernel's parts; gemm/parts.cuh has their contracts.
+template <class Config_, class Epilogue_ = GemmStore<Config_>,
+          class Loader_ = TensorLoader<Config_>, class Order_ = GridOrder<Config_>,
+          class Schedule_ = Cooperative<Config_>>
+  requires GemmEpilogue<Epilogue_> && GemmLoading<Loader_> && GemmOrder<Order_> &&
+           GemmSchedule<Schedule_, Epilogue_, GemmTrace<Config_::traced>>
+struct Gemm {
+  using Config = Config_;
+  using Epilogue = Epilogue_;
+  using Loader = Loader_;
+  using Order = Order_;
+  using Schedule = Schedule_;
+
+  // The kernel's dynamic shared memory, aligned to 1024 bytes.
+  struct Shared {
+    GemmSlots<Config> slots;
+    typename Epilogue::Shared out[Config::consumers];
+    typename Order::Shared tiles;
+  };
+  static_assert(sizeof(Shared) <= 227 * 1024, "a block has 227 KiB of shared memory");
+
+  // Registers per thread: as launched, and after the loader has given some to the consumers.
+  static constexpr unsigned launch_registers =
+      Config::consumers == 1 ? 248 : 65536 / Config::threads / 8 * 8;
+  static constexpr unsigned loader_registers = Loader::registers;
+  static constexpr unsigned shared_out =
+      ((1 + Config::consumers) * launch_registers - loader_registers) / Config::consumers / 8 * 8;
+  static constexpr unsigned consumer_registers = shared_out < 248 ? shared_out : 248;
+
+  // Threads that take tiles; a traced kernel has one more, which watches the loads.
+  static constexpr unsigned readers =
+      Loader::threads + Config::consumers * warpgroup_threads + (Config::traced ? 1 : 0);
+};
+
+// `steps` is the number of K tiles, at least 1. See launch_gemm() in gemm/launch.cuh.
+template <class Gemm>
+__global__ void __launch_bounds__(Gemm::Config::threads, 1)
+    gemm_kernel(const __grid_constant__ typename Gemm::Loader::Arguments operands,
+                const __grid_constant__ typename Gemm::Epilogue::Arguments out,
+                const __grid_constant__ typename Gemm::Order order, unsigned steps,
+                const TraceBuffer<Gemm::Config::traced> buffer) {
+  using Config = typename Gemm::Config;
+  using Loader = typename Gemm::Loader;
+  using Tiles = typename Gemm::Order::Tiles;
+
   // Shared storage
-  static_assert(sizeof(GemmShared<Config>) <= 227 * 1024, "a block has 227 KiB of shared memory");
   extern __shared__ __align__(1024) unsigned char memory[];
-  auto& shared = *reinterpret_cast<GemmShared<Config>*>(memory);
+  auto& shared = *reinterpret_cast<typename Gemm::Shared*>(memory);
 
   // Setup
   const unsigned group = warpgroup_index();
   if (threadIdx.x == warp_threads) {  // not the warp that initialises the ring
-    prefetch(a);
-    prefetch(b);
-    Epilogue::prefetch_arguments(out);
+    Loader::prefetch_arguments(operands);
+    Gemm::Epilogue::prefetch_arguments(out);
   }
   if (threadIdx.x == 0) {
-    shared.ring.init(1, Config::consumers * Config::cluster + (Config::traced ? 1 : 0));
+    shared.slots.ring.init(Loader::commits,
+                           Gemm::Schedule::releases * Config::cluster + (Config::traced ? 1 : 0));
+    order.init(shared.tiles, Gemm::readers);
     fence_barrier_init();
   }
   if constexpr (Config::cluster == 1) {
@@ -40,48 +80,44 @@ __global__ void __launch_bounds__(Config::threads, 1)
     cluster_arrive_relaxed();  // blocks also arrive at each other's barriers
     cluster_wait();
   }
+  wait_for_previous();
+  let_next_start();
 
   // Roles
-  PersistentTiles<Order> tiles(order, blockIdx.x, gridDim.x);
-  Tile tile;
+  GemmTile tile;
   Trace<Config::traced> trace(buffer);
   if (group == 0) {
-    give_registers<Config::loader_registers>();
-    if (warp_index() == 0 && elect()) {
-      GemmLoader<Config> loader(shared, a, b);
-      while (tiles.take(tile)) {
-        loader.load(tile.row * Config::tile_m, tile.column * Config::tile_n, steps);
-      }
-      // A block must not end while others of its cluster arrive at its barriers.
-      if constexpr (Config::cluster > 1) loader.drain();
+    give_registers<Gemm::loader_registers>();
+    const bool loads = Loader::threads > 1 || (warp_index() == 0 && elect());
+    if (loads) {
+      Loader loader(shared.slots, operands);
+      Tiles tiles(order, shared.tiles, Loader::threads == 1 || threadIdx.x == 0);
+      while (tiles.take(tile)) loader.load(tile, steps);
+      loader.drain();
     }
     if constexpr (Config::traced) {  // records when loads complete, while the loader goes on
       if (warp_index() == 1 && elect()) {
         trace.begin(true);
-        Consumer<Barrier, Config::depth> landed(shared.ring);
-        auto loads = trace.role(0, true);
+        Consumer<Barrier, Config::depth> landed(shared.slots.ring);
+        auto landing = trace.role(0, true);
+        Tiles tiles(order, shared.tiles, false);
         for (unsigned first = 0; tiles.take(tile); first += steps) {
-          watch_loads(landed, loads, shared.issued, first, steps);
+          watch_loads(landed, landing, shared.slots.issued, first, steps);
         }
         trace.end(true);
       }
     }
   } else {
-    take_registers<Config::consumer_registers>();
+    take_registers<Gemm::consumer_registers>();
     const unsigned number = group - 1;
-    GemmConsumer<Config> consumer(shared, number);
-    Epilogue epilogue(shared, out, number);
+    typename Gemm::Schedule schedule(shared.slots, number);
+    typename Gemm::Epilogue epilogue(shared.out[number], out);
+    Tiles tiles(order, shared.tiles, false);
     const bool writes = threadIdx.x % warpgroup_threads == 0;
     auto products = trace.role(gemm_products_role(number), writes);
     auto stores = trace.role(gemm_stores_role(number), writes);
-    GemmSteps<Config::traced> seen(products);
-    while (tiles.take(tile)) {
-      float d[Config::tile_n / 2];
-      consumer.multiply(d, steps, seen);
-      const auto start = stores.now();
-      epilogue.store(d, tile.row * Config::tile_m + 64 * number, tile.column * Config::tile_n);
-      stores.record(seen.last(), start);
-    }
+    GemmTrace<Config::traced> work(products, stores);
+    while (tiles.take(tile)) schedule.run(tile, steps, epilogue, work);
     epilogue.finish();
   }
 }

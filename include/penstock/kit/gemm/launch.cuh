@@ -20,47 +20,55 @@ inline TensorMap gemm_map(const TensorView& matrix, std::int64_t rows) {
                  .l2_promotion = L2Promotion::b256});
 }
 
-// The order of the tiles of C (m x n elements), in panels of `group` tile rows.
-template <class Config>
-GroupedOrder gemm_order(std::int64_t m, std::int64_t n, unsigned group) {
-  const auto tiles = [](std::int64_t extent, std::int64_t tile) {
-    return static_cast<std::uint64_t>((extent + tile - 1) / tile);
-  };
-  return GroupedOrder(tiles(m, Config::tile_m), tiles(n, Config::tile_n), group, Config::cluster);
-}
-
 // The launch options for `blocks` blocks.
-template <class Config>
+template <class Gemm>
 LaunchOptions gemm_options(unsigned blocks) {
   return {.grid = blocks,
-          .block = Config::threads,
-          .shared_bytes = sizeof(GemmShared<Config>),
-          .cluster = Config::cluster};
+          .block = Gemm::Config::threads,
+          .shared_bytes = sizeof(typename Gemm::Shared),
+          .cluster = Gemm::Config::cluster};
 }
 
-// The number of blocks for a persistent launch on the current device: the fewest that need no more
-// rounds than all blocks that fit, because fewer blocks share the L2 cache and the power. Throws
-// Unsupported if the kernel does not fit.
-template <class Config, class Epilogue>
-unsigned gemm_blocks(const GroupedOrder& order) {
-  const unsigned fit = resident_clusters(gemm_kernel<Config, Epilogue, GroupedOrder>,
-                                         gemm_options<Config>(Config::cluster));
+// The number of clusters that the current device can run at the same time, or blocks if a cluster
+// is one block. Throws Unsupported if the kernel does not fit.
+template <class Gemm>
+unsigned gemm_resident() {
+  const unsigned fit =
+      resident_clusters(gemm_kernel<Gemm>, gemm_options<Gemm>(Gemm::Config::cluster));
   if (fit == 0) throw Unsupported("the matrix product's kernel does not fit on this GPU");
-  const unsigned rounds = (order.count() + fit - 1) / fit;
-  return rounds == 0 ? 0 : (order.count() + rounds - 1) / rounds * Config::cluster;
+  return fit;
+}
+
+// The number of blocks for a persistent launch over a grid of tiles: the fewest that need no more
+// rounds than all blocks that fit, because fewer blocks share the L2 cache and the power. Throws as
+// gemm_resident() does.
+template <class Gemm>
+unsigned gemm_blocks(const GroupedOrder& grid) {
+  const unsigned fit = gemm_resident<Gemm>();
+  const unsigned rounds = (grid.count() + fit - 1) / fit;
+  return rounds == 0 ? 0 : (grid.count() + rounds - 1) / rounds * Gemm::Config::cluster;
+}
+
+// The number of steps along K.
+template <class Config>
+unsigned gemm_steps(std::int64_t k) {
+  return static_cast<unsigned>((k + Config::tile_k - 1) / Config::tile_k);
 }
 
 // Enqueues the product of a (m x k) and the transpose of b (n x k) on `stream`; the epilogue stores
 // the tiles. m, n and k are at least 1, and the views satisfy the rules of TensorMapOptions.
-// `blocks` is a multiple of the cluster: gemm_blocks(), or order.blocks() for one tile per block.
-// Throws as encode() and launch() do.
-template <class Config, class Epilogue>
-void launch_gemm(const TensorView& a, const TensorView& b, const typename Epilogue::Arguments& out,
-                 const GroupedOrder& order, unsigned blocks, cudaStream_t stream,
-                 const TraceBuffer<Config::traced>& buffer = {}) {
-  const auto steps = static_cast<unsigned>((a.extent(1) + Config::tile_k - 1) / Config::tile_k);
-  launch(gemm_kernel<Config, Epilogue, GroupedOrder>, gemm_options<Config>(blocks), stream,
-         gemm_map(a, Config::tile_m), gemm_map(b, Config::shared_rows), out, order, steps, buffer);
+// `blocks` is a multiple of the cluster: gemm_blocks(), or order.grid().blocks() for one tile per
+// block. Throws as encode() and launch() do.
+template <class Gemm>
+void launch_gemm(const TensorView& a, const TensorView& b,
+                 const typename Gemm::Epilogue::Arguments& out, const typename Gemm::Order& order,
+                 unsigned blocks, cudaStream_t stream,
+                 const TraceBuffer<Gemm::Config::traced>& buffer = {}) {
+  using Config = typename Gemm::Config;
+  launch(gemm_kernel<Gemm>, gemm_options<Gemm>(blocks), stream,
+         typename Gemm::Loader::Arguments{gemm_map(a, Config::tile_m),
+                                          gemm_map(b, Config::shared_rows)},
+         out, order, gemm_steps<Config>(a.extent(1)), buffer);
 }
 
 }  // namespace ps::kit

@@ -82,6 +82,26 @@ class GemmSteps<false> {
   __device__ unsigned last() const { return 0; }
 };
 
+// The steps of one consumer, and the stores that follow them.
+template <bool on>
+class GemmTrace : public GemmSteps<on> {
+ public:
+  using Spans = RoleTrace<on, SmSource>;
+
+  __device__ GemmTrace(Spans& products, Spans& stores) : GemmSteps<on>(products), stores_(stores) {}
+
+  // Calls store() and records it as the stores of the last step.
+  template <class Store>
+  __device__ void stores(const Store& store) {
+    const auto start = stores_.now();
+    store();
+    stores_.record(this->last(), start);
+  }
+
+ private:
+  Spans& stores_;
+};
+
 // Records when loads complete. Called by one otherwise idle thread, which must be a consumer of the
 // ring.
 template <class Consumer, class Spans>

@@ -1,0 +1,192 @@
+#include "ops/arguments.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "ops/launch.h"
+#include "penstock/base/error.h"
+
+namespace ps::detail {
+namespace {
+
+struct ByteRange {
+  std::uintptr_t begin = 0, end = 0;
+};
+
+// From the first to the last byte, with everything between them.
+ByteRange range_of(const TensorView& view) {
+  const auto data = reinterpret_cast<std::uintptr_t>(view.data());
+  if (view.elements() == 0) return {data, data};
+  std::int64_t behind = 0, ahead = 1;
+  for (std::size_t d = 0; d < view.rank(); ++d) {
+    const std::int64_t reach = (view.shape()[d] - 1) * view.strides()[d];
+    (reach < 0 ? behind : ahead) += reach;
+  }
+  const auto size = static_cast<std::int64_t>(size_of(view.dtype()));
+  return {data + static_cast<std::uintptr_t>(behind * size),
+          data + static_cast<std::uintptr_t>(ahead * size)};
+}
+
+bool overlap(const ByteRange& a, const ByteRange& b) {
+  return a.begin != a.end && b.begin != b.end && a.begin < b.end && b.begin < a.end;
+}
+
+// Whether each stride leads past everything that smaller strides reach.
+bool elements_are_distinct(const TensorView& view) {
+  struct Dimension {
+    std::int64_t stride, extent;
+  };
+  std::array<Dimension, max_rank> all{};  // sorted by stride
+  std::size_t count = 0;
+  for (std::size_t d = 0; d < view.rank(); ++d) {
+    if (view.shape()[d] <= 1) continue;
+    const Dimension own{std::abs(view.strides()[d]), view.shape()[d]};
+    std::size_t place = count++;
+    for (; place > 0 && all[place - 1].stride > own.stride; --place) all[place] = all[place - 1];
+    all[place] = own;
+  }
+  std::int64_t reach = 0;
+  for (const Dimension& each : std::span(all.data(), count)) {
+    if (each.stride <= reach) return false;
+    reach += each.stride * (each.extent - 1);
+  }
+  return true;
+}
+
+std::string with_strides(const TensorView& view) {
+  return fmt::format("{} with strides [{}]", view.describe(), fmt::join(view.strides(), ", "));
+}
+
+void check_aligned(const Named& argument, std::size_t bytes, std::string_view because) {
+  const auto address = reinterpret_cast<std::uintptr_t>(argument.view.data());
+  if (address % bytes == 0 || argument.view.elements() == 0) return;
+  throw_invalid(argument.name(), fmt::format("data aligned to {} bytes{}", bytes, because),
+                fmt::format("address {:#x}", address));
+}
+
+bool reaches(const Device& device, const Place& place) {
+  if (device.kind() != DeviceKind::cpu) return place == device.place();
+  return place.memory != Memory::device || place.device == cpu_index;
+}
+
+}  // namespace
+
+std::string Named::name() const {
+  if (list.empty()) return std::string(argument);
+  return fmt::format("{}[{}]{}{}", list, index, argument.empty() ? "" : ".", argument);
+}
+
+bool given(const TensorView& view) { return view.data() != nullptr || view.elements() > 0; }
+
+std::string described(const TensorView& view) {
+  const bool unset = !given(view) && view.dtype() == DType::u8 && view.rank() == 1;
+  return unset ? "none" : view.describe();
+}
+
+std::int64_t step(const TensorView& view, std::size_t dimension) {
+  return view.elements() == 0 ? 0 : view.strides()[dimension];
+}
+
+void check_type(const Named& argument, std::initializer_list<DType> types) {
+  if (std::ranges::find(types, argument.view.dtype()) != types.end()) return;
+  std::string list;
+  for (const DType* type = types.begin(); type != types.end(); ++type) {
+    list += type == types.begin() ? "" : type + 1 == types.end() ? " or " : ", ";
+    list += name(*type);
+  }
+  throw_invalid(argument.name(), "elements of type " + list, described(argument.view));
+}
+
+void check_same_type(const Named& argument, const Named& as) {
+  if (argument.view.dtype() == as.view.dtype()) return;
+  throw_invalid(
+      argument.name(),
+      fmt::format("elements of type {}, the type of {}", name(as.view.dtype()), as.name()),
+      described(argument.view));
+}
+
+void check_shape(const Named& argument, std::initializer_list<std::int64_t> shape,
+                 std::string_view meaning) {
+  if (std::ranges::equal(argument.view.shape(), shape)) return;
+  throw_invalid(argument.name(), fmt::format("shape [{}]: {}", fmt::join(shape, ", "), meaning),
+                described(argument.view));
+}
+
+void check_same_shape(const Named& argument, const Named& as) {
+  if (std::ranges::equal(argument.view.shape(), as.view.shape())) return;
+  throw_invalid(argument.name(), fmt::format("the shape of {}, {}", as.name(), as.view.describe()),
+                described(argument.view));
+}
+
+void check_contiguous(const Named& argument) {
+  if (argument.view.is_contiguous()) return;
+  throw_invalid(argument.name(), "a contiguous view", with_strides(argument.view));
+}
+
+void check_memory(const Named& argument, const Device& device) {
+  const TensorView& view = argument.view;
+  if (view.elements() == 0) return;
+  check_aligned(argument, size_of(view.dtype()), ", the size of an element");
+  if (!reaches(device, view.place())) {
+    throw_invalid(argument.name(), fmt::format("memory of {}, the stream's device", device.name()),
+                  view.describe());
+  }
+}
+
+void check_alignment(const Named& argument, std::size_t bytes) {
+  check_aligned(argument, bytes, "");
+}
+
+void check_distinct_elements(const Named& result) {
+  if (result.view.elements() == 0 || elements_are_distinct(result.view)) return;
+  throw_invalid(result.name(), "elements that do not overlap each other",
+                with_strides(result.view));
+}
+
+void check_apart(const Named& result, const Named& other) {
+  if (!overlap(range_of(result.view), range_of(other.view))) return;
+  throw_invalid(result.name(), "memory that does not overlap " + other.name(),
+                result.view.describe() + " over a part of it, " + other.view.describe());
+}
+
+void check_apart(const Named& result, std::span<const Named> others) {
+  for (const Named& other : others) check_apart(result, other);
+}
+
+void check_apart_or_in_place(const Named& result, const Named& input) {
+  const TensorView &out = result.view, &in = input.view;
+  const bool in_place = out.data() == in.data() && out.bytes() == in.bytes();
+  if (in_place || !overlap(range_of(out), range_of(in))) return;
+  const std::string other = input.name();
+  throw_invalid(result.name(),
+                fmt::format("the memory of {} with elements of the same size, or memory that does "
+                            "not overlap it",
+                            other),
+                fmt::format("{} over a part of {}, {}", out.describe(), other, in.describe()));
+}
+
+void require_compute(const Device& device, std::string_view name, const ComputeNeeded& needed) {
+  if (device.kind() == DeviceKind::cpu) return;
+  const cuda::Properties& gpu = properties_of(device);
+  const bool equal = gpu.major == needed.major && gpu.minor == needed.minor;
+  const bool later =
+      gpu.major > needed.major || (gpu.major == needed.major && gpu.minor > needed.minor);
+  if (equal || (later && needed.or_later)) return;
+  throw Unsupported(fmt::format("{} on {}: needs compute capability {}.{}{}{}{}, found {}.{}; {}",
+                                name, device.name(), needed.major, needed.minor,
+                                needed.or_later ? " or later" : "",
+                                needed.kernel.empty() ? "" : " for kernel ", needed.kernel,
+                                gpu.major, gpu.minor, needed.instead));
+}
+
+void throw_no_cuda(const Device& device, std::string_view name) {
+  throw Unsupported(fmt::format(
+      "{} on {}: this build has no CUDA; build with -DPENSTOCK_CUDA=ON, or use the CPU device",
+      name, device.name()));
+}
+
+}  // namespace ps::detail

@@ -1,0 +1,78 @@
+// Checks of arguments that all operators share, so that a mistake gets the same message everywhere:
+// the argument, what was expected and what was given. A check that passes allocates nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "penstock/base/view.h"
+#include "penstock/host/device.h"
+
+namespace ps::detail {
+
+// A view and its argument's name, which is put together only for an error: "at". For a list of
+// arguments: "in[2]", with an empty `argument`, or "sensors[2].values".
+struct Named {
+  std::string_view argument;
+  const TensorView& view;
+  std::string_view list{};
+  int index = 0;
+
+  std::string name() const;
+};
+
+// Whether an optional view was given.
+bool given(const TensorView& view);
+
+// "f32[4, 128] on cuda:0", or "none".
+std::string described(const TensorView& view);
+
+// The stride of a dimension; 0 if the view has no elements.
+std::int64_t step(const TensorView& view, std::size_t dimension);
+
+// These throw InvalidArgument. `meaning` explains the dimensions.
+void check_type(const Named& argument, std::initializer_list<DType> types);
+void check_same_type(const Named& argument, const Named& as);
+void check_shape(const Named& argument, std::initializer_list<std::int64_t> shape,
+                 std::string_view meaning);
+void check_same_shape(const Named& argument, const Named& as);
+void check_contiguous(const Named& argument);
+
+// That the elements are aligned to their size and in memory that `device` can use: a GPU its own
+// memory, the CPU all memory that is not a GPU's.
+void check_memory(const Named& argument, const Device& device);
+
+// That the first element is at a multiple of `bytes`.
+void check_alignment(const Named& argument, std::size_t bytes);
+
+// For results. No two elements share memory.
+void check_distinct_elements(const Named& result);
+
+// For results. The range of memory that the result spans does not overlap that of the other.
+// Views whose elements alternate in memory count as overlapping.
+void check_apart(const Named& result, const Named& other);
+void check_apart(const Named& result, std::span<const Named> others);
+
+// For results of operators that work in place. The result is the memory of the input, with elements
+// of the same size, or does not overlap it. Both are contiguous.
+void check_apart_or_in_place(const Named& result, const Named& input);
+
+// What an operator, or one of its kernels, needs of a GPU.
+struct ComputeNeeded {
+  int major = 8, minor = 0;   // the compute capability
+  bool or_later = true;       // false for sm_90a code, which runs on 9.0 alone
+  std::string_view kernel{};  // the kernel that needs it; empty: all of them
+  std::string_view instead = "use the CPU device";
+};
+
+// Throws Unsupported if the device is a GPU that does not have it. `name` is the operator's.
+void require_compute(const Device& device, std::string_view name, const ComputeNeeded& needed = {});
+
+// Throws Unsupported, for builds without CUDA.
+[[noreturn]] void throw_no_cuda(const Device& device, std::string_view name);
+
+}  // namespace ps::detail

@@ -1,0 +1,44 @@
+// The kernels of moe() on a GPU, and typed pointers into its workspace. Needs CUDA's headers.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "ops/moe/work.h"
+#include "penstock/base/place.h"
+
+namespace ps::detail {
+
+struct MoeSpace {
+  unsigned* histograms;
+  unsigned* counters;  // items of up, items of down, taken of up, taken of down
+  unsigned* offsets;
+  unsigned* source;
+  int* place;
+  std::uint64_t* up_items;
+  std::uint64_t* down_items;
+  void* h;  // the first row that is not spare
+  void* y;
+
+  explicit MoeSpace(const MoeWork& work)
+      : histograms(work.space.histogram_counts(work.memory)),
+        counters(reinterpret_cast<unsigned*>(work.memory + work.space.counters)),
+        offsets(work.space.expert_offsets(work.memory)),
+        source(work.space.source_pairs(work.memory)),
+        place(work.space.pair_rows(work.memory)),
+        up_items(reinterpret_cast<std::uint64_t*>(work.memory + work.space.up_items)),
+        down_items(reinterpret_cast<std::uint64_t*>(work.memory + work.space.down_items)),
+        h(work.space.h_rows(work.memory)),
+        y(work.space.y_rows(work.memory)) {}
+};
+
+// Sorts the pairs by expert; with `and_list` also does what moe_list() does.
+void moe_sort(const MoeWork& work, bool and_list, cudaStream_t stream);
+// Lists the work items of the experts that are in slots, and marks their rows as computed.
+void moe_list(const MoeWork& work, cudaStream_t stream);
+// Both products of the listed items.
+void moe_products_sm90(const MoeWork& work, Place place, cudaStream_t stream);
+void moe_add_up(const MoeWork& work, cudaStream_t stream);
+
+}  // namespace ps::detail

@@ -1,0 +1,277 @@
+// Sorts (token, choice) pairs by expert and lists the work items of the two products, on the device
+// and always with the same result. Two launches: `count` makes a histogram per block, `sort` adds
+// up the histograms before its own and places its pairs.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ops/moe/gpu.h"
+#include "ops/moe/items.h"
+#include "penstock/kit/launch.cuh"
+
+namespace ps::detail {
+namespace {
+
+constexpr unsigned threads = 512;
+constexpr unsigned warps = threads / 32;
+constexpr unsigned most_experts = 1024;
+constexpr unsigned per_thread = most_experts / threads;  // experts of a thread in a scan
+
+struct Plan {
+  const void* ids;
+  bool wide_ids;  // i64
+  unsigned pairs, experts;
+  unsigned pairs_per_block;  // a multiple of `threads`
+  const std::int32_t* slots;
+  unsigned slot_count;
+  unsigned up_columns, down_columns;
+  MoeSpace space;
+
+  // The expert of a pair, or `experts` if there is no such expert.
+  __device__ unsigned expert(unsigned pair) const {
+    const std::int64_t id = wide_ids ? static_cast<const std::int64_t*>(ids)[pair]
+                                     : static_cast<const std::int32_t*>(ids)[pair];
+    return id >= 0 && id < experts ? static_cast<unsigned>(id) : experts;
+  }
+
+  // The slot of an expert's weights, or slot_count if they are not there.
+  __device__ unsigned slot(unsigned of) const {
+    if (slots == nullptr) return of;
+    const std::int32_t found = slots[of];
+    return found >= 0 && static_cast<unsigned>(found) < slot_count ? static_cast<unsigned>(found)
+                                                                   : slot_count;
+  }
+};
+
+// Exclusive prefix sums of per_thread values per thread, in thread order. Returns the sum before
+// this thread's first value; `total` is the sum of all. All threads of the block call it.
+__device__ unsigned scan(const unsigned (&values)[per_thread], unsigned& total) {
+  __shared__ unsigned sums[warps];
+  unsigned own = 0;
+  for (const unsigned value : values) own += value;
+  unsigned through = own;
+  for (unsigned distance = 1; distance < 32; distance *= 2) {
+    const unsigned other = __shfl_up_sync(~0u, through, distance);
+    if (threadIdx.x % 32 >= distance) through += other;
+  }
+  if (threadIdx.x % 32 == 31) sums[threadIdx.x / 32] = through;
+  __syncthreads();
+  unsigned before = 0;
+  total = 0;
+  for (unsigned warp = 0; warp < warps; ++warp) {
+    if (warp < threadIdx.x / 32) before += sums[warp];
+    total += sums[warp];
+  }
+  __syncthreads();
+  return before + through - own;
+}
+
+__global__ void __launch_bounds__(threads) count(const Plan plan) {
+  __shared__ unsigned histogram[most_experts];
+  for (unsigned e = threadIdx.x; e < plan.experts; e += threads) histogram[e] = 0;
+  __syncthreads();
+  kit::wait_for_previous();
+  kit::let_next_start();
+  const unsigned begin = blockIdx.x * plan.pairs_per_block;
+  const unsigned end = min(begin + plan.pairs_per_block, plan.pairs);
+  for (unsigned pair = begin + threadIdx.x; pair < end; pair += threads) {
+    const unsigned expert = plan.expert(pair);
+    if (expert < plan.experts) atomicAdd(&histogram[expert], 1);
+  }
+  __syncthreads();
+  for (unsigned e = threadIdx.x; e < plan.experts; e += threads) {
+    plan.space.histograms[blockIdx.x * plan.experts + e] = histogram[e];
+  }
+}
+
+// Lists the items of all experts that are there. Every block calls it with the same offsets and
+// writes the experts blockIdx.x, blockIdx.x + gridDim.x, ... `first` receives the number of tiles
+// before each expert.
+__device__ void list_items(const Plan& plan, const unsigned* offsets, unsigned* first) {
+  unsigned tiles[per_thread];
+  for (unsigned i = 0; i < per_thread; ++i) {
+    const unsigned e = threadIdx.x * per_thread + i;
+    const bool there = e < plan.experts && plan.slot(e) < plan.slot_count;
+    tiles[i] = there ? moe_tiles(offsets[e + 1] - offsets[e]) : 0;
+  }
+  unsigned total = 0;
+  unsigned before = scan(tiles, total);
+  for (unsigned i = 0; i < per_thread; ++i) {
+    const unsigned e = threadIdx.x * per_thread + i;
+    if (e < plan.experts) first[e] = before;
+    before += tiles[i];
+  }
+  __syncthreads();
+  for (unsigned e = blockIdx.x; e < plan.experts; e += gridDim.x) {
+    const unsigned rows = offsets[e + 1] - offsets[e], slot = plan.slot(e);
+    if (rows == 0 || slot >= plan.slot_count) continue;
+    const auto write = [&](std::uint64_t* items, unsigned columns) {
+      const unsigned count = moe_tiles(rows) * columns;
+      for (unsigned i = threadIdx.x; i < count; i += threads) {
+        items[first[e] * columns + i] = moe_item(i, rows, columns, slot, offsets[e]).packed();
+      }
+    };
+    write(plan.space.up_items, plan.up_columns);
+    write(plan.space.down_items, plan.down_columns);
+  }
+  if (blockIdx.x == 0 && threadIdx.x < 4) {
+    const unsigned counters[] = {total * plan.up_columns, total * plan.down_columns, 0, 0};
+    plan.space.counters[threadIdx.x] = counters[threadIdx.x];
+  }
+}
+
+// Adds up the histograms: of all blocks into `totals`, of the blocks before this one into
+// `earlier`, both in shared memory and 0 before. If there are fewer experts than threads, several
+// threads share the blocks of an expert.
+__device__ void add_histograms(const Plan& plan, unsigned* totals, unsigned* earlier) {
+  const unsigned shares = max(threads / plan.experts, 1u);
+  const unsigned share = min(threadIdx.x / plan.experts, shares);
+  for (unsigned e = threadIdx.x - (shares > 1 ? share * plan.experts : 0);
+       e < plan.experts && share < shares; e += threads) {
+    unsigned all = 0, before = 0;
+#pragma unroll 16
+    for (unsigned block = share; block < gridDim.x; block += shares) {
+      const unsigned found = plan.space.histograms[block * plan.experts + e];
+      all += found;
+      before += block < blockIdx.x ? found : 0;
+    }
+    atomicAdd(&totals[e], all);
+    atomicAdd(&earlier[e], before);
+  }
+}
+
+// Places the block's pairs. A warp has a contiguous part of them and counts it first; pairs of the
+// same expert keep their order. Dynamic shared memory: a count per warp and expert.
+__global__ void __launch_bounds__(threads) sort(const Plan plan, bool and_list) {
+  __shared__ unsigned offsets[most_experts + 1], next[most_experts];
+  extern __shared__ unsigned all_counts[];
+  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  unsigned* const counts = all_counts + warp * plan.experts;
+  for (unsigned i = threadIdx.x; i < warps * plan.experts; i += threads) all_counts[i] = 0;
+  for (unsigned e = threadIdx.x; e < plan.experts; e += threads) offsets[e] = next[e] = 0;
+  __syncthreads();
+  kit::wait_for_previous();
+  kit::let_next_start();
+
+  add_histograms(plan, offsets, next);
+  __syncthreads();
+  unsigned totals[per_thread];
+  for (unsigned i = 0; i < per_thread; ++i) {
+    const unsigned e = threadIdx.x * per_thread + i;
+    totals[i] = e < plan.experts ? offsets[e] : 0;
+  }
+  unsigned all = 0;
+  unsigned before = scan(totals, all);
+  for (unsigned i = 0; i < per_thread; ++i) {
+    const unsigned e = threadIdx.x * per_thread + i;
+    if (e < plan.experts) {
+      offsets[e] = before;
+      next[e] += before;
+    }
+    before += totals[i];
+  }
+  if (threadIdx.x == 0) offsets[plan.experts] = all;
+
+  const unsigned per_warp = plan.pairs_per_block / warps;
+  const unsigned begin = blockIdx.x * plan.pairs_per_block + warp * per_warp;
+  const auto each = [&](const auto& place) {
+    for (unsigned first = begin; first < begin + per_warp; first += 32) {
+      const unsigned pair = first + lane;
+      const unsigned expert = pair < plan.pairs ? plan.expert(pair) : plan.experts;
+      const unsigned peers = __match_any_sync(~0u, expert);
+      const unsigned rank = __popc(peers & ((1u << lane) - 1));
+      if (pair < plan.pairs) place(pair, expert, rank);
+      __syncwarp();
+      if (rank == 0 && expert < plan.experts) {
+        counts[expert] += static_cast<unsigned>(__popc(peers));
+      }
+      __syncwarp();
+    }
+  };
+  each([](unsigned, unsigned, unsigned) {});
+  __syncthreads();
+  for (unsigned e = threadIdx.x; e < plan.experts; e += threads) {
+    unsigned sum = 0;
+    for (unsigned w = 0; w < warps; ++w) {
+      unsigned& own = all_counts[w * plan.experts + e];
+      const unsigned count = own;
+      own = sum;
+      sum += count;
+    }
+  }
+  __syncthreads();
+  each([&](unsigned pair, unsigned expert, unsigned rank) {
+    int place = -1;
+    if (expert < plan.experts) {
+      const unsigned row = next[expert] + counts[expert] + rank;
+      plan.space.source[row] = pair;
+      if (and_list && plan.slot(expert) < plan.slot_count) place = static_cast<int>(row);
+    }
+    plan.space.place[pair] = place;
+  });
+
+  if (blockIdx.x == 0) {
+    for (unsigned e = threadIdx.x; e <= plan.experts; e += threads) {
+      plan.space.offsets[e] = offsets[e];
+    }
+  }
+  __syncthreads();
+  if (and_list) list_items(plan, offsets, next);
+}
+
+__global__ void __launch_bounds__(threads) list(const Plan plan) {
+  __shared__ unsigned offsets[most_experts + 1], first[most_experts];
+  kit::wait_for_previous();
+  kit::let_next_start();
+  for (unsigned e = threadIdx.x; e <= plan.experts; e += threads) {
+    offsets[e] = plan.space.offsets[e];
+  }
+  __syncthreads();
+  list_items(plan, offsets, first);
+  for (unsigned e = blockIdx.x; e < plan.experts; e += gridDim.x) {
+    if (plan.slot(e) >= plan.slot_count) continue;
+    for (unsigned row = offsets[e] + threadIdx.x; row < offsets[e + 1]; row += threads) {
+      plan.space.place[plan.space.source[row]] = static_cast<int>(row);
+    }
+  }
+}
+
+Plan plan_of(const MoeWork& work, unsigned blocks) {
+  const auto u = [](std::int64_t value) { return static_cast<unsigned>(value); };
+  const std::int64_t step = std::int64_t{blocks} * threads;
+  return {.ids = work.ids,
+          .wide_ids = work.id_type == DType::i64,
+          .pairs = u(work.rows()),
+          .experts = u(work.experts),
+          .pairs_per_block = u((work.rows() + step - 1) / step * threads),
+          .slots = work.slots,
+          .slot_count = u(work.slot_count),
+          .up_columns = u(moe_up_columns(work.width)),
+          .down_columns = u(moe_down_columns(work.hidden)),
+          .space = MoeSpace(work)};
+}
+
+kit::LaunchOptions options(unsigned blocks, std::size_t shared_bytes = 0) {
+  return {.grid = blocks,
+          .block = threads,
+          .shared_bytes = shared_bytes,
+          .overlaps_previous = true};
+}
+
+}  // namespace
+
+void moe_sort(const MoeWork& work, bool and_list, cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>(moe_blocks(work.rows()));
+  const Plan plan = plan_of(work, blocks);
+  kit::launch(count, options(blocks), stream, plan);
+  kit::launch(sort, options(blocks, warps * plan.experts * sizeof(unsigned)), stream, plan,
+              and_list);
+}
+
+void moe_list(const MoeWork& work, cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>(std::min(work.experts, moe_count_blocks));
+  kit::launch(list, options(blocks), stream, plan_of(work, blocks));
+}
+
+}  // namespace ps::detail

@@ -1,0 +1,257 @@
+// The parts of the two grouped products of moe(), for the matrix-product engine of the kit. The
+// groups are experts; a tile's group is the slot of its expert's weights.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/moe/items.h"
+#include "penstock/kit/cp_async.cuh"
+#include "penstock/kit/gemm/kernel.cuh"
+
+namespace ps::detail {
+
+// Tiles of up to 192 x 256; the second number counts rows of B, which for gate_up are 128 columns
+// of h. Traced or with one slot for measurements.
+template <class Element, unsigned depth = 3>
+using MoeConfig = kit::GemmConfig<Element, 192, 256, depth, 1, 2>;
+
+struct MoeCodec {
+  __device__ static kit::GemmTile tile(std::uint64_t word) {
+    const MoeItem item = MoeItem::unpacked(word);
+    return {item.slot, item.first, item.rows,
+            item.column * static_cast<unsigned>(moe_item_columns)};
+  }
+};
+using MoeOrder = kit::TableOrder<MoeCodec>;
+
+// The up-projection's loader: rows of x by cp.async, in the order of `source`; rows of gate and up
+// by one tensor copy that interleaves them, eight of gate and eight of up in turn.
+template <class Config>
+class MoeGatherLoader {
+ public:
+  struct Arguments {
+    const void* x;
+    const unsigned* source;  // of each row: t * K + k
+    kit::Divisor choices;    // K
+    unsigned row_chunks;     // 16-byte chunks from one row of x to the next
+    unsigned chunks;         // in a row
+    kit::TensorMap gate_up;  // {slots, n / 8, 2, 8, d}, boxes of {1, 16, 2, 8, 64}
+  };
+  static constexpr unsigned threads = kit::warpgroup_threads;
+  // One thread announces the bytes of B; each thread's copies arrive by themselves.
+  static constexpr unsigned commits = 1 + threads;
+  static constexpr unsigned registers = 56;  // 12 rows' addresses, and what the copies need
+
+  __device__ static void prefetch_arguments(const Arguments& arguments) {
+    kit::prefetch(arguments.gate_up);
+  }
+
+  // Eight threads copy a row's 128 bytes. A thread copies the same chunk of every 16th row, so that
+  // the swizzle moves all of them by the same distance.
+  __device__ MoeGatherLoader(kit::GemmSlots<Config>& slots, const Arguments& arguments)
+      : slots_(slots),
+        arguments_(arguments),
+        producer_(slots.ring),
+        line_(threadIdx.x / 8),
+        chunk_(threadIdx.x % 8),
+        to_(Config::TileA::offset(line_, chunk_ * 8)) {}
+
+  __device__ void load(const kit::GemmTile& tile, unsigned steps) {
+    unsigned at[row_count];  // chunks before the copied one; 32 bits hold 64 GiB
+#pragma unroll
+    for (unsigned j = 0; j < row_count; ++j) {
+      // Rows behind the last repeat it: their products are not stored.
+      const unsigned row = min(line_ + 16 * j, tile.rows - 1);
+      const unsigned token = arguments_.choices.divide(arguments_.source[tile.row + row]);
+      at[j] = token * arguments_.row_chunks + chunk_;
+    }
+    for (unsigned step = 0; step < steps; ++step) {
+      const unsigned slot = producer_.acquire();
+      auto& full = producer_.full(slot);
+      if constexpr (Config::traced) {
+        if (threadIdx.x == 0) slots_.issued[slot] = kit::SmSource::now();
+      }
+      if (threadIdx.x / kit::warp_threads == step % 4 && kit::elect()) {
+        full.arrive_expect(Config::TileB::bytes);
+        kit::tensor_load(slots_.b[slot], arguments_.gate_up, full, kit::evict_normal(), tile.group,
+                         tile.column / 16, 0, 0, step * Config::tile_k);
+      }
+      __syncwarp();
+      // In the last step the row may end before the tile: zeros there, since 0 times what lies
+      // behind the row could be NaN.
+      const unsigned valid = step * 8 + chunk_ < arguments_.chunks ? 16 : 0;
+      copy_rows<0, 4>(slot, at, valid);
+      if (tile.rows > 64) copy_rows<4, 8>(slot, at, valid);
+      if (tile.rows > 128) copy_rows<8, 12>(slot, at, valid);
+      // The arrival also makes the copied bytes visible to wgmma in the consumers that wait for it,
+      // without a proxy fence: the copies are asynchronous themselves.
+      kit::cp_async_arrive(full);
+    }
+  }
+
+  // No thread ends while its copies and arrivals are in flight.
+  __device__ void drain() { producer_.drain(); }
+
+ private:
+  static constexpr unsigned row_count = Config::tile_m / 16;
+
+  template <unsigned begin, unsigned end>
+  __device__ void copy_rows(unsigned slot, unsigned (&at)[row_count], unsigned valid) {
+    const auto* const x = static_cast<const unsigned char*>(arguments_.x);
+#pragma unroll
+    for (unsigned j = begin; j < end; ++j) {
+      kit::cp_async<16>(slots_.a[slot] + to_ + Config::TileA::row_offset(16 * j),
+                        x + std::uint64_t{at[j]} * 16, valid);
+      at[j] += 8;
+    }
+  }
+
+  kit::GemmSlots<Config>& slots_;
+  const Arguments& arguments_;
+  kit::Producer<kit::Barrier, Config::depth> producer_;
+  unsigned line_, chunk_, to_;
+};
+
+// The down-projection's loader: both operands by tensor copies, 64 rows of h at a time.
+template <class Config>
+class MoeDownLoader {
+ public:
+  struct Arguments {
+    kit::TensorMap h;     // boxes of 64 x 64
+    kit::TensorMap down;  // {slots, d, n}, boxes of {1, 256, 64}
+  };
+  static constexpr unsigned threads = 1;
+  static constexpr unsigned commits = 1;
+  static constexpr unsigned registers = 40;
+
+  __device__ static void prefetch_arguments(const Arguments& maps) {
+    kit::prefetch(maps.h);
+    kit::prefetch(maps.down);
+  }
+
+  __device__ MoeDownLoader(kit::GemmSlots<Config>& slots, const Arguments& maps)
+      : slots_(slots), maps_(maps), producer_(slots.ring) {}
+
+  __device__ void load(const kit::GemmTile& tile, unsigned steps) {
+    const unsigned units = (tile.rows + 63) / 64;
+    const unsigned bytes = units * Config::TileA::row_offset(64) + Config::TileB::bytes;
+    for (unsigned step = 0; step < steps; ++step) {
+      const unsigned slot = producer_.acquire(bytes);
+      if constexpr (Config::traced) slots_.issued[slot] = kit::SmSource::now();
+      auto& full = producer_.full(slot);
+      const unsigned k = step * Config::tile_k;
+      for (unsigned unit = 0; unit < units; ++unit) {
+        kit::tensor_load(slots_.a[slot] + Config::TileA::row_offset(64 * unit), maps_.h, full,
+                         kit::evict_normal(), tile.row + 64 * unit, k);
+      }
+      kit::tensor_load(slots_.b[slot], maps_.down, full, kit::evict_normal(), tile.group,
+                       tile.column, k);
+    }
+  }
+
+  __device__ void drain() {}
+
+ private:
+  kit::GemmSlots<Config>& slots_;
+  const Arguments& maps_;
+  kit::Producer<kit::Barrier, Config::depth> producer_;
+};
+
+// silu(gate) * up
+__device__ inline float swiglu(float gate, float up) {
+  float e, r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(gate * -1.4426950408889634F));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1.F + e));
+  return gate * up * r;
+}
+
+// Stores the rows of a tile that belong to its expert, and none behind them.
+template <class Element, unsigned pieces>
+class MoeRowStore {
+ public:
+  using Pieces = kit::PieceStore<Element, pieces>;
+  using Shared = typename Pieces::Shared;
+  using Arguments = kit::TensorMap;  // kit::ragged_options() of h or y
+
+  __device__ static void prefetch_arguments(const Arguments& map) { kit::prefetch(map); }
+
+  __device__ MoeRowStore(Shared& shared, const Arguments& map) : pieces_(shared), map_(map) {}
+
+  __device__ void finish() { pieces_.finish(); }
+
+ protected:
+  // As PieceStore::put(), for the warp's rows of the 64 from `row` on.
+  template <class Pairs>
+  __device__ void put(const kit::GemmTile& tile, unsigned row, unsigned column, kit::CacheHint hint,
+                      const Pairs& pairs) {
+    const unsigned first = row + pieces_.first_row();
+    if (first >= tile.rows) return;
+    const unsigned valid = min(tile.rows - first, Pieces::rows);
+    pieces_.put(pairs, [&](const void* piece) {
+      kit::ragged_store(map_, piece, hint, tile.row + first, valid, column);
+    });
+  }
+
+ private:
+  Pieces pieces_;
+  const kit::TensorMap& map_;
+};
+
+// h = silu(gate) * up. Of 16 columns of the product a thread has the gates in the first four sums
+// and the ups that belong to them in the other four.
+template <class Config>
+class MoeSwigluStore : public MoeRowStore<typename Config::Element, 3> {
+  using Element = typename Config::Element;
+  using Base = MoeRowStore<Element, 3>;
+
+ public:
+  using Base::Base;
+
+  template <unsigned count>
+  __device__ void store(const float (&d)[count], const kit::GemmTile& tile, unsigned row,
+                        unsigned column) {
+#pragma unroll
+    for (unsigned p = 0; p < count / 64; ++p) {
+      this->put(tile, row, (tile.column + column) / 2 + 64 * p, kit::evict_normal(),
+                [&](unsigned i, std::uint32_t (&to)[4]) {
+#pragma unroll
+                  for (unsigned j = 0; j < 4; ++j) {
+                    const float* const from = d + 64 * p + 16 * i + j / 2 * 8 + j % 2 * 2;
+                    to[j] =
+                        kit::packed(swiglu(from[0], from[4]), swiglu(from[1], from[5]), Element());
+                  }
+                });
+    }
+  }
+};
+
+// y, as it is.
+template <class Config>
+class MoeDownStore : public MoeRowStore<typename Config::Element, 3> {
+  using Element = typename Config::Element;
+  using Base = MoeRowStore<Element, 3>;
+
+ public:
+  using Base::Base;
+
+  template <unsigned count>
+  __device__ void store(const float (&d)[count], const kit::GemmTile& tile, unsigned row,
+                        unsigned column) {
+#pragma unroll
+    for (unsigned p = 0; p < count / 32; ++p) {
+      this->put(tile, row, tile.column + column + 64 * p, kit::evict_first(),
+                [&](unsigned i, std::uint32_t (&to)[4]) {
+                  kit::pack_pairs<Element>(d + 32 * p + 8 * i, to);
+                });
+    }
+  }
+};
+
+template <class Config>
+using MoeUpGemm =
+    kit::Gemm<Config, MoeSwigluStore<Config>, MoeGatherLoader<Config>, MoeOrder, kit::Tall<Config>>;
+template <class Config>
+using MoeDownGemm =
+    kit::Gemm<Config, MoeDownStore<Config>, MoeDownLoader<Config>, MoeOrder, kit::Tall<Config>>;
+
+}  // namespace ps::detail

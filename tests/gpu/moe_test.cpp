@@ -1,0 +1,312 @@
+// moe() on a GPU: the formula within its tolerance, the same bits in whatever way the work is cut,
+// and nothing written but `out` and the workspace.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpu/copies.h"
+#include "gpu/gpu_test.h"
+#include "gpu/recording.h"
+#include "ops/moe/workspace.h"
+#include "penstock/host/cuda.h"
+#include "penstock/ops/moe.h"
+#include "support/moe_arrays.h"
+
+namespace ps::test {
+namespace {
+
+constexpr std::size_t margin = 4096;  // bytes of poison around the workspace
+
+// A call on the GPU: copies of its arrays, and a workspace in poison.
+class OnGpu {
+ public:
+  OnGpu(MoeArrays& arrays, const Device& gpu, const Stream& stream)
+      : arrays_(arrays), stream_(stream), copies_(gpu, stream) {
+    options_ = arrays.options([&](Strided& array) { return copies_.of(array); });
+    bytes_ = moe_workspace_bytes(options_);
+    memory_ = DeviceBuffer(gpu, bytes_ + 2 * margin);
+    fill(memory_.view(), poison, stream);
+    options_.workspace = memory_.view().sub(margin, bytes_);
+  }
+
+  const MoeOptions& options() const { return options_; }
+  MoeOptions& options() { return options_; }
+
+  // Waits, and brings `out` back.
+  void fetch() { copies_.fetch(); }
+
+  // Whether only the workspace itself was written.
+  testing::AssertionResult surroundings_untouched() const {
+    const auto before = test::fetch<std::uint8_t>(memory_.view(), 0, margin, stream_);
+    const auto behind = test::fetch<std::uint8_t>(memory_.view(), margin + bytes_, margin, stream_);
+    const testing::AssertionResult first = all_are(before, poison);
+    return first ? all_are(behind, poison) : first;
+  }
+
+ private:
+  MoeArrays& arrays_;
+  Stream stream_;
+  Copies copies_;
+  MoeOptions options_;
+  std::size_t bytes_ = 0;
+  DeviceBuffer memory_;
+};
+
+std::vector<std::uint8_t> bits_of(const MoeArrays& arrays) { return arrays.out().bytes(); }
+
+class MoeGpu : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    if (gpu.capabilities().compute_major != 9) GTEST_SKIP() << "needs compute capability 9.0";
+    stream.emplace(gpu);
+  }
+
+  // moe() of these numbers; returns what is wrong with the result.
+  std::string run(const MoeNumbers& numbers, const MoeStorage& storage = {}) {
+    MoeArrays arrays(numbers, storage);
+    OnGpu there(arrays, gpu, *stream);
+    moe(there.options(), *stream);
+    there.fetch();
+    if (!arrays.out().surroundings_untouched()) return "bytes around out were written";
+    if (!there.surroundings_untouched()) return "bytes around the workspace were written";
+    return wrong(arrays.out(), expected(numbers, arrays.present()));
+  }
+
+  std::optional<Stream> stream;
+};
+
+// Numbers in which expert e has counts[e] rows, in random order, one choice per token.
+MoeNumbers with_counts(const std::vector<int>& counts, std::int64_t hidden, std::int64_t width,
+                       DType type, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<std::int64_t> ids;
+  for (std::size_t e = 0; e < counts.size(); ++e) {
+    ids.insert(ids.end(), static_cast<std::size_t>(counts[e]), static_cast<std::int64_t>(e));
+  }
+  std::shuffle(ids.begin(), ids.end(), random);
+  MoeNumbers numbers({.tokens = static_cast<std::int64_t>(ids.size()),
+                      .choices = 1,
+                      .hidden = hidden,
+                      .width = width,
+                      .experts = static_cast<std::int64_t>(counts.size()),
+                      .type = type},
+                     random);
+  numbers.ids = ids;
+  return numbers;
+}
+
+TEST_F(MoeGpu, AgreesWithTheFormula) {
+  for (std::uint32_t seed = 0; seed < 150; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    RandomMoe call(seed, false);
+    OnGpu there(call.arrays(), gpu, *stream);
+    moe(there.options(), *stream);
+    there.fetch();
+    ASSERT_EQ(call.wrong(), "");
+    ASSERT_TRUE(there.surroundings_untouched());
+  }
+}
+
+// Experts with every number of rows at which a tile begins or ends, and d and n that are not whole
+// steps and columns.
+TEST_F(MoeGpu, AnyNumberOfRows) {
+  const std::vector<int> counts{0, 1, 63, 64, 65, 129, 193, 0, 127, 191, 192, 257, 15, 17, 0};
+  EXPECT_EQ(run(with_counts(counts, 72, 136, DType::bf16, 1)), "");
+  EXPECT_EQ(run(with_counts(counts, 264, 40, DType::f16, 2)), "");
+}
+
+TEST_F(MoeGpu, AllTokensOnOneExpert) {
+  EXPECT_EQ(run(with_counts({0, 700, 0}, 128, 64, DType::bf16, 3)), "");
+  EXPECT_EQ(run(with_counts({1}, 8, 8, DType::bf16, 4)), "");
+}
+
+TEST_F(MoeGpu, ManyStepsAndColumns) {
+  EXPECT_EQ(run(with_counts({5, 0, 200, 70}, 1032, 528, DType::bf16, 5)), "");
+}
+
+TEST_F(MoeGpu, NoTokens) {
+  std::mt19937 random(6);
+  const MoeNumbers numbers({.tokens = 0}, random);
+  EXPECT_EQ(run(numbers), "");
+}
+
+// The order of rows is that of the CPU, which sorts one pair after the other.
+TEST_F(MoeGpu, SortsAsTheCpu) {
+  std::mt19937 random(7);
+  for (const std::int64_t tokens : {1, 31, 700, 5000, 40000}) {
+    SCOPED_TRACE(testing::Message() << tokens << " tokens");
+    MoeNumbers numbers({.tokens = tokens, .choices = 7, .hidden = 8, .width = 8, .experts = 129},
+                       random);
+    for (std::int64_t& id : numbers.ids) {
+      if (random() % 16 == 0) id = numbers.shape.experts + static_cast<int>(random() % 3);
+    }
+    MoeArrays arrays(numbers);
+    OnGpu there(arrays, gpu, *stream);
+    moe_plan(there.options(), *stream);
+    stream->synchronize();
+
+    MoeOptions here = arrays.options();
+    const std::size_t bytes = moe_workspace_bytes(here);
+    std::vector<std::uint8_t> memory(bytes + 256);
+    auto* const aligned = reinterpret_cast<std::byte*>(
+        (reinterpret_cast<std::uintptr_t>(memory.data()) + 255) / 256 * 256);
+    here.workspace = {aligned, bytes, {}};
+    const Stream cpu(Device::cpu());
+    moe_plan(here, cpu);
+    cpu.synchronize();
+
+    const detail::MoeWorkspace space = detail::moe_workspace(
+        tokens * 7, numbers.shape.experts, numbers.shape.hidden, numbers.shape.width, 2);
+    const auto rows = static_cast<std::size_t>(tokens) * 7;
+    const auto experts = static_cast<std::size_t>(numbers.shape.experts);
+    const auto same = [&](std::size_t offset, std::size_t count, const char* part) {
+      const auto gpu_words =
+          test::fetch<std::uint32_t>(there.options().workspace, offset, count, *stream);
+      const auto* const words = reinterpret_cast<const std::uint32_t*>(aligned + offset);
+      EXPECT_TRUE(std::equal(gpu_words.begin(), gpu_words.end(), words)) << part;
+    };
+    same(space.offsets, experts + 1, "offsets");
+    const std::size_t valid =
+        reinterpret_cast<const std::uint32_t*>(aligned + space.offsets)[experts];
+    same(space.source, valid, "source");
+    same(space.place, rows, "place");
+  }
+}
+
+// Experts that are computed in several calls, in slots that are used again, give the same bits.
+TEST_F(MoeGpu, PartsHaveTheBitsOfTheWhole) {
+  for (std::uint32_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937 random(seed);
+    const std::int64_t experts = 9, slots = 4;
+    const MoeNumbers numbers(
+        {.tokens = 150, .choices = 3, .hidden = 136, .width = 72, .experts = experts}, random);
+    MoeArrays whole(numbers);
+    OnGpu one(whole, gpu, *stream);
+    moe(one.options(), *stream);
+    one.fetch();
+    ASSERT_EQ(wrong(whole.out(), expected(numbers)), "");
+
+    std::vector<std::int32_t> order(experts);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random);
+    const MoeStorage none{.slots = std::vector<std::int32_t>(experts, -1), .slot_count = slots};
+    MoeArrays parts(numbers, none);
+    OnGpu first(parts, gpu, *stream);
+    moe_plan(first.options(), *stream);
+    std::vector<std::unique_ptr<OnGpu>> calls;
+    std::vector<std::unique_ptr<MoeArrays>> arrays;
+    for (std::size_t done = 0; done < order.size();) {
+      arrays.push_back(std::make_unique<MoeArrays>(numbers, none));
+      const std::size_t now = std::min<std::size_t>(1 + random() % slots, order.size() - done);
+      for (std::size_t i = 0; i < now; ++i) {
+        arrays.back()->put(order[done + i], static_cast<std::int64_t>(i));
+      }
+      done += now;
+      calls.push_back(std::make_unique<OnGpu>(*arrays.back(), gpu, *stream));
+      MoeOptions part = first.options();
+      part.gate_up = calls.back()->options().gate_up;
+      part.down = calls.back()->options().down;
+      part.slots = calls.back()->options().slots;
+      moe_experts(part, *stream);
+    }
+    moe_combine(first.options(), *stream);
+    first.fetch();
+    ASSERT_EQ(bits_of(parts), bits_of(whole));
+    ASSERT_TRUE(first.surroundings_untouched());
+  }
+}
+
+// Which block takes which tile differs from run to run; the bits do not.
+TEST_F(MoeGpu, TheSameBitsEveryTime) {
+  std::mt19937 random(8);
+  const MoeNumbers numbers(
+      {.tokens = 600, .choices = 4, .hidden = 264, .width = 200, .experts = 11}, random);
+  MoeArrays arrays(numbers);
+  OnGpu there(arrays, gpu, *stream);
+  moe(there.options(), *stream);
+  there.fetch();
+  const std::vector<std::uint8_t> first = bits_of(arrays);
+  const MemoryView out{static_cast<std::byte*>(there.options().out.data()),
+                       there.options().out.bytes(), gpu.place()};
+  for (int repeat = 0; repeat < 1000; ++repeat) {
+    if (repeat % 100 == 0) fill(out, poison, *stream);
+    moe(there.options(), *stream);
+    if (repeat % 100 != 99) continue;
+    there.fetch();
+    ASSERT_EQ(bits_of(arrays), first) << "repeat " << repeat;
+  }
+}
+
+// A token alone has the bits that it has among others.
+TEST_F(MoeGpu, ATokenDoesNotDependOnItsNeighbours) {
+  std::mt19937 random(9);
+  const MoeShape shape{.tokens = 300, .choices = 2, .hidden = 200, .width = 136, .experts = 3};
+  const MoeNumbers all(shape, random);
+  MoeArrays together(all);
+  OnGpu batch(together, gpu, *stream);
+  batch.options().batch_invariant = true;
+  moe(batch.options(), *stream);
+  batch.fetch();
+  for (const std::int64_t token : {0, 7, 299}) {
+    MoeNumbers one = all;
+    one.shape.tokens = 1;
+    one.x.assign(all.x.begin() + token * shape.hidden, all.x.begin() + (token + 1) * shape.hidden);
+    one.ids.assign(all.ids.begin() + token * 2, all.ids.begin() + token * 2 + 2);
+    one.weights.assign(all.weights.begin() + token * 2, all.weights.begin() + token * 2 + 2);
+    MoeArrays alone(one);
+    OnGpu single(alone, gpu, *stream);
+    single.options().batch_invariant = true;
+    moe(single.options(), *stream);
+    single.fetch();
+    for (std::int64_t i = 0; i < shape.hidden; ++i) {
+      ASSERT_EQ(alone.out().bits({0, i}), together.out().bits({token, i})) << token << ", " << i;
+    }
+  }
+}
+
+TEST_F(MoeGpu, CanBeCaptured) {
+  std::mt19937 random(10);
+  const MoeNumbers numbers({.tokens = 100, .choices = 2, .hidden = 64, .width = 72, .experts = 5},
+                           random);
+  MoeArrays arrays(numbers);
+  OnGpu there(arrays, gpu, *stream);
+  moe(there.options(), *stream);  // loads the kernels
+  there.fetch();
+  const std::vector<std::uint8_t> first = bits_of(arrays);
+  fill({static_cast<std::byte*>(there.options().out.data()), there.options().out.bytes(),
+        gpu.place()},
+       poison, *stream);
+  stream->synchronize();
+  Recording recording(cuda_stream(*stream));
+  moe(there.options(), *stream);
+  recording.replay(cuda_stream(*stream));
+  there.fetch();
+  EXPECT_EQ(bits_of(arrays), first);
+}
+
+TEST_F(MoeGpu, MemoryFromAPool) {
+  std::mt19937 random(11);
+  const MoeNumbers numbers({.tokens = 40}, random);
+  MoeArrays arrays(numbers);
+  OnGpu there(arrays, gpu, *stream);
+  const Pool pool(gpu);
+  MoeOptions call = there.options();
+  call.workspace = {};
+  call.pool = &pool;
+  moe(call, *stream);
+  there.fetch();
+  EXPECT_EQ(wrong(arrays.out(), expected(numbers)), "");
+  EXPECT_EQ(pool.statistics().in_use, 0U);
+}
+
+}  // namespace
+}  // namespace ps::test
