@@ -19,14 +19,17 @@ from ._errors import (DeviceError, DeviceLost, Error, InvalidArgument, OutOfMemo
 from ._files import read_file, write_file
 from ._measure import Doctor, Limits, Overlap, doctor, limits, overlap
 from ._memory import empty
+from ._moe import moe, moe_combine, moe_experts, moe_plan, moe_workspace_bytes
 from ._pipeline import Pipeline
 from ._resample import Sensor, resample
+from ._route import route
 
 __all__ = [
     "Array", "Device", "DeviceError", "DeviceLost", "Doctor", "Error", "File", "InvalidArgument",
     "Item", "Limits", "OutOfMemory", "Overlap", "Pipeline", "PipelineError", "Ring", "RunReport",
     "Sensor", "Stage", "Stream", "Timeline", "Unsupported", "__version__", "copy", "doctor", "empty",
-    "iterate", "limits", "overlap", "read_file", "resample", "transform", "write_file",
+    "iterate", "limits", "moe", "moe_combine", "moe_experts", "moe_plan", "moe_workspace_bytes",
+    "overlap", "read_file", "resample", "route", "transform", "write_file",
 ]
 
 __version__ = _core.version()

@@ -17,7 +17,8 @@ _NAMES = {
 SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "u8": 1, "bool": 1}
 FLOATS = ("f32", "f16", "bf16")  # the types of elementwise functions
 # as in NumPy and torch
-FULL_NAMES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "bool": "bool"}
+FULL_NAMES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32",
+              "bool": "bool"}
 
 
 def dtype_name(dtype: Any) -> str:

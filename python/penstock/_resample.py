@@ -1,7 +1,6 @@
 """Interpolates signals with irregular timestamps at target times."""
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from . import _core
 from ._errors import InvalidArgument
 from ._lists import index_array, is_list, times_arrays, values_array
 from ._memory import empty_like
+from ._torch_part import TorchPart
 
 # In the order of the library's enums.
 _MODES = {"linear": 0, "nearest": 1, "previous": 2, "next": 3, "slerp": 4}
@@ -20,8 +20,15 @@ Sensors = tuple[Any, Any, Any, Any, Sequence[int]]
 """values, times, lengths and offsets, each a list if the sensors are numbered; and the layout"""
 
 _PLAIN = 0, 0, 0  # the layout of a sensor that is linear in all columns
-_torch_part: Any = None  # _resample_torch and torch.Tensor, from the first tensor on
-_Tensor: Any = None
+
+
+def _load() -> Any:
+    import penstock._resample_torch as torch_part
+
+    return torch_part
+
+
+_torch = TorchPart(_load)
 
 
 @dataclass(eq=False, slots=True)  # not frozen: creating four would take longer than to resample
@@ -107,7 +114,7 @@ def resample(values: Any, times: Any = None, at: Any = None, *, mode: str = "lin
     """
     numbered = False
     plain = columns is None and mode == "linear" and quaternion == "xyzw"
-    if type(values) is not _Tensor and _holds_sensors(values):
+    if type(values) is not _torch.tensor and _holds_sensors(values):
         if not plain or not times is lengths is offsets is None:
             _refuse_beside_sensors(times=times, columns=columns, lengths=lengths, offsets=offsets,
                                    mode=None if mode == "linear" else mode,
@@ -127,7 +134,7 @@ def resample(values: Any, times: Any = None, at: Any = None, *, mode: str = "lin
     fill, check = float(fill), bool(check)
     if valid is False:
         valid = None
-    torch_part = _torch_part if type(values) is _Tensor else _torch_part_for(values)
+    torch_part = _torch.of(values)
     if torch_part is not None:
         return torch_part.run(sensors, at, out, valid, stream, outside, fill, check, kernel,
                               numbered)
@@ -178,18 +185,6 @@ def _shape(name: str, array: Any) -> tuple[int, ...]:
     if len(shape) == 0:
         raise InvalidArgument(name, "an array with at least one dimension", "a single number")
     return shape
-
-
-def _torch_part_for(array: Any) -> Any:
-    """The module that handles torch tensors; None if `array` is not one."""
-    if "torch" not in sys.modules or not isinstance(array, sys.modules["torch"].Tensor):
-        return None
-    import penstock._resample_torch as torch_part
-
-    if not sys.modules["torch"].compiler.is_compiling():  # a traced call must not change globals
-        global _torch_part, _Tensor
-        _torch_part, _Tensor = torch_part, sys.modules["torch"].Tensor
-    return torch_part
 
 
 def _refuse_beside_sensors(**given: Any) -> None:

@@ -1,33 +1,20 @@
 """resample() for torch tensors: operators that torch traces, compiles and differentiates.
 
-This module is imported at the first call with a tensor. A call that torch need not see bypasses the
-operators, since their dispatch costs more than the launch.
+This module is imported at the first call with a tensor.
 """
 
 from typing import Any
 
 import torch
 from torch import Tensor, is_grad_enabled
-from torch.autograd import forward_ad
-from torch.autograd.graph import increment_version
-from torch.compiler import is_compiling
 
 from . import _core
 from ._errors import InvalidArgument, Unsupported
+from ._operators import (EXCHANGES, PLAIN, current_stream, define, have_tangents, is_forward,
+                         is_traced, refuse, refuse_others, tell_of_write)
 from ._resample import out_shape, valid_shape
 
 _LINEAR = 0
-_PLAIN = (Tensor, torch.nn.Parameter)
-# Without torch's C functions for DLPack a tensor goes through __dlpack__, which needs a stream and
-# refuses tensors that require a gradient.
-_EXCHANGES = hasattr(Tensor, "__dlpack_c_exchange_api__")
-# The C function behind increment_version(), which takes half the time. Older torches have only that.
-_increment_versions = (torch._C._increment_version if _EXCHANGES else
-                       lambda tensors: increment_version(tensors[0]))
-# Modes and transforms that must see every operation: tracers, counters, torch.func.
-_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
-_transform = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)
-
 _SENSORS = ("Tensor[] values, Tensor[] times, Tensor?[] lengths, Tensor?[] offsets, "
             "int[] layout, Tensor at")
 _OPTIONS = "str outside, float fill, bool check, str kernel, bool numbered"
@@ -46,11 +33,11 @@ def run(sensors: Any, at: Any, out: Any, valid: Any, stream: Any, outside: str, 
         out = torch.empty(*out_shape(sensors, at, numbered), dtype=tensors[0].dtype,
                           device=tensors[0].device)
     else:
-        _tell_of_write("out", out)
+        tell_of_write("out", out)
     if valid is True:
         valid = _mask(sensors, at, numbered, tensors[0].device)
     elif valid is not None:
-        _tell_of_write("valid", valid)
+        tell_of_write("valid", valid)
     _launch(sensors, at, out, valid, stream, outside, fill, check, kernel, numbered)
     return out if valid is None else (out, valid)
 
@@ -77,8 +64,7 @@ def _sensors(lists: Any, numbered: bool) -> Any:
 
 def _are_plain(tensors: Any) -> bool:
     """Whether torch need not see a call with these tensors, `values` first. True for most calls."""
-    if (is_compiling() or _modes() > 0 or _transform() is not None or tensors[0].is_meta or
-            forward_ad._current_level >= 0):
+    if is_traced() or is_forward() or tensors[0].is_meta:
         return False
     for each in tensors:
         if type(each) is not Tensor or each.requires_grad:
@@ -89,64 +75,39 @@ def _are_plain(tensors: Any) -> bool:
 def _needs_operator(values: list[Any], times: list[Any], at: Any, out: Any, valid: Any,
                     stream: Any) -> bool:
     """Whether torch must see a call that is not plain."""
-    watched = is_compiling() or _is_watched(values) or values[0].is_meta
+    if have_tangents(values):
+        raise Unsupported("resample: forward-mode differentiation is unsupported; use backward()")
+    watched = is_traced() or values[0].is_meta
     _refuse_mixture(values, times, at)
     learns = is_grad_enabled() and any(each.requires_grad for each in values)
     if learns:
-        _refuse("out", out, "as values requires a gradient")
-        _refuse("valid", None if valid is True else valid, "as values requires a gradient")
-    strange = any(type(each) not in _PLAIN for each in (*values, *times, at))
+        refuse("out", out, "as values requires a gradient")
+        refuse("valid", None if valid is True else valid, "as values requires a gradient")
+    strange = any(type(each) not in PLAIN for each in (*values, *times, at))
     if not (watched or learns or strange):
         return False
-    _refuse("stream", stream, "as torch traces or differentiates the call on its current stream")
+    refuse("stream", stream, "as torch traces or differentiates the call on its current stream")
     return True
-
-
-def _is_watched(values: list[Any]) -> bool:
-    if forward_ad._current_level >= 0:  # torch would treat the operators as constants
-        if any(forward_ad.unpack_dual(each).tangent is not None for each in values):
-            raise Unsupported("resample: forward-mode differentiation is unsupported; use backward()")
-    return _modes() > 0 or _transform() is not None
 
 
 def _refuse_mixture(values: list[Any], times: list[Any], at: Any) -> None:
     for name, tensors in (("values", values), ("times", times), ("at", [at])):
         for each in tensors:
-            if not isinstance(each, Tensor):
-                raise InvalidArgument(name, "a torch tensor, as values is one", type(each).__name__)
+            refuse_others(name, each, "values")
             if name != "values" and each.requires_grad and is_grad_enabled():
                 raise InvalidArgument(name, "a tensor that does not require a gradient; only values "
                                       "has one", "one that does")
 
 
-def _refuse(name: str, given: Any, why: str) -> None:
-    if given is not None:
-        raise InvalidArgument(name, f"None, {why}", type(given).__name__)
-
-
-def _tell_of_write(name: str, tensor: Any) -> None:
-    """Tells autograd that a tensor, which it may have saved, is about to change."""
-    if is_grad_enabled() and isinstance(tensor, Tensor):
-        if tensor.requires_grad:
-            raise InvalidArgument(name, "a tensor that does not require a gradient", "one that does")
-        _increment_versions((tensor,))
-
-
 def _launch(sensors: Any, at: Any, out: Any, valid: Any, stream: Any, outside: str, fill: float,
             check: bool, kernel: str, numbered: bool) -> None:
     values, times, lengths, offsets, layout = sensors
-    if not _EXCHANGES:
-        stream = _current(stream, values[0] if numbered else values)
-    if not _EXCHANGES or stream is not None:
+    if not EXCHANGES:
+        stream = current_stream(stream, values[0] if numbered else values)
+    if not EXCHANGES or stream is not None:
         values = [each.detach() for each in values] if numbered else values.detach()
     _core.resample(values, times, lengths, offsets, layout, at, out, valid, outside, fill, check,
                    kernel, stream, numbered)
-
-
-def _current(stream: Any, tensor: Any) -> Any:
-    if stream is None and tensor.is_cuda:
-        return torch.cuda.current_stream(tensor.device)
-    return stream
 
 
 def _mask(sensors: Any, at: Any, numbered: bool, device: Any) -> Any:
@@ -187,7 +148,7 @@ def _gradient(gradient: Any, times: Any, lengths: Any, offsets: Any, at: Any, ou
     out = gradient.new_empty(shape)
     if gradient.stride(-1) != 1:
         gradient = gradient.contiguous()  # such as the expanded scalar that sum() passes
-    stream = None if _EXCHANGES else _current(None, gradient)
+    stream = None if EXCHANGES else current_stream(None, gradient)
     _core.resample_gradient(gradient, times, lengths, offsets, at, out, outside, stream)
     return out
 
@@ -233,16 +194,10 @@ def _no_second(ctx: Any, *_: Any) -> Any:
     raise Unsupported("resample: second derivatives are not supported")
 
 
-def _define(name: str, schema: str, kernel: Any, fake: Any) -> None:
-    torch.library.define(f"penstock::{name}", schema)
-    torch.library.impl(f"penstock::{name}", ("cpu", "cuda"), kernel)
-    torch.library.register_fake(f"penstock::{name}", fake)
-
-
-_define("resample", f"({_SENSORS}, bool valid, {_OPTIONS}) -> (Tensor, Tensor)", _resample, _fake)
-_define("resample_out", f"({_SENSORS}, Tensor(a!) out, Tensor(b!)? valid, {_OPTIONS}) -> ()",
+define("resample", f"({_SENSORS}, bool valid, {_OPTIONS}) -> (Tensor, Tensor)", _resample, _fake)
+define("resample_out", f"({_SENSORS}, Tensor(a!) out, Tensor(b!)? valid, {_OPTIONS}) -> ()",
         _resample_out, lambda *_: None)
-_define("resample_gradient", "(Tensor gradient, Tensor times, Tensor? lengths, Tensor? offsets, "
+define("resample_gradient", "(Tensor gradient, Tensor times, Tensor? lengths, Tensor? offsets, "
         "Tensor at, str outside, SymInt[] shape) -> Tensor", _gradient, _gradient_fake)
 torch.library.register_autograd("penstock::resample", _backward, setup_context=_keep)
 torch.library.register_autograd("penstock::resample_gradient", _no_second)

@@ -10,6 +10,8 @@ namespace nb = nanobind;
 void bind_transfers(nb::module_& m);
 void bind_transform(nb::module_& m);
 void bind_resample(nb::module_& m);
+void bind_route(nb::module_& m);
+void bind_moe(nb::module_& m);
 void bind_storage(nb::module_& m);
 void bind_timeline(nb::module_& m);
 void bind_pipeline(nb::module_& m);

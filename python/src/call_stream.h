@@ -9,6 +9,7 @@
 
 #include "borrowed.h"
 #include "device.h"
+#include "interpreter.h"
 #include "penstock/base/error.h"
 
 namespace ps::python {
@@ -59,6 +60,16 @@ CallStream stream_or_current(nb::handle stream, const Arrays& arrays) {
 inline const Stream& waited_for() {
   thread_local const Stream stream(Device::cpu());
   return stream;
+}
+
+// Runs `work` on the stream without the GIL, or on the CPU and waits for it if there is no stream.
+template <class Work>
+void run_on(const std::optional<Stream>& stream, const Work& work) {
+  without_lock([&] {
+    if (stream) return work(*stream);
+    work(waited_for());
+    waited_for().synchronize();
+  });
 }
 
 inline const Stream* pointer_to(const std::optional<Stream>& stream) {

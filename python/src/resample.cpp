@@ -13,9 +13,9 @@
 #include "bindings.h"
 #include "borrowed.h"
 #include "call_stream.h"
-#include "interpreter.h"
 #include "penstock/base/error.h"
 #include "penstock/ops/resample.h"
+#include "views.h"
 
 namespace ps::python {
 namespace {
@@ -65,32 +65,6 @@ class Layout {
 
   const std::vector<std::int64_t>& numbers_;
   std::size_t at_ = 0;
-};
-
-// Holds the arrays of a call. None gives an empty view.
-class Views {
- public:
-  explicit Views(const CallStream& on) : on_(on) {}
-
-  TensorView add(nb::handle array, const char* argument, int sensor = -1) {
-    return add(array, {.argument = argument, .sensor = sensor});
-  }
-  TensorView add_written(nb::handle array, const char* argument) {
-    return add(array, {.argument = argument, .access = Access::write});
-  }
-
- private:
-  TensorView add(nb::handle array, BorrowOptions options) {
-    if (array.is_none()) return {};
-    options.stream = pointer_to(on_.stream);
-    options.library = on_.library;
-    if (const auto view = view_in_place(array, options)) return *view;
-    held_.emplace_back(array, options);
-    return held_.back().view();
-  }
-
-  const CallStream& on_;
-  std::vector<Borrowed> held_;
 };
 
 // Adds a dimension for one episode.
@@ -169,19 +143,15 @@ std::string as_python_says(std::string text, bool numbered) {
   return text;
 }
 
-// Runs `work` on the call's stream, or waits for it on the CPU.
+// Runs `work` on the call's stream. Messages name arguments as Python does.
 template <class Work>
 void run(const std::optional<Stream>& stream, bool numbered, const Work& work) {
-  without_lock([&] {
-    try {
-      if (stream) return work(*stream);
-      work(waited_for());
-      waited_for().synchronize();
-    } catch (const InvalidArgument& error) {
-      throw InvalidArgument(as_python_says(error.argument(), numbered),
-                            as_python_says(error.expected(), numbered), error.given());
-    }
-  });
+  try {
+    run_on(stream, work);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(as_python_says(error.argument(), numbered),
+                          as_python_says(error.expected(), numbered), error.given());
+  }
 }
 
 // One array per sensor if sensors are numbered, or that of the only sensor.

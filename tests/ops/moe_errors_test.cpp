@@ -222,7 +222,8 @@ TEST_F(MoeErrors, Workspaces) {
   EXPECT_EQ(small.given, std::to_string(bytes - 1) + " bytes");
   GuardedMemory larger(bytes + 256);
   EXPECT_EQ(named([&](auto& o) { o.workspace = larger.view(); }), "");
-  EXPECT_EQ(named([&](auto& o) { o.workspace = larger.view().sub(128, bytes); }), "workspace");
+  EXPECT_EQ(named([&](auto& o) { o.workspace = larger.view().sub(64, bytes); }), "");
+  EXPECT_EQ(named([&](auto& o) { o.workspace = larger.view().sub(32, bytes); }), "workspace");
   EXPECT_EQ(named([](auto& o) { o.workspace.place = {Memory::device, 0}; }), "workspace");
   EXPECT_EQ(named([](auto& o) { o.workspace = {}; }), "workspace");
   const Pool pool(Device::cpu());

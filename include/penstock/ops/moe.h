@@ -42,8 +42,8 @@ struct MoeOptions {
 
   GateUpLayout layout = GateUpLayout::concatenated;
 
-  // moe_workspace_bytes() bytes on the stream's device, aligned to 256, that nothing else uses
-  // until the call's work is done. If empty, moe() allocates from `pool`.
+  // moe_workspace_bytes() bytes on the stream's device, aligned to 256, on the CPU to 64, that
+  // nothing else uses until the call's work is done. If empty, moe() allocates from `pool`.
   MemoryView workspace{};
   const Pool* pool = nullptr;
 

@@ -3,35 +3,40 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "ops/resample/views.h"
+#include "ops/arguments.h"
 #include "penstock/base/error.h"
 
 namespace ps::mixture {
 namespace {
 
+using detail::check_alignment;
+using detail::check_apart;
+using detail::check_contiguous;
+using detail::check_distinct_elements;
+using detail::check_memory;
+using detail::check_same_type;
+using detail::check_shape;
+using detail::check_type;
+using detail::described;
+using detail::given;
 using detail::MoeWork;
+using detail::Named;
 using detail::throw_invalid;
-using resampling::check_apart;
-using resampling::check_memory;
-using resampling::check_same_type;
-using resampling::check_shape;
-using resampling::check_type;
-using resampling::described;
-using resampling::given;
-using resampling::Named;
 
 constexpr std::int64_t most_choices = 16;
 constexpr std::int64_t most_experts = 1024;
 constexpr std::int64_t most_slots = 1024;       // the slot of a MoeItem has 10 bits
 constexpr std::int64_t most_columns = 1 << 15;  // and the block of columns 15
 constexpr std::int64_t most_pairs = (std::int64_t{1} << 31) - 1;
-constexpr std::int64_t multiple = 8;                 // of d, n and, on a GPU, of strides
-constexpr std::uintptr_t row_alignment = 16;         // bytes, on a GPU
-constexpr std::uintptr_t workspace_alignment = 256;  // bytes
+constexpr std::int64_t multiple = 8;        // of d, n and, on a GPU, of strides
+constexpr std::size_t row_alignment = 16;   // bytes, on a GPU
+constexpr std::size_t gpu_alignment = 256;  // bytes, of a workspace
+constexpr std::size_t host_alignment = 64;  // the same on the CPU: what torch gives
 
 void check_rank(const Named& argument, std::size_t rank, std::string_view meaning) {
   if (argument.view.rank() == rank) return;
@@ -51,13 +56,6 @@ void check_multiple(const Named& argument, std::string_view what, std::int64_t v
                 fmt::format("{} in {}", value, described(argument.view)));
 }
 
-void check_contiguous(const Named& argument) {
-  if (argument.view.is_contiguous()) return;
-  throw_invalid(argument.name(), "a contiguous view",
-                fmt::format("{} with stride {} in the last dimension", argument.view.describe(),
-                            argument.view.strides().back()));
-}
-
 // That elements of a row are next to each other and, on a GPU, that rows begin at multiples of 16
 // bytes.
 void check_rows(const Named& argument, const Device& device) {
@@ -69,10 +67,7 @@ void check_rows(const Named& argument, const Device& device) {
                   fmt::format("{} with stride {}", view.describe(), view.strides()[last]));
   }
   if (device.kind() == DeviceKind::cpu) return;
-  if (reinterpret_cast<std::uintptr_t>(view.data()) % row_alignment != 0) {
-    throw_invalid(argument.name(), fmt::format("data aligned to {} bytes on a GPU", row_alignment),
-                  fmt::format("address {}", view.data()));
-  }
+  check_alignment(argument, row_alignment);
   for (std::size_t d = 0; d < last; ++d) {
     if (view.extent(d) < 2 || view.strides()[d] % multiple == 0) continue;
     throw_invalid(
@@ -194,6 +189,7 @@ void check_strides_and_memory(const Views& views, const Device& device) {
     check_contiguous(*each);
     check_memory(*each, device);
   }
+  check_distinct_elements(views.out);
   check_apart(views.out, views.inputs());
 }
 
@@ -216,16 +212,13 @@ void check_workspace(const Views& views, const MemoryView& workspace, std::size_
     throw_invalid("workspace", fmt::format("{} bytes or more", bytes),
                   fmt::format("{} bytes", workspace.bytes));
   }
-  if (reinterpret_cast<std::uintptr_t>(workspace.data) % workspace_alignment != 0) {
-    throw_invalid("workspace", fmt::format("memory aligned to {} bytes", workspace_alignment),
-                  fmt::format("address {}", static_cast<const void*>(workspace.data)));
-  }
   const TensorView used(workspace.data, DType::u8, {static_cast<std::int64_t>(bytes)},
                         workspace.place);
   const Named argument{"workspace", used};
+  check_alignment(argument, device.kind() == DeviceKind::cpu ? host_alignment : gpu_alignment);
   check_memory(argument, device);
   check_apart(argument, views.inputs());
-  check_apart(argument, {&views.out, 1});
+  check_apart(argument, views.out);
 }
 
 template <class Id>

@@ -1,8 +1,7 @@
 #include "penstock/ops/moe.h"
 
-#include <string>
-
-#include "host/cuda/backend.h"
+#include "host/backend.h"
+#include "ops/arguments.h"
 #include "ops/moe/arguments.h"
 #include "ops/moe/work.h"
 #include "penstock/base/error.h"
@@ -16,21 +15,12 @@ using detail::MoeWork;
 
 bool on_cpu(const Stream& stream) { return stream.device().kind() == DeviceKind::cpu; }
 
-// The products use wgmma, which is compiled for compute capability 9.0 alone.
-void require_gpu(const Device& device) {
-  const cuda::Properties& gpu = static_cast<cuda::Backend&>(device.backend()).properties();
-  if (gpu.major == 9 && gpu.minor == 0) return;
-  throw Unsupported("moe on " + device.name() + ": needs compute capability 9.0, found " +
-                    std::to_string(gpu.major) + "." + std::to_string(gpu.minor) +
-                    "; use the CPU device");
-}
-
 // The work of a call that has something to do and may run here. Waits for the ids if they are to
 // be checked.
 MoeWork ready(const MoeOptions& options, Workspace workspace, bool check, const Stream& stream) {
   MoeWork work = checked(options, workspace, stream.device());
   if (work.tokens == 0) return work;
-  if (!on_cpu(stream)) require_gpu(stream.device());
+  detail::require_compute(stream.device(), "moe", {.major = 9, .minor = 0, .or_later = false});
   if (!check) return work;
   stream.impl().refuse_capture("moe with `check`, which waits for the ids,");
   if (on_cpu(stream)) {

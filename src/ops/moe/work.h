@@ -36,7 +36,7 @@ struct MoeWork {
   std::int64_t out_row = 0;
 
   MoeWorkspace space{};
-  std::byte* memory = nullptr;  // space.bytes, aligned to 256
+  std::byte* memory = nullptr;  // space.bytes, aligned to 256, on the CPU to 64
 
   std::int64_t rows() const { return tokens * choices; }
 };

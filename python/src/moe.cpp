@@ -1,0 +1,111 @@
+// The expert layer of mixture-of-experts models, for penstock/_moe.py.
+#include <fmt/format.h>
+#include <nanobind/stl/string_view.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "bindings.h"
+#include "call_stream.h"
+#include "penstock/base/error.h"
+#include "penstock/host/pool.h"
+#include "penstock/ops/moe.h"
+#include "views.h"
+
+namespace ps::python {
+namespace {
+
+GateUpLayout layout_named(std::string_view name) {
+  if (name == "concatenated") return GateUpLayout::concatenated;
+  if (name == "interleaved") return GateUpLayout::interleaved;
+  throw InvalidArgument("layout", "'concatenated' or 'interleaved'", fmt::format("'{}'", name));
+}
+
+constexpr std::size_t alignment = 64;  // of a workspace in host memory
+
+// torch aligns its tensors. NumPy does not: the workspace begins at the first multiple inside the
+// array, which is the same in every step.
+MemoryView aligned(const MemoryView& memory, const CallStream& on) {
+  const std::size_t past = reinterpret_cast<std::uintptr_t>(memory.data) % alignment;
+  const std::size_t skipped = past == 0 || on.library != nullptr ? 0 : alignment - past;
+  return skipped < memory.bytes ? memory.sub(skipped, memory.bytes - skipped) : memory;
+}
+
+// Memory for calls without a workspace. It goes back to the system when a call's work is done,
+// since it may be large. The GIL is held.
+const Pool& pool_on(const Device& device) {
+  static auto& pools = *new std::map<int, Pool>;
+  const auto known = pools.find(device.index());
+  if (known != pools.end()) return known->second;
+  return pools.emplace(device.index(), Pool(device, {.release_threshold = 0})).first->second;
+}
+
+using Step = void (*)(const MoeOptions&, const Stream&);
+
+// One step, or moe() itself, which alone may do without a workspace.
+template <Step step, bool allocates>
+void moe_arrays(nb::handle x, nb::handle gate_up, nb::handle down, nb::handle ids,
+                nb::handle weights, nb::handle out, nb::handle slots, std::string_view layout,
+                nb::handle workspace, bool batch_invariant, bool check, nb::handle stream) {
+  const CallStream on = stream_or_current(stream, std::initializer_list{x, gate_up, out});
+  Views views(on);
+  MoeOptions options{.x = views.add(x, "x"),
+                     .gate_up = views.add(gate_up, "gate_up"),
+                     .down = views.add(down, "down"),
+                     .ids = views.add(ids, "ids"),
+                     .weights = views.add(weights, "weights"),
+                     .out = views.add_written(out, "out"),
+                     .slots = views.add(slots, "slots"),
+                     .layout = layout_named(layout),
+                     .workspace = aligned(views.add_memory(workspace, "workspace"), on),
+                     .batch_invariant = batch_invariant,
+                     .check = check};
+  if (allocates && workspace.is_none()) {
+    options.pool = &pool_on(on.stream ? on.stream->device() : Device::cpu());
+  }
+  run_on(on.stream, [&](const Stream& own) { step(options, own); });
+}
+
+std::size_t workspace_bytes(nb::handle x, nb::handle gate_up, nb::handle ids, nb::handle slots) {
+  const CallStream on{.stream = std::nullopt, .library = exchange_of(x)};
+  Views views(on);
+  return alignment + moe_workspace_bytes({.x = views.add(x, "x"),
+                                          .gate_up = views.add(gate_up, "gate_up"),
+                                          .ids = views.add(ids, "ids"),
+                                          .slots = views.add(slots, "slots")});
+}
+
+template <Step step, bool allocates = false>
+void bind_step(nb::module_& m, const std::string& name) {
+  const std::string signature =
+      "def " + name +
+      "(x: typing.Any, gate_up: typing.Any, down: typing.Any, ids: typing.Any, weights: "
+      "typing.Any, out: typing.Any, slots: typing.Any, layout: str, workspace: typing.Any, "
+      "batch_invariant: bool, check: bool, stream: typing.Any) -> None";
+  m.def(name.c_str(), &moe_arrays<step, allocates>, nb::arg("x").none(), nb::arg("gate_up").none(),
+        nb::arg("down").none(), nb::arg("ids").none(), nb::arg("weights").none(),
+        nb::arg("out").none(), nb::arg("slots").none(), nb::arg("layout"),
+        nb::arg("workspace").none(), nb::arg("batch_invariant"), nb::arg("check"),
+        nb::arg("stream").none(), nb::sig(signature.c_str()),
+        ("Implements penstock." + name + ".").c_str());
+}
+
+}  // namespace
+
+void bind_moe(nb::module_& m) {
+  bind_step<moe, true>(m, "moe");
+  bind_step<moe_plan>(m, "moe_plan");
+  bind_step<moe_experts>(m, "moe_experts");
+  bind_step<moe_combine>(m, "moe_combine");
+  m.def("moe_workspace_bytes", &workspace_bytes, nb::arg("x").none(), nb::arg("gate_up").none(),
+        nb::arg("ids").none(), nb::arg("slots").none(),
+        nb::sig("def moe_workspace_bytes(x: typing.Any, gate_up: typing.Any, ids: typing.Any, "
+                "slots: typing.Any) -> int"),
+        "Implements penstock.moe_workspace_bytes.");
+}
+
+}  // namespace ps::python
