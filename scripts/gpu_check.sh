@@ -39,6 +39,8 @@ left_out='DeviceLossGpu*:StreamDetectorGpu*:DeviceTraceGpu*'
 left_out+=':CallGpu.SurvivesTheLastHandleAndDropsWhatItCaptured:StreamGpu.WorkOutlivesTheLastHandle'
 left_out+=':LessonGpu*'          # separate programs, see `mistakes`
 left_out+=':GemmLadder.Traced*'  # short kernels, in which the SM clocks do not advance under the tool
+# Compares the trace with the time between events around the kernel, to which the tool adds its own.
+left_out+=':KitTraceGpu.FitsIntoTheKernelsOwnInterval'
 
 kit='KitBarrierGpu.*:KitRing*:KitCpAsyncGpu.*:KitMatrixGpu.*:KitMma*:KitWarpGpu.*'
 kit+=':KitClusterGpu.*:KitSchedulerGpu.*:KitTensorLoadGpu.Swizzled:KitTensorStoreGpu.Swizzled'
@@ -49,7 +51,8 @@ resample+=':ResampleGpu.ShortEpisodesHaveTheBitsOfTheCpu:ResampleGpu.LongRowsHav
 resample+=':ResampleGpu.Gradients*:ResampleGpu.ChecksNameWhatIsWrong'
 resample+=':ResampleGpu.EpisodesOfManySamplesKeepToTheirOwn:ResampleGpu.EpisodesOfWrongOffsets*'
 resample+=':ResampleGpu.ManyRowsOfSeveralSensorsAreThoseOfTheCpu:ResampleGpu.RowsMayStandBackwards'
-portable='CopyLadderGpu.SmallSizesWithoutHopper:GemmLadder.SmallSizesWithoutHopper'
+portable='CopyLadderGpu.SmallSizesWithoutHopper:CopyLadderGpu.SmallSizesOfPipelines'
+portable+=':GemmLadder.SmallSizesWithoutHopper'
 hopper='CopyLadderGpu.SmallSizesOnHopper:GemmLadder.SmallSizesOnHopper'
 elementwise='IterateGpu.AnySize:TransformGpu.AnySize:TransformGpu.CastsBetweenAllTypes'
 elementwise+=':TransformGpu.InPlaceOfAnyInput:TransformTemplateGpu.*'
@@ -81,8 +84,11 @@ barriers() {
   check synccheck $bin/gpu_racy right
   finds synccheck $bin/gpu_racy divergence
   finds synccheck $bin/gpu_racy uninitialised
+  # synccheck (2025.3) wants every thread to wait for every phase of a barrier. The cuda::pipeline of
+  # a block arrives in producer_commit() without that, which is reported as "Missing wait".
+  local unseen='CopyLadderGpu.SmallSizesOfPipelines'
   check synccheck $bin/test_gpu \
-    "--gtest_filter=$kit:$resample:$portable:$hopper:KitBulkGpu.*:KitClusterRingGpu.*"
+    "--gtest_filter=$kit:$resample:$portable:$hopper:KitBulkGpu.*:KitClusterRingGpu.*-$unseen"
 }
 
 uninitialised() {

@@ -117,13 +117,27 @@ class CopyLadderGpu : public ps::test::GpuTest {
     }
   }
 
-  // All kernels that this GPU can run, or those with or without Hopper's instructions, on one size.
-  void check_all(const Size& size, std::optional<bool> hopper = std::nullopt) const {
+  // All kernels that this GPU can run, on one size.
+  void check_all(const Size& size) const {
+    check_if(size, [](const std::string&, const Kernel&) { return true; });
+  }
+
+  // Those for which wanted(rung, kernel) is true.
+  template <class Wanted>
+  void check_if(const Size& size, const Wanted& wanted) const {
     for (const auto& [rung, kernel] : all_kernels()) {
-      if (!why_not(kernel, gpu).empty()) continue;
-      if (kernel.hopper != hopper.value_or(kernel.hopper)) continue;
+      if (!wanted(rung, kernel) || !why_not(kernel, gpu).empty()) continue;
       check(rung, kernel, size);
       if (HasFatalFailure()) return;
+    }
+  }
+
+  // On small sizes, for compute-sanitizer.
+  template <class Wanted>
+  void check_small_sizes(const Wanted& wanted) {
+    make_arrays(100'003);
+    for (const std::size_t count : {1U, 4097U, 100'003U}) {
+      check_if({.count = count, .rounds = 2}, wanted);
     }
   }
 
@@ -208,18 +222,20 @@ TEST_F(CopyLadderGpu, ManyTilesOnEveryBlock) {
   check_all({.count = std::size_t{16} << 20, .rounds = 1});
 }
 
-// For compute-sanitizer (scripts/gpu_check.sh), whose racecheck cannot follow Hopper's
-// instructions.
+// For compute-sanitizer (scripts/gpu_check.sh): racecheck cannot follow Hopper's instructions, and
+// synccheck not cuda::pipeline.
 TEST_F(CopyLadderGpu, SmallSizesWithoutHopper) {
-  make_arrays(100'003);
-  for (const std::size_t count : {1U, 4097U, 100'003U})
-    check_all({.count = count, .rounds = 2}, false);
+  check_small_sizes([](const std::string& rung, const Kernel& kernel) {
+    return !kernel.hopper && rung != "pipeline";
+  });
+}
+
+TEST_F(CopyLadderGpu, SmallSizesOfPipelines) {
+  check_small_sizes([](const std::string& rung, const Kernel&) { return rung == "pipeline"; });
 }
 
 TEST_F(CopyLadderGpu, SmallSizesOnHopper) {
-  make_arrays(100'003);
-  for (const std::size_t count : {1U, 4097U, 100'003U})
-    check_all({.count = count, .rounds = 2}, true);
+  check_small_sizes([](const std::string&, const Kernel& kernel) { return kernel.hopper; });
 }
 
 TEST_F(CopyLadderGpu, NothingIsNothing) {

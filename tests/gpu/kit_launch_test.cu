@@ -1,8 +1,11 @@
 // Launching, and what kernels of one stream and blocks of one grid wait for.
 #include "penstock/kit/launch.cuh"
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "gpu/kit_test.h"
 #include "penstock/kit/grid.cuh"
@@ -35,6 +38,91 @@ TEST_F(KitLaunchGpu, GivesSharedMemory) {
   }
 }
 
+TEST_F(KitLaunchGpu, GivesSharedMemoryAgainInAnyOrder) {
+  constexpr unsigned large = 160 * 1024, small = 40 * 1024;
+  const DeviceArray<unsigned> out(large / 4);
+  for (const unsigned bytes : {large, small, large, large, 100U * 1024, small, large}) {
+    SCOPED_TRACE(testing::Message() << bytes << " bytes");
+    const unsigned words = bytes / 4;
+    run(use_shared, {.grid = 1, .block = 128, .shared_bytes = bytes}, words, out.data());
+    const auto values = out.values();
+    for (unsigned i = 0; i < words; ++i) ASSERT_EQ(values[i], (words - 1 - i) * 3) << i;
+  }
+}
+
+__global__ void use_shared_too(unsigned words, unsigned* out) {
+  extern __shared__ unsigned shared[];
+  if (threadIdx.x == 0) shared[words - 1] = words;
+  __syncthreads();
+  if (threadIdx.x == 1) out[blockIdx.x] = shared[words - 1];
+}
+
+// Each thread remembers what it has set; all of them set the same kernel's attributes.
+TEST_F(KitLaunchGpu, GivesSharedMemoryToLaunchesOfManyThreads) {
+  constexpr unsigned threads = 4, launches = 50;
+  const DeviceArray<unsigned> out(threads * launches);
+  const auto words_of = [](unsigned i) { return (33 + i % 120) * 256; };
+  std::vector<std::thread> running;
+  for (unsigned t = 0; t < threads; ++t) {
+    running.emplace_back([&, t] {
+      for (unsigned i = t * launches; i < (t + 1) * launches; ++i) {
+        EXPECT_NO_THROW(ps::kit::launch(use_shared_too,
+                                        {.block = 64, .shared_bytes = std::size_t{words_of(i)} * 4},
+                                        stream(), words_of(i), out.data() + i));
+      }
+    });
+  }
+  for (std::thread& each : running) each.join();
+  finish();
+  EXPECT_TRUE(
+      same(out.values(), [&](std::size_t i) { return words_of(static_cast<unsigned>(i)); }));
+}
+
+TEST_F(KitLaunchGpu, KnowsHowManyBlocksFitToo) {
+  int processors = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), cudaSuccess);
+  const auto fit = [&](const ps::kit::LaunchOptions& options) {
+    const unsigned first = ps::kit::resident_clusters(use_shared, options);
+    EXPECT_EQ(ps::kit::resident_clusters(use_shared, options), first);
+    return first;
+  };
+  const auto all = static_cast<unsigned>(processors);
+  EXPECT_EQ(fit({.block = 128, .shared_bytes = 120 * 1024}), all);
+  EXPECT_GE(fit({.block = 128, .shared_bytes = 40 * 1024}), all * 2);
+  EXPECT_EQ(fit({.block = 1024, .shared_bytes = 1024}), fit({.block = dim3(32, 8, 4)}));
+  int major = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
+  if (major < 9) return;
+  const unsigned pairs = fit({.block = 1024, .shared_bytes = 120 * 1024, .cluster = 2});
+  EXPECT_GT(pairs, 0U);
+  EXPECT_LE(pairs, all / 2);
+  EXPECT_LT(fit({.block = 1024, .shared_bytes = 120 * 1024, .cluster = 16}), pairs);
+}
+
+// A place that two keys share holds the last of them, and never the wrong value.
+TEST(KitLaunchCache, FindsWhatWasKeptOrNothing) {
+  using Cache = ps::kit::detail::LaunchCache;
+  const auto key_of = [](unsigned i) {
+    return Cache::Key{reinterpret_cast<const void*>(std::uintptr_t{i / 16 + 1} * 64),
+                      static_cast<int>(i / 8 % 2), i / 4 % 2 + 1, i / 2 % 2 * 128U, i % 2 * 1024U};
+  };
+  Cache cache;
+  EXPECT_EQ(cache.find(key_of(0)), nullptr);
+  for (unsigned i = 0; i < 1024; ++i) {
+    cache.keep(key_of(i), i);
+    const unsigned* found = cache.find(key_of(i));
+    ASSERT_TRUE(found != nullptr && *found == i) << i;
+  }
+  unsigned kept = 0;
+  for (unsigned i = 0; i < 1024; ++i) {
+    const unsigned* found = cache.find(key_of(i));
+    if (found == nullptr) continue;
+    EXPECT_EQ(*found, i);
+    ++kept;
+  }
+  EXPECT_GT(kept, 32U) << "keys crowd in a few places";
+}
+
 TEST_F(KitLaunchGpu, SaysWhyItIsRefused) {
   const DeviceArray<unsigned> out(1);
   const auto refused = [&](const ps::kit::LaunchOptions& options, const char* call) {
@@ -47,7 +135,10 @@ TEST_F(KitLaunchGpu, SaysWhyItIsRefused) {
     EXPECT_TRUE(ps::test::no_error_left());
   };
   refused({.block = 2048}, "2048 threads");
-  refused({.block = 32, .shared_bytes = 1 << 20}, "1048576 bytes of shared memory");
+  // The second time the kernel's attributes are known.
+  for (int time = 0; time < 2; ++time) {
+    refused({.block = 32, .shared_bytes = 1 << 20}, "1048576 bytes of shared memory");
+  }
   // Larger than any GPU can hold at once.
   refused({.grid = 1 << 20, .block = 1024, .all_blocks_at_once = true}, "1048576 blocks");
 }

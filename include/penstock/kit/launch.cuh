@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <utility>
 
@@ -79,28 +80,91 @@ struct LaunchConfig {
   }
 };
 
-// Sets the kernel's attributes that a launch with these options needs.
+// What the calls below have asked of the runtime: each question takes microseconds, as long as a
+// launch. One per thread, so that no lock is needed.
+class LaunchCache {
+ public:
+  struct Key {
+    const void* kernel = nullptr;
+    int device = 0;
+    unsigned cluster = 0;
+    std::uint64_t threads = 0;  // per block; 0: the kernel's attributes
+    std::size_t shared_bytes = 0;
+
+    friend bool operator==(const Key& a, const Key& b) {
+      return a.kernel == b.kernel && a.device == b.device && a.cluster == b.cluster &&
+             a.threads == b.threads && a.shared_bytes == b.shared_bytes;
+    }
+  };
+
+  // Null if the value was never kept, or was displaced.
+  const unsigned* find(const Key& key) const {
+    const Entry& entry = entries_[place(key)];
+    return entry.key == key ? &entry.value : nullptr;
+  }
+  void keep(const Key& key, unsigned value) { entries_[place(key)] = {key, value}; }
+
+  static LaunchCache& of_this_thread() {
+    thread_local LaunchCache cache;
+    return cache;
+  }
+
+ private:
+  struct Entry {
+    Key key;
+    unsigned value = 0;
+  };
+
+  static std::size_t place(const Key& key) {
+    std::uint64_t hash = reinterpret_cast<std::uintptr_t>(key.kernel);
+    for (const std::uint64_t part :
+         {static_cast<std::uint64_t>(key.device), std::uint64_t{key.cluster}, key.threads,
+          static_cast<std::uint64_t>(key.shared_bytes)}) {
+      hash = (hash ^ part) * 0x9E3779B97F4A7C15U;
+      hash ^= hash >> 32;
+    }
+    return hash % size;
+  }
+
+  static constexpr std::size_t size = 64;
+  Entry entries_[size];
+};
+
+inline int current_device() {
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  return device;
+}
+
+// The dynamic shared memory is set to the maximum, so that threads which launch the same kernel
+// with different sizes do not lower each other's limit.
+inline void allow_all_shared(const void* kernel, int device) {
+  cudaFuncAttributes has{};
+  check(cudaFuncGetAttributes(&has, kernel), "cudaFuncGetAttributes");
+  int most = 0;
+  check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+        "cudaDeviceGetAttribute");
+  const int dynamic = most - static_cast<int>(has.sharedSizeBytes);
+  if (has.maxDynamicSharedSizeBytes >= dynamic) return;
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, dynamic),
+        "cudaFuncSetAttribute");
+}
+
+// Sets the kernel's attributes that a launch with these options needs, once per device and thread.
+// So do not lower them.
 inline void allow(const void* kernel, const LaunchOptions& options) {
   // 48 KiB need no attribute; static shared memory counts too.
-  if (options.shared_bytes > 32 * 1024) {
-    cudaFuncAttributes has{};
-    check(cudaFuncGetAttributes(&has, kernel), "cudaFuncGetAttributes");
-    if (static_cast<std::size_t>(has.maxDynamicSharedSizeBytes) < options.shared_bytes) {
-      // The maximum, so that threads which launch the same kernel with different sizes do not lower
-      // each other's limit.
-      int device = 0, most = 0;
-      check(cudaGetDevice(&device), "cudaGetDevice");
-      check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-            "cudaDeviceGetAttribute");
-      check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 most - static_cast<int>(has.sharedSizeBytes)),
-            "cudaFuncSetAttribute");
-    }
-  }
-  if (options.cluster > 8) {
+  const bool large = options.shared_bytes > 32 * 1024;
+  const bool wide = options.cluster > 8;
+  if (!large && !wide) return;
+  const LaunchCache::Key key{kernel, current_device(), wide, 0, large};
+  if (LaunchCache::of_this_thread().find(key) != nullptr) return;
+  if (large) allow_all_shared(kernel, key.device);
+  if (wide) {
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
           "cudaFuncSetAttribute");
   }
+  LaunchCache::of_this_thread().keep(key, 1);
 }
 
 // The launch, for error messages.
@@ -126,28 +190,35 @@ void launch(void (*kernel)(Parameter...), const LaunchOptions& options, cudaStre
 }
 
 // The number of clusters (blocks if `cluster` is 1) of this launch that the current device can run
-// concurrently. A cluster stays within one GPC, so fewer fit than the number of SMs suggests.
+// concurrently. A cluster stays within one GPC, so fewer fit than the number of SMs suggests. Quick
+// when called again with the same options.
 template <class... Parameter>
 unsigned resident_clusters(void (*kernel)(Parameter...), LaunchOptions options) {
-  detail::allow(reinterpret_cast<const void*>(kernel), options);
+  const auto* const function = reinterpret_cast<const void*>(kernel);
+  const std::uint64_t threads = std::uint64_t{options.block.x} * options.block.y * options.block.z;
+  const detail::LaunchCache::Key key{function, detail::current_device(), options.cluster, threads,
+                                     options.shared_bytes};
+  detail::LaunchCache& cache = detail::LaunchCache::of_this_thread();
+  if (const unsigned* known = cache.find(key)) return *known;
+
+  detail::allow(function, options);
   int count = 0;
   if (options.cluster > 1) {
     options.grid = options.cluster;
     const detail::LaunchConfig launch(options, nullptr);
     detail::check(cudaOccupancyMaxActiveClusters(&count, kernel, &launch.config),
                   "cudaOccupancyMaxActiveClusters");
-    return static_cast<unsigned>(count);
+  } else {
+    int processors = 0;
+    detail::check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, key.device),
+                  "cudaDeviceGetAttribute");
+    detail::check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+                      &count, kernel, static_cast<int>(threads), options.shared_bytes),
+                  "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+    count *= processors;
   }
-  int device = 0, processors = 0;
-  detail::check(cudaGetDevice(&device), "cudaGetDevice");
-  detail::check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
-                "cudaDeviceGetAttribute");
-  const dim3 block = options.block;
-  detail::check(
-      cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-          &count, kernel, static_cast<int>(block.x * block.y * block.z), options.shared_bytes),
-      "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-  return static_cast<unsigned>(count * processors);
+  cache.keep(key, static_cast<unsigned>(count));
+  return static_cast<unsigned>(count);
 }
 
 }  // namespace ps::kit
