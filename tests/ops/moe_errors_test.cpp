@@ -406,10 +406,10 @@ TEST_F(MoeGpuErrors, AStepThatFailsLeavesNothing) {
 #endif
 
 TEST(MoeGpu, NeedsComputeCapability90) {
-  for (const auto& [major, minor] : {std::pair{8, 9}, std::pair{10, 0}}) {
-    FakeMachine machine({.adjust = [major = major, minor = minor](int, cuda::Properties& gpu) {
-      gpu.major = major;
-      gpu.minor = minor;
+  for (const auto& capability : {std::pair{8, 9}, std::pair{10, 0}}) {
+    FakeMachine machine({.adjust = [capability](int, cuda::Properties& gpu) {
+      gpu.major = capability.first;
+      gpu.minor = capability.second;
     }});
     std::mt19937 random(1);
     const MoeNumbers numbers({}, random);
@@ -422,7 +422,8 @@ TEST(MoeGpu, NeedsComputeCapability90) {
       moe(options, Stream(machine.gpu()));
       FAIL();
     } catch (const Unsupported& error) {
-      const std::string found = std::to_string(major) + "." + std::to_string(minor);
+      const std::string found =
+          std::to_string(capability.first) + "." + std::to_string(capability.second);
       EXPECT_NE(std::string(error.what()).find("needs compute capability 9.0, found " + found),
                 std::string::npos)
           << error.what();
