@@ -3,57 +3,20 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "host/cpu/backend.h"
 #include "penstock/base/error.h"
-#include "penstock/host/buffer.h"
 #include "penstock/ops/moe.h"
-#include "support/expect_clean.h"
 #include "support/failing_heap.h"
-#include "support/fake_machine.h"
 #include "support/guarded_memory.h"
 #include "support/moe_arrays.h"
+#include "support/moe_errors.h"
 
 namespace ps::test {
 namespace {
-
-struct MoeRefusal {
-  std::string argument, expected, given;
-};
-
-using MoeStep = void (*)(const MoeOptions&, const Stream&);
-
-MoeRefusal moe_refusal(const MoeOptions& options, const Stream& stream, MoeStep step = moe) {
-  try {
-    step(options, stream);
-    stream.synchronize();
-  } catch (const InvalidArgument& error) {
-    EXPECT_FALSE(error.expected().empty());
-    EXPECT_FALSE(error.given().empty());
-    return {error.argument(), error.expected(), error.given()};
-  }
-  return {};
-}
-
-TensorView changed(const TensorView& view, std::vector<std::int64_t> shape,
-                   std::vector<std::int64_t> strides = {}) {
-  if (strides.empty()) return {view.data(), view.dtype(), shape, view.place()};
-  return {view.data(), view.dtype(), shape, strides, view.place()};
-}
-TensorView typed(const TensorView& view, DType type) {
-  return {view.data(), type, view.shape(), view.strides(), view.place()};
-}
-TensorView at_place(const TensorView& view, Place place) {
-  return {view.data(), view.dtype(), view.shape(), view.strides(), place};
-}
-TensorView moved(const TensorView& view, std::size_t bytes) {
-  return {static_cast<std::byte*>(view.data()) + bytes, view.dtype(), view.shape(), view.strides(),
-          view.place()};
-}
 
 // A call that is right: T = 6, K = 2, d = 16, n = 8, E = 4, in 5 slots. Tests spoil it.
 class MoeErrors : public testing::Test {
@@ -301,134 +264,6 @@ TEST(MoeMemory, AnAllocationThatFailsLeavesNothing) {
     EXPECT_EQ(pool.statistics().in_use, 0U);
   }
   EXPECT_EQ(heap->outstanding(), 0);
-}
-
-// On a fake GPU: what happens before anything is launched. Its memory is the host's.
-class MoeGpuErrors : public testing::Test {
- protected:
-  MoeGpuErrors() {
-    options = arrays.options([&](Strided& array) {
-      const DeviceBuffer& there =
-          buffers.emplace_back(machine->gpu(), array.bytes().size() + GuardedMemory::alignment);
-      std::byte* begin = there.view().data;
-      begin += -reinterpret_cast<std::uintptr_t>(begin) % GuardedMemory::alignment;
-      const MemoryView from{
-          reinterpret_cast<std::byte*>(array.bytes().data()), array.bytes().size(), {}};
-      machine->driver().allow_pageable(from.data, from.bytes);
-      copy({begin, from.bytes, there.view().place}, from, *stream, {.allow_pageable = true});
-      stream->synchronize();
-      machine->driver().forget_pageable(from.data);
-      return array.view_in(reinterpret_cast<std::uint8_t*>(begin), there.view().place);
-    });
-    options.pool = &*pool;
-  }
-  ~MoeGpuErrors() override {
-    options = {};
-    buffers.clear();
-    pool.reset();
-    stream.reset();
-    EXPECT_TRUE(is_clean(machine->driver()));
-  }
-
-  std::string named(const std::function<void(MoeOptions&)>& spoil) const {
-    MoeOptions bad = options;
-    spoil(bad);
-    return moe_refusal(bad, *stream).argument;
-  }
-
-  std::mt19937 random{1};
-  MoeNumbers numbers{{.tokens = 6}, random};
-  MoeArrays arrays{numbers, {.slots = {0, 4, 1, 2}, .slot_count = 5, .padding = 8}};
-  std::optional<FakeMachine> machine{std::in_place};
-  std::optional<Stream> stream{machine->gpu()};
-  std::optional<Pool> pool{machine->gpu()};
-  std::vector<DeviceBuffer> buffers;
-  MoeOptions options;
-};
-
-TEST_F(MoeGpuErrors, AlignmentOfRows) {
-  EXPECT_EQ(named([](auto& o) { o.x = moved(o.x, 8); }), "x");
-  EXPECT_EQ(named([](auto& o) { o.gate_up = moved(o.gate_up, 2); }), "gate_up");
-  EXPECT_EQ(named([](auto& o) { o.down = moved(o.down, 4); }), "down");
-  EXPECT_EQ(named([](auto& o) { o.out = moved(o.out, 8); }), "out");
-  EXPECT_EQ(named([](auto& o) { o.x = changed(o.x, {6, 16}, {20, 1}); }), "x");
-  EXPECT_EQ(named([](auto& o) { o.out = changed(o.out, {6, 16}, {20, 1}); }), "out");
-  EXPECT_EQ(named([](auto& o) { o.gate_up = changed(o.gate_up, {5, 16, 16}, {260, 16, 1}); }),
-            "gate_up");
-  EXPECT_EQ(named([](auto& o) { o.down = changed(o.down, {5, 16, 8}, {128, 12, 1}); }), "down");
-}
-
-TEST_F(MoeGpuErrors, TypesAndPlaces) {
-  EXPECT_EQ(named([](auto& o) {
-              o.x = typed(changed(o.x, {3, 16}), DType::f32);
-              o.ids = changed(o.ids, {3, 2});
-            }),
-            "x");
-  for (const Place place : {Place{}, Place{Memory::pinned}, Place{Memory::device, 1}}) {
-    EXPECT_EQ(named([&](auto& o) { o.x = at_place(o.x, place); }), "x");
-    EXPECT_EQ(named([&](auto& o) { o.slots = at_place(o.slots, place); }), "slots");
-    EXPECT_EQ(named([&](auto& o) { o.out = at_place(o.out, place); }), "out");
-  }
-  GuardedMemory here(moe_workspace_bytes(options));
-  EXPECT_EQ(named([&](auto& o) { o.workspace = here.view(); }), "workspace");
-  const Pool of_cpu(Device::cpu());
-  EXPECT_EQ(named([&](auto& o) { o.pool = &of_cpu; }), "pool");
-  EXPECT_EQ(named([](auto& o) { o.pool = nullptr; }), "workspace");
-}
-
-TEST_F(MoeGpuErrors, NegativeIdsAreFoundByACheck) {
-  auto* ids = static_cast<std::int32_t*>(options.ids.data());
-  machine->driver().host_write(ids, 6 * 2 * sizeof(std::int32_t));
-  ids[11] = -7;
-  options.check = true;
-  EXPECT_EQ(moe_refusal(options, *stream).given, "-7 at (t, k) = (5, 1)");
-  EXPECT_EQ(pool->statistics().allocations, 0U);
-}
-
-TEST_F(MoeGpuErrors, ACheckCannotBeCaptured) {
-  options.check = true;
-  machine->driver().set_capturing(stream->native(), true);
-  EXPECT_THROW(moe(options, *stream), Unsupported);
-  machine->driver().set_capturing(stream->native(), false);
-}
-
-TEST_F(MoeGpuErrors, AnAllocationThatFailsLeavesNothing) {
-  machine->driver().fail_call(1, cuda::memory_allocation, {"pool_alloc"});
-  EXPECT_THROW(moe(options, *stream), OutOfMemory);
-  EXPECT_EQ(pool->statistics().in_use, 0U);
-}
-
-#if !PENSTOCK_WITH_CUDA
-TEST_F(MoeGpuErrors, AStepThatFailsLeavesNothing) {
-  EXPECT_THROW(moe(options, *stream), Unsupported);
-  EXPECT_EQ(pool->statistics().allocations, 1U);
-  EXPECT_EQ(pool->statistics().in_use, 0U);
-}
-#endif
-
-TEST(MoeGpu, NeedsComputeCapability90) {
-  for (const auto& [major, minor] : {std::pair{8, 9}, std::pair{10, 0}}) {
-    FakeMachine machine({.adjust = [major = major, minor = minor](int, cuda::Properties& gpu) {
-      gpu.major = major;
-      gpu.minor = minor;
-    }});
-    std::mt19937 random(1);
-    const MoeNumbers numbers({}, random);
-    MoeArrays arrays(numbers);
-    MoeOptions options =
-        arrays.options([&](Strided& array) { return array.view(machine.gpu().place()); });
-    const Pool pool(machine.gpu());
-    options.pool = &pool;
-    try {
-      moe(options, Stream(machine.gpu()));
-      FAIL();
-    } catch (const Unsupported& error) {
-      const std::string found = std::to_string(major) + "." + std::to_string(minor);
-      EXPECT_NE(std::string(error.what()).find("needs compute capability 9.0, found " + found),
-                std::string::npos)
-          << error.what();
-    }
-  }
 }
 
 }  // namespace
