@@ -75,6 +75,13 @@ TEST_F(MoeGpuErrors, AlignmentOfRows) {
   EXPECT_EQ(named([](auto& o) { o.down = changed(o.down, {5, 16, 8}, {128, 12, 1}); }), "down");
 }
 
+TEST_F(MoeGpuErrors, OrderAndReachOfRows) {
+  const std::int64_t far = (std::int64_t{1} << 35) / 6 / 8 * 8 + 8;
+  EXPECT_EQ(named([](auto& o) { o.x = changed(o.x, {6, 16}, {-24, 1}); }), "x");
+  EXPECT_EQ(named([](auto& o) { o.out = changed(o.out, {6, 16}, {-24, 1}); }), "out");
+  EXPECT_EQ(named([&](auto& o) { o.x = changed(o.x, {6, 16}, {far, 1}); }), "x");
+}
+
 TEST_F(MoeGpuErrors, TypesAndPlaces) {
   EXPECT_EQ(named([](auto& o) {
               o.x = typed(changed(o.x, {3, 16}), DType::f32);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -33,10 +34,11 @@ constexpr std::int64_t most_experts = 1024;
 constexpr std::int64_t most_slots = 1024;       // the slot of a MoeItem has 10 bits
 constexpr std::int64_t most_columns = 1 << 15;  // and the block of columns 15
 constexpr std::int64_t most_pairs = (std::int64_t{1} << 31) - 1;
-constexpr std::int64_t multiple = 8;        // of d, n and, on a GPU, of strides
-constexpr std::size_t row_alignment = 16;   // bytes, on a GPU
-constexpr std::size_t gpu_alignment = 256;  // bytes, of a workspace
-constexpr std::size_t host_alignment = 64;  // the same on the CPU: what torch gives
+constexpr std::int64_t most_reach = std::int64_t{1} << 35;  // elements of 2 bytes
+constexpr std::int64_t multiple = 8;                        // of d, n and, on a GPU, of strides
+constexpr std::size_t row_alignment = 16;                   // bytes, on a GPU
+constexpr std::size_t gpu_alignment = 256;                  // bytes, of a workspace
+constexpr std::size_t host_alignment = 64;                  // the same on the CPU: what torch gives
 
 void check_rank(const Named& argument, std::size_t rank, std::string_view meaning) {
   if (argument.view.rank() == rank) return;
@@ -106,6 +108,24 @@ struct Views {
 
   std::array<Named, 6> inputs() const { return {x, gate_up, down, ids, weights, slots}; }
 };
+
+// On a GPU rows of x and out lie in the order of tokens, and chunks of 16 bytes are counted in 32
+// bits.
+void check_reach(const Views& views) {
+  for (const Named* each : {&views.x, &views.out}) {
+    const TensorView& view = each->view;
+    if (view.elements() == 0) continue;
+    const std::int64_t row = stride(view, 0, view.extent(1));
+    if (row < 0) {
+      throw_invalid(each->name(), "rows in ascending order on a GPU",
+                    fmt::format("{} with stride {}", view.describe(), row));
+    }
+    if (view.extent(0) > most_reach / std::max(row, view.extent(1))) {
+      throw_invalid(each->name(), "rows that reach over at most 64 GiB on a GPU",
+                    fmt::format("{} with stride {}", view.describe(), row));
+    }
+  }
+}
 
 // Sizes that the work items and the kernels count in fewer than 64 bits.
 void check_limits(const Views& views, const MoeWork& work) {
@@ -185,6 +205,7 @@ void check_strides_and_memory(const Views& views, const Device& device) {
   }
   check_forward(views.gate_up);
   check_forward(views.down);
+  if (device.kind() != DeviceKind::cpu) check_reach(views);
   for (const Named* each : {&views.ids, &views.weights, &views.slots}) {
     check_contiguous(*each);
     check_memory(*each, device);

@@ -1,32 +1,22 @@
-#include <string>
-
-#include "host/cuda/backend.h"
+#include "ops/launch.h"
 #include "ops/moe/gpu.h"
-#include "penstock/base/error.h"
 #include "penstock/host/cuda.h"
 
 namespace ps::detail {
-namespace {
-
-cuda::Backend& backend_of(const Stream& stream) {
-  return static_cast<cuda::Backend&>(stream.device().backend());
-}
-
-}  // namespace
 
 void moe_plan_gpu(const MoeWork& work, bool and_experts, const Stream& stream) {
-  const cuda::Guard current(backend_of(stream));
+  const cuda::Guard current(backend_of(stream.device()));
   moe_sort(work, and_experts, cuda_stream(stream));
 }
 
 void moe_experts_gpu(const MoeWork& work, bool planned, const Stream& stream) {
-  const cuda::Guard current(backend_of(stream));
+  const cuda::Guard current(backend_of(stream.device()));
   if (!planned) moe_list(work, cuda_stream(stream));
   moe_products_sm90(work, stream.device().place(), cuda_stream(stream));
 }
 
 void moe_combine_gpu(const MoeWork& work, const Stream& stream) {
-  const cuda::Guard current(backend_of(stream));
+  const cuda::Guard current(backend_of(stream.device()));
   moe_add_up(work, cuda_stream(stream));
 }
 

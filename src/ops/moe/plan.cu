@@ -253,10 +253,8 @@ Plan plan_of(const MoeWork& work, unsigned blocks) {
 }
 
 kit::LaunchOptions options(unsigned blocks, std::size_t shared_bytes = 0) {
-  return {.grid = blocks,
-          .block = threads,
-          .shared_bytes = shared_bytes,
-          .overlaps_previous = true};
+  return {
+      .grid = blocks, .block = threads, .shared_bytes = shared_bytes, .overlaps_previous = true};
 }
 
 }  // namespace
