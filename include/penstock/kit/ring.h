@@ -144,14 +144,14 @@ class Consumer {
   // Leaves the next `count` slots to another consumer: neither waits for them nor releases them.
   // `count` may exceed the depth. Call it when all slots that were waited for are released.
   //
-  // For consumers that take runs of slots by turns, as in a ping-pong schedule: of two that take
+  // For consumers that take runs of slots alternately, as in a ping-pong schedule: of two that take
   // `steps` slots each, the second begins with skip(steps), and both call skip(steps) after each of
   // their runs. Two rules:
   //   - Each slot is released by the consumer that takes it, so the `releases` of Ring::init() are
   //     those of one consumer, not of both.
   //   - The next wait() may follow only after the other consumer has waited for all slots that were
-  //     skipped, for instance behind a named barrier. A barrier knows the parity of its phase alone:
-  //     a consumer that runs ahead takes the phase before last for the one that it waits for.
+  //     skipped, for instance behind a named barrier. Phases are told apart by their parity alone,
+  //     so a consumer that is a round ahead takes an old phase for the one that it waits for.
   PENSTOCK_HD void skip(unsigned count) {
     next_.advance_by(count);
     oldest_ = next_;
