@@ -17,8 +17,9 @@ _torch = TorchPart(_load)
 
 
 def moe(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: Any = None,
-        slots: Any = None, layout: str = "concatenated", workspace: Any = None,
-        batch_invariant: bool = False, check: bool = False, stream: Any = None) -> Any:
+        slots: Any = None, layout: str = "concatenated", kernel: str = "best",
+        workspace: Any = None, batch_invariant: bool = False, check: bool = False,
+        stream: Any = None) -> Any:
     """Computes the experts of a mixture-of-experts layer, forward, and adds up their results.
 
     For every token t, with e = ids[t, k]::
@@ -52,17 +53,20 @@ def moe(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: Any = N
     InvalidArgument for a negative id, which is skipped otherwise. torch can compile and capture the
     call. It has no backward.
 
+    ``kernel="sequential"`` runs the products on a GPU without overlapping loads, products and
+    stores, to measure what that gains; the bits are the same.
+
     The same call gives the same bits every time. With ``batch_invariant=True`` the result of a token
     does not depend on the other tokens of the batch either.
     """
     torch_part = _torch.of(x)
     if torch_part is not None:
-        return torch_part.moe(x, gate_up, down, ids, weights, out, slots, layout, workspace,
+        return torch_part.moe(x, gate_up, down, ids, weights, out, slots, layout, kernel, workspace,
                               batch_invariant, check, stream)
     if out is None:
         out = empty_like(x, getattr(x, "shape", ()))
-    _core.moe(x, gate_up, down, ids, weights, out, slots, layout, workspace, batch_invariant, check,
-              stream)
+    _core.moe(x, gate_up, down, ids, weights, out, slots, layout, kernel, workspace, batch_invariant,
+              check, stream)
     return out
 
 
@@ -80,8 +84,8 @@ def moe_workspace_bytes(x: Any, gate_up: Any, ids: Any, slots: Any = None) -> in
 
 
 def moe_plan(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: Any, workspace: Any,
-             slots: Any = None, layout: str = "concatenated", batch_invariant: bool = False,
-             check: bool = False, stream: Any = None) -> None:
+             slots: Any = None, layout: str = "concatenated", kernel: str = "best",
+             batch_invariant: bool = False, check: bool = False, stream: Any = None) -> None:
     """The first step of :func:`moe`, for experts that arrive one after the other: sorts the tokens
     by expert.
 
@@ -104,12 +108,12 @@ def moe_plan(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: An
     >>> bool((out == penstock.moe(**{**call, "out": None})).all())
     True
     """
-    _step("moe_plan", x, gate_up, down, ids, weights, out, slots, layout, workspace, batch_invariant,
-          check, stream)
+    _step("moe_plan", x, gate_up, down, ids, weights, out, slots, layout, kernel, workspace,
+          batch_invariant, check, stream)
 
 
 def moe_experts(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: Any,
-                workspace: Any, slots: Any = None, layout: str = "concatenated",
+                workspace: Any, slots: Any = None, layout: str = "concatenated", kernel: str = "best",
                 batch_invariant: bool = False, check: bool = False, stream: Any = None) -> None:
     """The second step of :func:`moe`: computes the experts that are in `slots` now. See
     :func:`moe_plan`.
@@ -131,12 +135,12 @@ def moe_experts(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out:
     >>> penstock.moe_combine(**call)[0, 0].round(3)  # 8 silu(1) (1 + 3)
     np.float32(23.394)
     """
-    _step("moe_experts", x, gate_up, down, ids, weights, out, slots, layout, workspace,
+    _step("moe_experts", x, gate_up, down, ids, weights, out, slots, layout, kernel, workspace,
           batch_invariant, check, stream)
 
 
 def moe_combine(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: Any,
-                workspace: Any, slots: Any = None, layout: str = "concatenated",
+                workspace: Any, slots: Any = None, layout: str = "concatenated", kernel: str = "best",
                 batch_invariant: bool = False, check: bool = False, stream: Any = None) -> Any:
     """The last step of :func:`moe`: adds up the results of the experts that were computed, writes
     `out` and returns it. See :func:`moe_plan`.
@@ -151,7 +155,7 @@ def moe_combine(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out:
     >>> penstock.moe_combine(**call)[:, 0]  # no expert was computed
     array([0., 0.], dtype=float32)
     """
-    _step("moe_combine", x, gate_up, down, ids, weights, out, slots, layout, workspace,
+    _step("moe_combine", x, gate_up, down, ids, weights, out, slots, layout, kernel, workspace,
           batch_invariant, check, stream)
     return out
 

@@ -14,20 +14,20 @@ from ._operators import EXCHANGES, bypasses, current_stream, define, no_backward
 
 _NAMES = ("x", "gate_up", "down", "ids", "weights")
 _INPUTS = "Tensor x, Tensor gate_up, Tensor down, Tensor ids, Tensor weights"
-_OPTIONS = "Tensor? slots, str layout"
+_OPTIONS = "Tensor? slots, str layout, str kernel"
 _FLAGS = "bool batch_invariant, bool check"
 
 
 def moe(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, out: Any, slots: Any, layout: str,
-        workspace: Any, batch_invariant: bool, check: bool, stream: Any) -> Any:
+        kernel: str, workspace: Any, batch_invariant: bool, check: bool, stream: Any) -> Any:
     if not bypasses("moe", (x, gate_up, down, ids, weights), _NAMES, stream):
         if out is None and workspace is None:
-            return torch.ops.penstock.moe(x, gate_up, down, ids, weights, slots, layout,
+            return torch.ops.penstock.moe(x, gate_up, down, ids, weights, slots, layout, kernel,
                                           batch_invariant, check)
         if out is None:
             out = _result(x)
-        torch.ops.penstock.moe_out(x, gate_up, down, ids, weights, out, slots, layout, workspace,
-                                   batch_invariant, check)
+        torch.ops.penstock.moe_out(x, gate_up, down, ids, weights, out, slots, layout, kernel,
+                                   workspace, batch_invariant, check)
         return out
     if out is None:
         out = _result(x)
@@ -35,22 +35,23 @@ def moe(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, out: Any, slots
         tell_of_write("out", out)
     if workspace is not None:
         tell_of_write("workspace", workspace)
-    _moe_out(x, gate_up, down, ids, weights, out, slots, layout, workspace, batch_invariant, check,
-             stream)
+    _moe_out(x, gate_up, down, ids, weights, out, slots, layout, kernel, workspace, batch_invariant,
+             check, stream)
     return out
 
 
 def step(name: str, x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, out: Any, slots: Any,
-         layout: str, workspace: Any, batch_invariant: bool, check: bool, stream: Any) -> None:
+         layout: str, kernel: str, workspace: Any, batch_invariant: bool, check: bool,
+         stream: Any) -> None:
     """moe_plan(), moe_experts() or moe_combine()."""
     if not bypasses(name, (x, gate_up, down, ids, weights), _NAMES, stream):
         getattr(torch.ops.penstock, name)(x, gate_up, down, ids, weights, out, slots, layout,
-                                          workspace, batch_invariant, check)
+                                          kernel, workspace, batch_invariant, check)
         return
     tell_of_write("workspace", workspace)
     if name == "moe_combine":
         tell_of_write("out", out)
-    _call(getattr(_core, name), x, gate_up, down, ids, weights, out, slots, layout, workspace,
+    _call(getattr(_core, name), x, gate_up, down, ids, weights, out, slots, layout, kernel, workspace,
           batch_invariant, check, stream)
 
 
@@ -59,37 +60,38 @@ def _result(x: Any) -> Any:
 
 
 def _call(function: Any, x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, out: Any,
-          slots: Any, layout: str, workspace: Any, batch_invariant: bool, check: bool,
+          slots: Any, layout: str, kernel: str, workspace: Any, batch_invariant: bool, check: bool,
           stream: Any = None) -> None:
     if not EXCHANGES:
         stream = current_stream(stream, x)
     if stream is not None or not EXCHANGES:
         x, gate_up, down, weights = (each.detach() for each in (x, gate_up, down, weights))
-    function(x, gate_up, down, ids, weights, out, slots, layout, workspace, batch_invariant, check,
-             stream)
+    function(x, gate_up, down, ids, weights, out, slots, layout, kernel, workspace, batch_invariant,
+             check, stream)
 
 
 def _moe_out(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, out: Any, slots: Any,
-             layout: str, workspace: Any, batch_invariant: bool, check: bool,
+             layout: str, kernel: str, workspace: Any, batch_invariant: bool, check: bool,
              stream: Any = None) -> None:
     if workspace is None and stream is None and x.is_cuda:
         # From torch's allocator, which knows the current stream and CUDA graphs. Otherwise the
         # library allocates.
         workspace = empty(_core.moe_workspace_bytes(x, gate_up, ids, slots), dtype=uint8,
                           device=x.device)
-    _call(_core.moe, x, gate_up, down, ids, weights, out, slots, layout, workspace, batch_invariant,
-          check, stream)
+    _call(_core.moe, x, gate_up, down, ids, weights, out, slots, layout, kernel, workspace,
+          batch_invariant, check, stream)
 
 
 def _moe(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, slots: Any, layout: str,
-         batch_invariant: bool, check: bool) -> Any:
+         kernel: str, batch_invariant: bool, check: bool) -> Any:
     out = _result(x)
-    _moe_out(x, gate_up, down, ids, weights, out, slots, layout, None, batch_invariant, check)
+    _moe_out(x, gate_up, down, ids, weights, out, slots, layout, kernel, None, batch_invariant,
+             check)
     return out
 
 
 def _fake(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, slots: Any, layout: str,
-          batch_invariant: bool, check: bool) -> Any:
+          kernel: str, batch_invariant: bool, check: bool) -> Any:
     return _result(x)
 
 

@@ -25,6 +25,12 @@ GateUpLayout layout_named(std::string_view name) {
   throw InvalidArgument("layout", "'concatenated' or 'interleaved'", fmt::format("'{}'", name));
 }
 
+MoeKernel kernel_named(std::string_view name) {
+  if (name == "best") return MoeKernel::best;
+  if (name == "sequential") return MoeKernel::sequential;
+  throw InvalidArgument("kernel", "'best' or 'sequential'", fmt::format("'{}'", name));
+}
+
 constexpr std::size_t alignment = 64;  // of a workspace in host memory
 
 // torch aligns its tensors. NumPy does not: the workspace begins at the first multiple inside the
@@ -50,7 +56,8 @@ using Step = void (*)(const MoeOptions&, const Stream&);
 template <Step step, bool allocates>
 void moe_arrays(nb::handle x, nb::handle gate_up, nb::handle down, nb::handle ids,
                 nb::handle weights, nb::handle out, nb::handle slots, std::string_view layout,
-                nb::handle workspace, bool batch_invariant, bool check, nb::handle stream) {
+                std::string_view kernel, nb::handle workspace, bool batch_invariant, bool check,
+                nb::handle stream) {
   const CallStream on = stream_or_current(stream, std::initializer_list{x, gate_up, out});
   Views views(on);
   MoeOptions options{.x = views.add(x, "x"),
@@ -63,6 +70,7 @@ void moe_arrays(nb::handle x, nb::handle gate_up, nb::handle down, nb::handle id
                      .layout = layout_named(layout),
                      .workspace = aligned(views.add_memory(workspace, "workspace"), on),
                      .batch_invariant = batch_invariant,
+                     .kernel = kernel_named(kernel),
                      .check = check};
   if (allocates && workspace.is_none()) {
     options.pool = &pool_on(on.stream ? on.stream->device() : Device::cpu());
@@ -84,11 +92,12 @@ void bind_step(nb::module_& m, const std::string& name) {
   const std::string signature =
       "def " + name +
       "(x: typing.Any, gate_up: typing.Any, down: typing.Any, ids: typing.Any, weights: "
-      "typing.Any, out: typing.Any, slots: typing.Any, layout: str, workspace: typing.Any, "
+      "typing.Any, out: typing.Any, slots: typing.Any, layout: str, kernel: str, workspace: "
+      "typing.Any, "
       "batch_invariant: bool, check: bool, stream: typing.Any) -> None";
   m.def(name.c_str(), &moe_arrays<step, allocates>, nb::arg("x").none(), nb::arg("gate_up").none(),
         nb::arg("down").none(), nb::arg("ids").none(), nb::arg("weights").none(),
-        nb::arg("out").none(), nb::arg("slots").none(), nb::arg("layout"),
+        nb::arg("out").none(), nb::arg("slots").none(), nb::arg("layout"), nb::arg("kernel"),
         nb::arg("workspace").none(), nb::arg("batch_invariant"), nb::arg("check"),
         nb::arg("stream").none(), nb::sig(signature.c_str()),
         ("Implements penstock." + name + ".").c_str());

@@ -246,6 +246,24 @@ TEST_F(MoeGpu, TheSameBitsEveryTime) {
   }
 }
 
+TEST_F(MoeGpu, WithoutOverlapTheBitsAreTheSame) {
+  std::mt19937 random(12);
+  for (const DType type : {DType::bf16, DType::f16}) {
+    const MoeNumbers numbers(
+        {.tokens = 400, .choices = 3, .hidden = 136, .width = 200, .experts = 5, .type = type},
+        random);
+    MoeArrays overlapped(numbers), sequential(numbers);
+    OnGpu one(overlapped, gpu, *stream), other(sequential, gpu, *stream);
+    other.options().kernel = MoeKernel::sequential;
+    moe(one.options(), *stream);
+    moe(other.options(), *stream);
+    one.fetch();
+    other.fetch();
+    EXPECT_EQ(wrong(overlapped.out(), expected(numbers)), "");
+    EXPECT_EQ(bits_of(sequential), bits_of(overlapped));
+  }
+}
+
 // A token alone has the bits that it has among others.
 TEST_F(MoeGpu, ATokenDoesNotDependOnItsNeighbours) {
   std::mt19937 random(9);

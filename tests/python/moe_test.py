@@ -194,6 +194,7 @@ def test_a_negative_id_is_found_when_asked():
     ({"slots": lambda _: np.zeros(5, np.int64)}, "^slots: expected .*given i64"),
     ({"layout": lambda _: "sideways"},
      "^layout: expected 'concatenated' or 'interleaved', given 'sideways'"),
+    ({"kernel": lambda _: "slow"}, "^kernel: expected 'best' or 'sequential', given 'slow'"),
 ])
 def test_errors_name_the_argument(change, says):
     call = draw()

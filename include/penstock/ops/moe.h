@@ -27,6 +27,12 @@ enum class GateUpLayout : std::uint8_t {
   interleaved,   // gate 0, up 0, gate 1, up 1, ...
 };
 
+// The kernels of the two products on a GPU; ignored on the CPU. All give the same bits.
+enum class MoeKernel : std::uint8_t {
+  best,        // loads, products and stores overlap
+  sequential,  // one after the other, to measure what overlapping them gains
+};
+
 struct MoeOptions {
   TensorView x{};        // (T, d), bf16 or f16; on the CPU also f32. Rows may be strided
   TensorView gate_up{};  // (S, 2n, d), the type of x
@@ -51,6 +57,8 @@ struct MoeOptions {
   // are still the same bits for the same call, but a later version may use a faster kernel for
   // some batch sizes.
   bool batch_invariant = false;
+
+  MoeKernel kernel = MoeKernel::best;
 
   // Waits for the ids and throws InvalidArgument for a negative one. Without it, a negative id is
   // skipped like an id of E or more.

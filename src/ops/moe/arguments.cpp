@@ -264,6 +264,9 @@ MoeWork checked(const MoeOptions& options, Workspace workspace, const Device& de
     throw_invalid("layout", "concatenated or interleaved",
                   std::to_string(static_cast<int>(options.layout)));
   }
+  if (options.kernel > MoeKernel::sequential) {
+    throw_invalid("kernel", "best or sequential", std::to_string(static_cast<int>(options.kernel)));
+  }
   check_strides_and_memory(views, device);
   if (options.workspace.data == nullptr) {
     check_pool(options.pool, workspace, work.space.bytes, device);
@@ -271,6 +274,7 @@ MoeWork checked(const MoeOptions& options, Workspace workspace, const Device& de
     check_workspace(views, options.workspace, work.space.bytes, device);
   }
   work.layout = options.layout;
+  work.kernel = options.kernel;
   work.x = options.x.data();
   work.x_row = stride(options.x, 0, work.hidden);
   work.gate_up = options.gate_up.data();

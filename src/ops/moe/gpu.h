@@ -39,6 +39,7 @@ void moe_sort(const MoeWork& work, bool and_list, cudaStream_t stream);
 void moe_list(const MoeWork& work, cudaStream_t stream);
 // Both products of the listed items.
 void moe_products_sm90(const MoeWork& work, Place place, cudaStream_t stream);
+void moe_products_sequential_sm90(const MoeWork& work, Place place, cudaStream_t stream);
 void moe_add_up(const MoeWork& work, cudaStream_t stream);
 
 }  // namespace ps::detail

@@ -12,7 +12,9 @@ void moe_plan_gpu(const MoeWork& work, bool and_experts, const Stream& stream) {
 void moe_experts_gpu(const MoeWork& work, bool planned, const Stream& stream) {
   const cuda::Guard current(backend_of(stream.device()));
   if (!planned) moe_list(work, cuda_stream(stream));
-  moe_products_sm90(work, stream.device().place(), cuda_stream(stream));
+  auto* const products =
+      work.kernel == MoeKernel::sequential ? moe_products_sequential_sm90 : moe_products_sm90;
+  products(work, stream.device().place(), cuda_stream(stream));
 }
 
 void moe_combine_gpu(const MoeWork& work, const Stream& stream) {

@@ -1,87 +1,9 @@
-// The experts' two products on Hopper. Both run over a table of work items that a previous kernel
-// wrote, so that the host needs no count of rows.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-#include <cstdint>
-
-#include "ops/moe/gpu.h"
-#include "ops/moe/sm90_parts.cuh"
-#include "penstock/kit/gemm/launch.cuh"
+#include "ops/moe/sm90_launch.cuh"
 
 namespace ps::detail {
-namespace {
-
-using kit::TensorMap;
-
-TensorMap loaded(const TensorView& tensor, const kit::MapExtents& box) {
-  return kit::encode({.tensor = tensor,
-                      .box = box,
-                      .swizzle = kit::Swizzle::b128,
-                      .l2_promotion = kit::L2Promotion::b256});
-}
-
-// Gate and up as {slots, n / 8, 2, 8, d}: a box takes eight rows of gate, the eight rows of up that
-// belong to them, and so on. The layouts differ only in the strides.
-TensorMap gate_up_map(const MoeWork& work, Place place) {
-  const std::int64_t row = work.gate_up_row, n = work.width;
-  const bool interleaved = work.layout == GateUpLayout::interleaved;
-  const std::int64_t shape[] = {work.slot_count, n / 8, 2, 8, work.hidden};
-  const std::int64_t strides[] = {work.gate_up_slot, (interleaved ? 16 : 8) * row,
-                                  interleaved ? row : n * row, interleaved ? 2 * row : row, 1};
-  return loaded(TensorView(const_cast<void*>(work.gate_up), work.type, shape, strides, place),
-                {1, 16, 2, 8, 64});
-}
-
-TensorMap down_map(const MoeWork& work, Place place) {
-  const std::int64_t shape[] = {work.slot_count, work.hidden, work.width};
-  const std::int64_t strides[] = {work.down_slot, work.down_row, 1};
-  return loaded(TensorView(const_cast<void*>(work.down), work.type, shape, strides, place),
-                {1, moe_item_columns, 64});
-}
-
-MoeOrder order(const MoeSpace& space, bool up) {
-  return {up ? space.up_items : space.down_items, space.counters + (up ? 0 : 1),
-          space.counters + (up ? 2 : 3)};
-}
-
-template <class Gemm>
-void run(const typename Gemm::Loader::Arguments& operands, const TensorMap& out,
-         const MoeOrder& items, std::int64_t k, cudaStream_t stream) {
-  kit::LaunchOptions options = kit::gemm_options<Gemm>(kit::gemm_resident<Gemm>());
-  options.overlaps_previous = true;
-  kit::launch(kit::gemm_kernel<Gemm>, options, stream, operands, out, items,
-              kit::gemm_steps<typename Gemm::Config>(k), kit::TraceBuffer<false>{});
-}
-
-template <class Element>
-void run_both(const MoeWork& work, Place place, cudaStream_t stream) {
-  using Config = MoeConfig<Element>;
-  const MoeSpace space(work);
-  const TensorView h(space.h, work.type, {work.rows(), work.width}, place);
-  const TensorView y(space.y, work.type, {work.rows(), work.hidden}, place);
-  const typename MoeGatherLoader<Config>::Arguments up{
-      work.x,
-      space.source,
-      kit::Divisor(static_cast<unsigned>(work.choices)),
-      static_cast<unsigned>(work.x_row / 8),
-      static_cast<unsigned>(work.hidden / 8),
-      gate_up_map(work, place)};
-  run<MoeUpGemm<Config>>(up, kit::encode(kit::ragged_options(h)), order(space, true), work.hidden,
-                         stream);
-  run<MoeDownGemm<Config>>({loaded(h, {moe_unit_rows, 64}), down_map(work, place)},
-                           kit::encode(kit::ragged_options(y)), order(space, false), work.width,
-                           stream);
-}
-
-}  // namespace
 
 void moe_products_sm90(const MoeWork& work, Place place, cudaStream_t stream) {
-  if (work.type == DType::f16) {
-    run_both<__half>(work, place, stream);
-  } else {
-    run_both<__nv_bfloat16>(work, place, stream);
-  }
+  run_products<3, 3>(work, place, stream);
 }
 
 }  // namespace ps::detail

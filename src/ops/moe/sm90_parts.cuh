@@ -12,7 +12,7 @@ namespace ps::detail {
 
 // Tiles of up to 192 x 256; the second number counts rows of B, which for gate_up are 128 columns
 // of h. Traced or with one slot for measurements.
-template <class Element, unsigned depth = 3>
+template <class Element, unsigned depth>
 using MoeConfig = kit::GemmConfig<Element, 192, 256, depth, 1, 2>;
 
 struct MoeCodec {
@@ -190,6 +190,7 @@ class MoeRowStore {
     pieces_.put(pairs, [&](const void* piece) {
       kit::ragged_store(map_, piece, hint, tile.row + first, valid, column);
     });
+    if constexpr (pieces == 1) pieces_.finish();  // one buffer: nothing goes on meanwhile
   }
 
  private:
@@ -199,10 +200,10 @@ class MoeRowStore {
 
 // h = silu(gate) * up. Of 16 columns of the product a thread has the gates in the first four sums
 // and the ups that belong to them in the other four.
-template <class Config>
-class MoeSwigluStore : public MoeRowStore<typename Config::Element, 3> {
+template <class Config, unsigned pieces>
+class MoeSwigluStore : public MoeRowStore<typename Config::Element, pieces> {
   using Element = typename Config::Element;
-  using Base = MoeRowStore<Element, 3>;
+  using Base = MoeRowStore<Element, pieces>;
 
  public:
   using Base::Base;
@@ -226,10 +227,10 @@ class MoeSwigluStore : public MoeRowStore<typename Config::Element, 3> {
 };
 
 // y, as it is.
-template <class Config>
-class MoeDownStore : public MoeRowStore<typename Config::Element, 3> {
+template <class Config, unsigned pieces>
+class MoeDownStore : public MoeRowStore<typename Config::Element, pieces> {
   using Element = typename Config::Element;
-  using Base = MoeRowStore<Element, 3>;
+  using Base = MoeRowStore<Element, pieces>;
 
  public:
   using Base::Base;
@@ -247,11 +248,11 @@ class MoeDownStore : public MoeRowStore<typename Config::Element, 3> {
   }
 };
 
-template <class Config>
-using MoeUpGemm =
-    kit::Gemm<Config, MoeSwigluStore<Config>, MoeGatherLoader<Config>, MoeOrder, kit::Tall<Config>>;
-template <class Config>
-using MoeDownGemm =
-    kit::Gemm<Config, MoeDownStore<Config>, MoeDownLoader<Config>, MoeOrder, kit::Tall<Config>>;
+template <class Config, unsigned pieces>
+using MoeUpGemm = kit::Gemm<Config, MoeSwigluStore<Config, pieces>, MoeGatherLoader<Config>,
+                            MoeOrder, kit::Tall<Config>>;
+template <class Config, unsigned pieces>
+using MoeDownGemm = kit::Gemm<Config, MoeDownStore<Config, pieces>, MoeDownLoader<Config>, MoeOrder,
+                              kit::Tall<Config>>;
 
 }  // namespace ps::detail

@@ -20,6 +20,7 @@ struct MoeWork {
   std::int64_t slot_count = 0;
   DType type = DType::bf16;  // of x, gate_up, down and out
   GateUpLayout layout = GateUpLayout::concatenated;
+  MoeKernel kernel = MoeKernel::best;
 
   const void* x = nullptr;
   std::int64_t x_row = 0;  // strides, in elements
