@@ -113,8 +113,9 @@ def moe_plan(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: An
 
 
 def moe_experts(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: Any,
-                workspace: Any, slots: Any = None, layout: str = "concatenated", kernel: str = "best",
-                batch_invariant: bool = False, check: bool = False, stream: Any = None) -> None:
+                workspace: Any, slots: Any = None, layout: str = "concatenated",
+                kernel: str = "best", batch_invariant: bool = False, check: bool = False,
+                stream: Any = None) -> None:
     """The second step of :func:`moe`: computes the experts that are in `slots` now. See
     :func:`moe_plan`.
 
@@ -140,8 +141,9 @@ def moe_experts(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out:
 
 
 def moe_combine(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: Any,
-                workspace: Any, slots: Any = None, layout: str = "concatenated", kernel: str = "best",
-                batch_invariant: bool = False, check: bool = False, stream: Any = None) -> Any:
+                workspace: Any, slots: Any = None, layout: str = "concatenated",
+                kernel: str = "best", batch_invariant: bool = False, check: bool = False,
+                stream: Any = None) -> Any:
     """The last step of :func:`moe`: adds up the results of the experts that were computed, writes
     `out` and returns it. See :func:`moe_plan`.
 

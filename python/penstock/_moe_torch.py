@@ -51,8 +51,8 @@ def step(name: str, x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, out
     tell_of_write("workspace", workspace)
     if name == "moe_combine":
         tell_of_write("out", out)
-    _call(getattr(_core, name), x, gate_up, down, ids, weights, out, slots, layout, kernel, workspace,
-          batch_invariant, check, stream)
+    _call(getattr(_core, name), x, gate_up, down, ids, weights, out, slots, layout, kernel,
+          workspace, batch_invariant, check, stream)
 
 
 def _result(x: Any) -> Any:
