@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(Gemm::Config::threads, 1)
                 const TraceBuffer<Gemm::Config::traced> buffer) {
   using Config = typename Gemm::Config;
   using Loader = typename Gemm::Loader;
-  using Tiles = typename Gemm::Order::Tiles;
+  using Order = typename Gemm::Order;
 
   // Shared storage
   extern __shared__ __align__(1024) unsigned char memory[];
@@ -91,7 +91,8 @@ __global__ void __launch_bounds__(Gemm::Config::threads, 1)
     const bool loads = Loader::threads > 1 || (warp_index() == 0 && elect());
     if (loads) {
       Loader loader(shared.slots, operands);
-      Tiles tiles(order, shared.tiles, Loader::threads == 1 || threadIdx.x == 0);
+      constexpr bool warps = Loader::threads > 1;
+      typename Order::template Tiles<warps> tiles(order, shared.tiles, !warps || threadIdx.x == 0);
       while (tiles.take(tile)) loader.load(tile, steps);
       loader.drain();
     }
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(Gemm::Config::threads, 1)
         trace.begin(true);
         Consumer<Barrier, Config::depth> landed(shared.slots.ring);
         auto landing = trace.role(0, true);
-        Tiles tiles(order, shared.tiles, false);
+        typename Order::template Tiles<false> tiles(order, shared.tiles, false);
         for (unsigned first = 0; tiles.take(tile); first += steps) {
           watch_loads(landed, landing, shared.slots.issued, first, steps);
         }
@@ -112,7 +113,7 @@ __global__ void __launch_bounds__(Gemm::Config::threads, 1)
     const unsigned number = group - 1;
     typename Gemm::Schedule schedule(shared.slots, number);
     typename Gemm::Epilogue epilogue(shared.out[number], out);
-    Tiles tiles(order, shared.tiles, false);
+    typename Order::template Tiles<true> tiles(order, shared.tiles, false);
     const bool writes = threadIdx.x % warpgroup_threads == 0;
     auto products = trace.role(gemm_products_role(number), writes);
     auto stores = trace.role(gemm_stores_role(number), writes);

@@ -24,6 +24,7 @@ class GridOrder {
 
   __device__ void init(Shared&, unsigned) const {}
 
+  template <bool warps>
   class Tiles {
    public:
     __device__ Tiles(const GridOrder& order, Shared&, bool)
@@ -73,6 +74,7 @@ struct TableOrder {
 
   __device__ void init(Shared& shared, unsigned readers) const { shared.ring.init(1, readers); }
 
+  template <bool warps>
   class Tiles {
    public:
     __device__ Tiles(const TableOrder& order, Shared& shared, bool leads)
@@ -89,17 +91,22 @@ struct TableOrder {
     }
 
     __device__ bool take(GemmTile& tile) {
-      const unsigned slot = reader_.wait();
-      const std::uint64_t word_now = shared_.words[slot];
+      std::uint64_t now = shared_.words[reader_.wait()];
+      // Lets the compiler see that the warp stays together and has one tile, so that the
+      // multiplying loop keeps slots and descriptors in uniform registers.
+      if constexpr (warps) {
+        __syncwarp();
+        now = __shfl_sync(~0u, now, 0);
+      }
       reader_.release();
-      if (word_now == 0) return false;
+      if (now == 0) return false;
       if (leads_) {
         // Nothing here uses what it loads: the next call does.
         publish(next_);
         next_ = word(gridDim.x + taken_);
         taken_ = atomicAdd(order_.taken, 1);
       }
-      tile = Codec::tile(word_now);
+      tile = Codec::tile(now);
       return true;
     }
 

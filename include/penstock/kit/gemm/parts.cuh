@@ -32,18 +32,20 @@ struct GemmTile {
 //   Order::Shared                     what the order needs in shared memory
 //   order.init(shared, readers)       called by one thread before the block synchronises; `readers`
 //                                     threads will have Tiles
-//   Order::Tiles(order, shared, leads)  `leads` is true in one thread of the loader
+//   Order::Tiles<warps>(order, shared, leads)  `leads` is true in one thread of the loader. If
+//                                     `warps`, all 32 threads of a warp have one and call it
+//                                     together, and the tile is uniform in the warp
 //   tiles.take(tile)                  the next tile; false if there is none, and then not called
 //                                     again
 template <class Order>
-concept GemmOrder =
-    std::is_trivially_copyable_v<Order> &&
-    std::constructible_from<typename Order::Tiles, const Order&, typename Order::Shared&, bool> &&
-    requires(const Order& order, typename Order::Shared& shared, typename Order::Tiles& tiles,
-             GemmTile& tile) {
-      order.init(shared, 0u);
-      { tiles.take(tile) } -> std::same_as<bool>;
-    };
+concept GemmOrder = std::is_trivially_copyable_v<Order> &&
+                    std::constructible_from<typename Order::template Tiles<true>, const Order&,
+                                            typename Order::Shared&, bool> &&
+                    requires(const Order& order, typename Order::Shared& shared,
+                             typename Order::template Tiles<true>& tiles, GemmTile& tile) {
+                      order.init(shared, 0u);
+                      { tiles.take(tile) } -> std::same_as<bool>;
+                    };
 
 // Where a loader and its consumers meet.
 template <class Config>
