@@ -3,8 +3,8 @@
 #
 #   memory         memcheck, and races between streams over pool memory: all tests
 #   ladders        memcheck: the copy and GEMM ladders on small sizes (`memory` has all their tests)
-#   races          racecheck, races in shared memory: the kit, resample, the ladders
-#   barriers       synccheck, wrong use of barriers: the kit, resample, the ladders
+#   races          racecheck, races in shared memory: the kit, resample, moe, the ladders
+#   barriers       synccheck, wrong use of barriers: the kit, resample, moe, the ladders
 #   uninitialised  initcheck, reads of memory that was never written: the operators, the ladders
 #   mistakes       the tutorial's wrong kernels, which the tools must find
 #
@@ -51,6 +51,8 @@ resample+=':ResampleGpu.ShortEpisodesHaveTheBitsOfTheCpu:ResampleGpu.LongRowsHav
 resample+=':ResampleGpu.Gradients*:ResampleGpu.ChecksNameWhatIsWrong'
 resample+=':ResampleGpu.EpisodesOfManySamplesKeepToTheirOwn:ResampleGpu.EpisodesOfWrongOffsets*'
 resample+=':ResampleGpu.ManyRowsOfSeveralSensorsAreThoseOfTheCpu:ResampleGpu.RowsMayStandBackwards'
+experts='MoeGpu.AnyNumberOfRows:MoeGpu.AllTokensOnOneExpert:MoeGpu.PartsHaveTheBitsOfTheWhole'
+experts+=':RouteGpu.*'
 portable='CopyLadderGpu.SmallSizesWithoutHopper:CopyLadderGpu.SmallSizesOfPipelines'
 portable+=':GemmLadder.SmallSizesWithoutHopper'
 hopper='CopyLadderGpu.SmallSizesOnHopper:GemmLadder.SmallSizesOnHopper'
@@ -77,7 +79,7 @@ races() {
   local unseen='KitBarrierGpu.WaitsForAllBytes:KitRingGpu.ByBulkCopies:KitWarpGpu.RolesWithTwoRings'
   unseen+=':KitRingByThreadsGpu.OneOfAWarpArrives:KitWarpGpu.NamedBarriers'
   unseen+=':KitClusterGpu.StoresCompleteOnABarrier'
-  check racecheck $bin/test_gpu "--gtest_filter=$kit:$resample:$portable-$unseen"
+  check racecheck $bin/test_gpu "--gtest_filter=$kit:$resample:$experts:$portable-$unseen"
 }
 
 barriers() {
@@ -94,7 +96,7 @@ barriers() {
 uninitialised() {
   check initcheck $bin/gpu_racy right
   finds initcheck $bin/gpu_racy unwritten
-  check initcheck $bin/test_gpu "--gtest_filter=$elementwise:$resample:$portable:$hopper"
+  check initcheck $bin/test_gpu "--gtest_filter=$elementwise:$resample:$experts:$portable:$hopper"
 }
 
 # The tutorial's mistakes, without the delays that make them show without a tool.
