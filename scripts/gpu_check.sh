@@ -90,7 +90,7 @@ barriers() {
   # a block arrives in producer_commit() without that, which is reported as "Missing wait".
   local unseen='CopyLadderGpu.SmallSizesOfPipelines'
   check synccheck $bin/test_gpu \
-    "--gtest_filter=$kit:$resample:$portable:$hopper:KitBulkGpu.*:KitClusterRingGpu.*-$unseen"
+    "--gtest_filter=$kit:$resample:$experts:$portable:$hopper:KitBulkGpu.*:KitClusterRingGpu.*-$unseen"
 }
 
 uninitialised() {
