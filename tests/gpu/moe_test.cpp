@@ -311,6 +311,58 @@ TEST_F(MoeGpu, CanBeCaptured) {
   EXPECT_EQ(bits_of(arrays), first);
 }
 
+// Results of experts that do not fit into 2^31 elements. All tokens are alike but for the order of
+// their experts, which repeats every eight tokens.
+TEST_F(MoeGpu, MoreThanTwoToThe31Elements) {
+  constexpr std::int64_t period = 8, tokens = 16384 * period, choices = 8, hidden = 2056;
+  static_assert(tokens * choices * hidden > std::int64_t{1} << 31);
+  constexpr std::uint8_t fill_byte = 0x3c;  // bf16 0x3c3c, about 0.0115
+  std::mt19937 random(13);
+  MoeNumbers few({.tokens = period, .choices = choices, .hidden = hidden, .width = 8, .experts = 8},
+                 random);
+  std::ranges::fill(few.x, static_cast<float>(decoded(0x3c3c, DType::bf16)));
+  std::ranges::fill(few.weights, 0.125F);
+  MoeArrays small(few);
+  OnGpu there(small, gpu, *stream);
+  moe(there.options(), *stream);
+  there.fetch();
+  ASSERT_EQ(wrong(small.out(), expected(few)), "");
+
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = 0; i < tokens * choices; ++i) {
+    ids.push_back(static_cast<std::int32_t>(few.ids[static_cast<std::size_t>(i) % few.ids.size()]));
+  }
+  const std::vector<float> weights(ids.size(), 0.125F);
+  const std::size_t x_bytes = std::size_t{tokens} * hidden * 2;
+  const DeviceBuffer x(gpu, x_bytes), out(gpu, x_bytes), id(gpu, ids.size() * 4),
+      weight(gpu, ids.size() * 4);
+  fill(x.view(), fill_byte, *stream);
+  fill(out.view(), poison, *stream);
+  send(id.view(), 0, ids, *stream);
+  send(weight.view(), 0, weights, *stream);
+  MoeOptions call = there.options();
+  const auto view = [&](const DeviceBuffer& memory, DType type, std::int64_t columns) {
+    return TensorView(memory.view().data, type, {tokens, columns}, gpu.place());
+  };
+  call.x = view(x, DType::bf16, hidden);
+  call.out = view(out, DType::bf16, hidden);
+  call.ids = view(id, DType::i32, choices);
+  call.weights = view(weight, DType::f32, choices);
+  const DeviceBuffer memory(gpu, moe_workspace_bytes(call));
+  call.workspace = memory.view();
+  moe(call, *stream);
+  const auto got = test::fetch<std::uint16_t>(out.view(), 0, x_bytes / 2, *stream);
+  std::vector<std::uint16_t> right;
+  for (std::int64_t i = 0; i < period * hidden; ++i) {
+    right.push_back(static_cast<std::uint16_t>(small.out().bits({i / hidden, i % hidden})));
+  }
+  for (std::size_t first = 0; first < got.size(); first += right.size()) {
+    ASSERT_TRUE(
+        std::equal(right.begin(), right.end(), got.begin() + static_cast<std::ptrdiff_t>(first)))
+        << "tokens from " << first / hidden << " on";
+  }
+}
+
 TEST_F(MoeGpu, MemoryFromAPool) {
   std::mt19937 random(11);
   const MoeNumbers numbers({.tokens = 40}, random);
