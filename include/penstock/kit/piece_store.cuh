@@ -1,6 +1,6 @@
-// The way out of a kernel with wgmma accumulators: a warp packs 16 rows x 64 columns, writes them
-// to a buffer in shared memory with stmatrix, and stores the buffer through a tensor map, while it
-// goes on with the next ones. Needs compute capability 9.0.
+// Stores wgmma accumulators: a warp packs 16 rows x 64 columns of them into a buffer in shared
+// memory with stmatrix and starts a tensor store, which overlaps packing the next ones. Needs
+// compute capability 9.0.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -27,7 +27,8 @@ __device__ inline std::uint32_t packed(float low, float high, __half) {
 }
 
 // The buffers of one warpgroup, `count` pieces of 64 x 64 elements. Every warp stores its own 16
-// rows and waits for no other warp. Between two stores of the same buffer lie count - 1 others.
+// rows and waits for no other warp. Buffers are used in turn; up to count - 1 stores are in flight
+// while one is filled.
 template <class Element, unsigned count>
 class PieceStore {
  public:
@@ -91,9 +92,9 @@ __device__ inline void pack_pairs(const float* d, std::uint32_t (&to)[4]) {
 
 // Stores the first `valid` rows, 1 to 16, of a 16-row box and leaves the others out, although a
 // tensor store writes whole boxes. Groups of rows that follow each other in memory can so be stored
-// in any order. The map (ragged_map() in kit/tensor_map.h) has three dimensions, {rows + 16, 16,
-// columns} with the same stride for the first two, and begins 16 rows before the matrix: of the box
-// at (row + valid, 16 - valid) only the first `valid` rows lie inside the second dimension.
+// in any order. The map (ragged_options() in kit/tensor_map.h) has three dimensions, {rows + 16,
+// 16, columns} with the same stride for the first two, and begins 16 rows before the matrix: of the
+// box at (row + valid, 16 - valid) only the first `valid` rows lie inside the second dimension.
 __device__ inline void ragged_store(const TensorMap& map, const void* piece, CacheHint hint,
                                     unsigned row, unsigned valid, unsigned column) {
   tensor_store(map, piece, hint, row + valid, 16 - valid, column);

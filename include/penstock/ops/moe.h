@@ -53,9 +53,9 @@ struct MoeOptions {
   MemoryView workspace{};
   const Pool* pool = nullptr;
 
-  // The result of a token is the same whatever other tokens are in the batch. Without it, results
-  // are still the same bits for the same call, but a later version may use a faster kernel for
-  // some batch sizes.
+  // If set, the result of a token is the same whatever other tokens are in the batch. If not,
+  // results are still the same bits for the same call, but a later version may use a faster kernel
+  // for some batch sizes.
   bool batch_invariant = false;
 
   MoeKernel kernel = MoeKernel::best;
@@ -85,9 +85,10 @@ void moe(const MoeOptions& options, const Stream& stream);
 //                                   // other slots and weights
 //   moe_combine(options, stream);   // adds up; reads weights, writes out
 //
-// All calls use the same workspace, which must be given, and the same x, ids, weights and out.
-// If each expert is computed in one of the calls, the result has the bits of one moe() with all of
-// them. Experts that no call computes add nothing. Each step throws as moe() does.
+// All calls use the same workspace, which must be given, and the same x, ids, weights and out. E,
+// d, n and the types must be the same in all calls; S and the layout may change. If each expert is
+// computed in one of the calls, the result has the bits of one moe() with all of them. Experts that
+// no call computes add nothing. Each step throws as moe() does.
 void moe_plan(const MoeOptions& options, const Stream& stream);
 void moe_experts(const MoeOptions& options, const Stream& stream);
 void moe_combine(const MoeOptions& options, const Stream& stream);

@@ -120,8 +120,8 @@ void check_reach(const Views& views) {
       throw_invalid(each->name(), "rows in ascending order on a GPU",
                     fmt::format("{} with stride {}", view.describe(), row));
     }
-    if (view.extent(0) > most_reach / std::max(row, view.extent(1))) {
-      throw_invalid(each->name(), "rows that reach over at most 64 GiB on a GPU",
+    if (view.extent(0) >= most_reach / std::max(row, view.extent(1))) {
+      throw_invalid(each->name(), "rows that reach over less than 64 GiB on a GPU",
                     fmt::format("{} with stride {}", view.describe(), row));
     }
   }

@@ -56,9 +56,14 @@ __global__ void __launch_bounds__(threads, 5) add_up(const Sum sum) {
     uint4 values[together];
 #pragma unroll
     for (unsigned k = 0; k < together; ++k) {
+      // Ordinary loads: the kernel may have started before these were written.
       const unsigned at = pair + min(first + k, sum.choices - 1);
-      row[k] = first + k < sum.choices ? __ldg(sum.place + at) : -1;
-      weight[k] = __ldg(weights + at);
+      row[k] = sum.place[at];
+      weight[k] = weights[at];
+    }
+#pragma unroll
+    for (unsigned k = 0; k < together; ++k) {
+      if (first + k >= sum.choices) row[k] = -1;
     }
 #pragma unroll
     for (unsigned k = 0; k < together; ++k) {

@@ -12,6 +12,7 @@ void moe_plan_gpu(const MoeWork& work, bool and_experts, const Stream& stream) {
 void moe_experts_gpu(const MoeWork& work, bool planned, const Stream& stream) {
   const cuda::Guard current(backend_of(stream.device()));
   if (!planned) moe_list(work, cuda_stream(stream));
+  if (work.slot_count == 0) return;  // no expert is there, and there is no tensor to load from
   auto* const products =
       work.kernel == MoeKernel::sequential ? moe_products_sequential_sm90 : moe_products_sm90;
   products(work, stream.device().place(), cuda_stream(stream));

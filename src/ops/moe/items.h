@@ -9,9 +9,8 @@
 
 namespace ps::detail {
 
-// The rows of an expert are cut into tiles of 192 and 128 rows, and of 64 if there are no more, so
-// that they are padded to 64 rows and no tile is shorter than necessary: the last four units of 64
-// are two tiles of two rather than three and one.
+// The rows of an expert are padded to units of 64. Tiles have three units; the last one or two have
+// two where needed. Only an expert of at most 64 rows has a tile of one unit.
 inline constexpr unsigned moe_tile_units = 3;
 
 // The number of tiles of an expert with this many rows.

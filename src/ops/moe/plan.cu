@@ -85,9 +85,9 @@ __global__ void __launch_bounds__(threads) count(const Plan plan) {
   }
 }
 
-// Lists the items of all experts that are there. Every block calls it with the same offsets and
-// writes the experts blockIdx.x, blockIdx.x + gridDim.x, ... `first` receives the number of tiles
-// before each expert.
+// Lists the items of all experts whose weights are in a slot. Every block calls it with the same
+// offsets; each warp of the grid writes the items of some experts. `first` receives the number of
+// tiles before each expert.
 __device__ void list_items(const Plan& plan, const unsigned* offsets, unsigned* first) {
   unsigned tiles[per_thread];
   for (unsigned i = 0; i < per_thread; ++i) {
@@ -103,12 +103,14 @@ __device__ void list_items(const Plan& plan, const unsigned* offsets, unsigned* 
     before += tiles[i];
   }
   __syncthreads();
-  for (unsigned e = blockIdx.x; e < plan.experts; e += gridDim.x) {
+  const unsigned lane = threadIdx.x % 32;
+  for (unsigned e = blockIdx.x * warps + threadIdx.x / 32; e < plan.experts;
+       e += gridDim.x * warps) {
     const unsigned rows = offsets[e + 1] - offsets[e], slot = plan.slot(e);
     if (rows == 0 || slot >= plan.slot_count) continue;
     const auto write = [&](std::uint64_t* items, unsigned columns) {
       const unsigned count = moe_tiles(rows) * columns;
-      for (unsigned i = threadIdx.x; i < count; i += threads) {
+      for (unsigned i = lane; i < count; i += 32) {
         items[first[e] * columns + i] = moe_item(i, rows, columns, slot, offsets[e]).packed();
       }
     };

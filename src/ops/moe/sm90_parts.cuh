@@ -80,11 +80,17 @@ class MoeGatherLoader {
       // In the last step the row may end before the tile: zeros there, since 0 times what lies
       // behind the row could be NaN.
       const unsigned valid = step * 8 + chunk_ < arguments_.chunks ? 16 : 0;
-      copy_rows<0, 4>(slot, at, valid);
-      if (tile.rows > 64) copy_rows<4, 8>(slot, at, valid);
-      if (tile.rows > 128) copy_rows<8, 12>(slot, at, valid);
-      // The arrival also makes the copied bytes visible to wgmma in the consumers that wait for it,
-      // without a proxy fence: the copies are asynchronous themselves.
+      const auto* const x = static_cast<const unsigned char*>(arguments_.x);
+#pragma unroll
+      for (unsigned j = 0; j < row_count; ++j) {
+        if (16 * j >= tile.rows) continue;  // what is left in the slot is not stored
+        kit::cp_async<16>(slots_.a[slot] + to_ + Config::TileA::row_offset(16 * j),
+                          x + std::uint64_t{at[j]} * 16, valid);
+        at[j] += 8;
+      }
+      // No proxy fence lies between these copies and the wgmma that reads them: a fence would have
+      // to wait for the copies first. Hopper needs none in practice; other kernels rely on that,
+      // too.
       kit::cp_async_arrive(full);
     }
   }
@@ -94,17 +100,6 @@ class MoeGatherLoader {
 
  private:
   static constexpr unsigned row_count = Config::tile_m / 16;
-
-  template <unsigned begin, unsigned end>
-  __device__ void copy_rows(unsigned slot, unsigned (&at)[row_count], unsigned valid) {
-    const auto* const x = static_cast<const unsigned char*>(arguments_.x);
-#pragma unroll
-    for (unsigned j = begin; j < end; ++j) {
-      kit::cp_async<16>(slots_.a[slot] + to_ + Config::TileA::row_offset(16 * j),
-                        x + std::uint64_t{at[j]} * 16, valid);
-      at[j] += 8;
-    }
-  }
 
   kit::GemmSlots<Config>& slots_;
   const Arguments& arguments_;
@@ -159,10 +154,10 @@ class MoeDownLoader {
 
 // silu(gate) * up
 __device__ inline float swiglu(float gate, float up) {
-  float e, r;
+  float e, r;  // exp(-gate), 1 / (1 + exp(-gate))
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(gate * -1.4426950408889634F));
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1.F + e));
-  return gate * up * r;
+  return gate * r * up;
 }
 
 // Stores the rows of a tile that belong to its expert, and none behind them.

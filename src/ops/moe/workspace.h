@@ -22,7 +22,8 @@ inline constexpr unsigned moe_unit_rows = 64;  // rows of an expert are padded t
 // Offsets in bytes, multiples of 256, and where the parts are in a workspace.
 struct MoeWorkspace {
   std::size_t histograms = 0;  // u32 (count blocks, E)
-  std::size_t counters = 0;    // u32: items of up and down in the tables, and next item to take
+  std::size_t counters = 0;    // u32: items of up and of down in the tables, and how many were
+                               // taken beyond the first of each block
   std::size_t offsets = 0;     // u32 (E + 1): the first row of each expert
   std::size_t source = 0;      // u32 (T * K): the pair t * K + k of each row
   std::size_t place = 0;       // i32 (T * K): the row of each pair once its expert is computed, or
@@ -60,7 +61,7 @@ constexpr std::int64_t moe_blocks(std::int64_t rows) {
 
 // The most tiles that T * K rows of E experts can have.
 constexpr std::int64_t moe_most_tiles(std::int64_t rows, std::int64_t experts) {
-  // Each expert but for its last, partial unit of rows fills tiles of at least two units.
+  // All tiles of an expert but the last have at least 128 rows.
   const std::int64_t used = rows < experts ? rows : experts;
   return used + rows / (2 * moe_unit_rows);
 }

@@ -32,6 +32,9 @@ struct Gemm {
     typename Epilogue::Shared out[Config::consumers];
     typename Order::Shared tiles;
   };
+  static_assert(Loader::threads == 1 || Loader::threads == warpgroup_threads);
+  static_assert(Config::cluster == 1 || Order::takes_clusters,
+                "blocks of a cluster need tiles of one column");
   static_assert(sizeof(Shared) <= 227 * 1024, "a block has 227 KiB of shared memory");
 
   // Registers per thread: as launched, and after the loader has given some to the consumers.

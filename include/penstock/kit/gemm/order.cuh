@@ -14,6 +14,7 @@ namespace ps::kit {
 template <class Config>
 class GridOrder {
  public:
+  static constexpr bool takes_clusters = true;
   struct Shared {};
 
   GridOrder(std::int64_t m, std::int64_t n, unsigned group)
@@ -35,7 +36,8 @@ class GridOrder {
       if (!tiles_.take(place)) return false;
       const unsigned row = place.row * Config::tile_m;
       // Blocks of a cluster may get tiles below the matrix: they load, and store nothing.
-      tile = {0, row, m_ > row ? m_ - row : 0, place.column * Config::tile_n};
+      const unsigned left = m_ > row ? m_ - row : 0;
+      tile = {0, row, left < Config::tile_m ? left : Config::tile_m, place.column * Config::tile_n};
       return true;
     }
 
@@ -66,6 +68,7 @@ struct TableOrder {
   const unsigned* count;
   unsigned* taken;
 
+  static constexpr bool takes_clusters = false;  // each block takes its own tiles
   static constexpr unsigned depth = 4;
   struct Shared {
     Ring<Barrier, depth> ring;
@@ -84,10 +87,11 @@ struct TableOrder {
           writer_(shared.ring),
           leads_(leads) {
       if (!leads) return;
+      taken_ = atomicAdd(order.taken, 2);  // on its way while the first word is loaded
       count_ = *order.count;
       publish(word(blockIdx.x));
-      next_ = word(gridDim.x + atomicAdd(order.taken, 1));
-      taken_ = atomicAdd(order.taken, 1);
+      next_ = word(gridDim.x + taken_);
+      ++taken_;
     }
 
     __device__ bool take(GemmTile& tile) {
@@ -98,8 +102,9 @@ struct TableOrder {
         __syncwarp();
         now = __shfl_sync(~0u, now, 0);
       }
+      const bool ended = now == 0;
       reader_.release();
-      if (now == 0) return false;
+      if (ended) return false;
       if (leads_) {
         // Nothing here uses what it loads: the next call does.
         publish(next_);

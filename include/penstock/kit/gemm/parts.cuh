@@ -6,7 +6,10 @@
 //   epilogue  what happens to the sums                     GemmStore
 //
 // A block has one loader warpgroup and Config::consumers consumer warpgroups. Loader and consumers
-// are the two ends of a ring of slots; a slot holds the tiles of A and B of one step along K.
+// are the two ends of a ring of slots; a slot holds the tiles of A and B of one step along K. The
+// kernel may start before the previous one in the stream has ended: init() and
+// prefetch_arguments() run before wait_for_previous() and access no global memory but the tensor
+// maps; all other members run after it.
 #pragma once
 
 #include <concepts>
@@ -22,21 +25,24 @@ namespace ps::kit {
 struct GemmTile {
   unsigned group = 0;
   unsigned row = 0;     // the first row
-  unsigned rows = 0;    // rows to compute, at least 1; may be fewer than the configuration's tile
+  unsigned rows = 0;    // rows to compute, at most tile_m; 0 for a tile below the matrix, which
+                        // only blocks of a cluster get
   unsigned column = 0;  // the first column
 };
 
 // An order is an argument of the kernel. All threads of the loader and of the consumers that take
-// tiles have an Order::Tiles and see the same tiles.
+// tiles have an Order::Tiles and see the same tiles. Blocks of a cluster need the same number of
+// tiles, and at each turn the same group and column.
 //
 //   Order::Shared                     what the order needs in shared memory
+//   Order::takes_clusters             whether it serves blocks of a cluster
 //   order.init(shared, readers)       called by one thread before the block synchronises; `readers`
 //                                     threads will have Tiles
 //   Order::Tiles<warps>(order, shared, leads)  `leads` is true in one thread of the loader. If
 //                                     `warps`, all 32 threads of a warp have one and call it
 //                                     together, and the tile is uniform in the warp
-//   tiles.take(tile)                  the next tile; false if there is none, and then not called
-//                                     again
+//   tiles.take(tile)                  the next tile; false if there is none. Every reader calls it
+//                                     until it returns false, and then not again
 template <class Order>
 concept GemmOrder = std::is_trivially_copyable_v<Order> &&
                     std::constructible_from<typename Order::template Tiles<true>, const Order&,
@@ -44,6 +50,7 @@ concept GemmOrder = std::is_trivially_copyable_v<Order> &&
                     requires(const Order& order, typename Order::Shared& shared,
                              typename Order::template Tiles<true>& tiles, GemmTile& tile) {
                       order.init(shared, 0u);
+                      { Order::takes_clusters } -> std::convertible_to<bool>;
                       { tiles.take(tile) } -> std::same_as<bool>;
                     };
 
@@ -55,17 +62,24 @@ struct GemmSlots : GemmIssued<Config::traced, Config::depth> {
   typename Config::TileRing ring;
 };
 
-// A loader fills the slots, `steps` per tile, in order.
+// A loader fills the slots, `steps` per tile, in order: slots.a[i] as Config::TileA and slots.b[i]
+// as Config::TileB. Columns behind the last of K are zero in both. Of A the rows of the tile are
+// needed, rounded up to 64; rows of A behind tile.rows and rows of B behind the last may hold
+// anything. Data that ordinary stores wrote needs fence_shared_to_async() before the slot is
+// committed.
 //
 //   Loader::Arguments          argument of the kernel, a __grid_constant__
-//   Loader::prefetch_arguments(arguments)   called once per block, before earlier kernels have ended
-//   Loader::threads            1, or 128: the first threads of the loader warpgroup
+//   Loader::prefetch_arguments(arguments)   called once per block
+//   Loader::threads            1: one elected thread of the first warp; or 128: the whole warpgroup
 //   Loader::commits            arrivals per slot on the ring's `full` barriers
 //   Loader::registers          registers that each of its threads needs, a multiple of 8
 //   Loader(slots, arguments)   in each of these threads
-//   loader.load(tile, steps)   returns when all loads of the tile have been issued
-//   loader.drain()             called after the last tile; returns when nothing arrives any more at
-//                              this block's barriers
+//   loader.load(tile, steps)   returns when all loads of the tile have been issued. In a traced
+//                              kernel it sets slots.issued[i] to the time when a slot's load is
+//                              issued
+//   loader.drain()             called after the last tile; returns when no other block will arrive
+//                              at this block's barriers and none of the thread's cp.async is in
+//                              flight
 template <class Loader>
 concept GemmLoading =
     requires(Loader& loader, const typename Loader::Arguments& arguments, const GemmTile& tile) {
@@ -82,9 +96,13 @@ concept GemmLoading =
 //   Epilogue(shared, arguments)
 //   epilogue.store(d, tile, row, column)   takes 64 rows and 2 * count columns of sums, beginning at
 //                                        (row, column) of the tile; d[i] is at accumulator_row(i),
-//                                        accumulator_column(i). Rows from tile.rows on hold
-//                                        unspecified values
-//   epilogue.finish()                    called after the last tile
+//                                        accumulator_column(i). A template over count = tile_n / 2,
+//                                        with Tall also tile_n / 4. A column is a row of B. Rows
+//                                        from tile.rows on and columns behind the last row of B hold
+//                                        unspecified values and must not be stored; `row` itself
+//                                        may lie behind tile.rows
+//   epilogue.finish()                    called after the last tile; returns when nothing reads the
+//                                        block's shared memory any more
 template <class Epilogue>
 concept GemmEpilogue = std::constructible_from<Epilogue, typename Epilogue::Shared&,
                                                const typename Epilogue::Arguments&> &&
@@ -101,7 +119,10 @@ concept GemmEpilogue = std::constructible_from<Epilogue, typename Epilogue::Shar
 //                                       consumers of one block
 //   Schedule(slots, number)             for consumer `number`
 //   schedule.run(tile, steps, epilogue, trace)   multiplies its part of the tile and passes the sums
-//                                       to the epilogue
+//                                       to the epilogue. All consumers together wait for and release
+//                                       `steps` slots; with clusters they arrive at all blocks. It
+//                                       reports to `trace` (GemmTrace) by calling wait(), all_but()
+//                                       and stores(), as GemmConsumer does
 template <class Schedule, class Epilogue, class Trace>
 concept GemmSchedule =
     requires(Schedule& schedule, const GemmTile& tile, Epilogue& epilogue, Trace& trace) {

@@ -108,8 +108,8 @@ class Cooperative {
 
 // Two consumers, tiles of up to 192 rows: each has 64 rows and half the columns of the third 64. A
 // tall tile needs fewer bytes of B per product. Tiles of at most 128 rows leave the third part out;
-// of tiles of at most 64 rows each consumer takes half the columns, so that no more than 63 rows
-// are computed in vain.
+// of tiles of at most 64 rows each consumer takes half the columns. So at most 63 padding rows are
+// computed.
 template <class Config>
 class Tall {
  public:
