@@ -29,7 +29,7 @@ class LayerCase(Case):
     compared; every element of the result must have been written.
     """
 
-    most_enqueued = 40  # a call of torch launches about twenty kernels
+    most_enqueued = 40  # a call of the torch peer launches about twenty kernels
 
     def __init__(self, context: Context, name: str, shape: Shape) -> None:
         self.name = name
