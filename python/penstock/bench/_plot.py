@@ -34,9 +34,9 @@ def bars(path: Path, title: str, unit: str, groups: list[str],
     import_module("matplotlib").use("Agg")  # works without a display
     pyplot = import_module("matplotlib.pyplot")
     rows = 2 if loads else 1
-    figure, places = pyplot.subplots(rows, figsize=(max(6, 2 * len(groups)), 4.5 * rows),
-                                     layout="constrained", squeeze=False)
-    axes = places[0][0]
+    figure, grid = pyplot.subplots(rows, figsize=(max(6, 2 * len(groups)), 4.5 * rows),
+                                   layout="constrained", squeeze=False)
+    axes = grid[0][0]
     width = 0.8 / len(series)
     for number, (name, values) in enumerate(series.items()):
         places = [group + (number - (len(series) - 1) / 2) * width for group in range(len(groups))]
@@ -46,7 +46,7 @@ def bars(path: Path, title: str, unit: str, groups: list[str],
     axes.set_title(title)
     axes.legend()
     if loads:
-        _draw_loads(places[1][0], loads)
+        _draw_loads(grid[1][0], loads)
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
 
@@ -56,7 +56,8 @@ def _draw_loads(axes: Any, loads: dict[str, list[int]]) -> None:
     for name, counts in loads.items():
         mean = max(sum(counts), 1) / len(counts)
         axes.step(range(len(counts)), [count / mean for count in sorted(counts, reverse=True)],
-                  label=name)
+                  where="mid", label=name)
+    axes.set_ylim(bottom=0)
     axes.set_xlabel("expert, by load")
     axes.set_ylabel("tokens / mean")
     axes.legend()

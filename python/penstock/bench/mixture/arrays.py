@@ -4,6 +4,7 @@ Each has a wider type for references: f64, and f32.
 """
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any
 
 from .._operator import Context
@@ -85,10 +86,18 @@ class TorchArrays(Arrays):
     dtype, element, half_step = "bf16", 2, BF16_HALF_STEP
 
     def __init__(self, device: str) -> None:
+        self._device = device
+
+    @cached_property
+    def _torch(self) -> Any:
+        """Imported at first use, since cases are also listed where torch is missing."""
         import torch
 
-        self._torch, self._device = torch, device
-        self._linear = torch.nn.functional.linear
+        return torch
+
+    @cached_property
+    def _linear(self) -> Any:
+        return self._torch.nn.functional.linear
 
     def normal(self, random: Any, shape: tuple[int, ...], scale: float) -> Any:
         generator = self._torch.Generator(self._device)
