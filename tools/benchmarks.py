@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import python_sources
+
 ROOT = Path(__file__).resolve().parent.parent
 BIN = "build/gpu/bin"
-OPERATORS = "python/penstock/bench/operators"
+HARNESS = "python/penstock/bench"
 LADDERS = ("host", "copy", "gemm", "resample")
 CASES_PER_PART = 6  # of an operator: with all peers and counters, about two minutes
 PROFILED = ("tiny", "small", "large", "very-long")
@@ -45,6 +47,7 @@ class Benchmark:
 
 # Results that another script measures, without a GPU.
 MEASURED_ELSEWHERE = {"first_minutes"}
+IMPORTS_ALL = "python"  # measures the import of the whole package
 
 
 def every(root=ROOT):
@@ -57,21 +60,27 @@ def every(root=ROOT):
     for ladder in LADDERS:
         found.append(Benchmark(f"ladder_{ladder}", "ladder",
                                (f"examples/{ladder}", "examples/support")))
-    package = ("python/penstock", "python/src")
-    for source in sorted((root / OPERATORS).glob("[a-z]*.py")):
-        found.append(Benchmark(source.stem, "operator",
-                               (*package, f"include/penstock/ops/{source.stem}.h"), ("penstock",)))
+    for source in sorted((root / HARNESS / "operators").glob("[a-z]*.py")):
+        found.append(Benchmark(source.stem, "operator", operator_sources(source.stem),
+                               ("penstock",)))
     for source in sorted((root / "bench").glob("*.py")):
         needs = ("pyarrow",) if source.stem == "loading" else ()
+        package = ("python/penstock", "python/src") if source.stem == IMPORTS_ALL else ()
         found.append(Benchmark(source.stem, "script", (*package, f"bench/{source.name}"),
                                ("penstock", *needs)))
-    found.append(Benchmark("resample_profiles", "profiles",
-                           (*package, "include/penstock/ops/resample.h"), ("penstock",), ("ncu",)))
+    found.append(Benchmark("resample_profiles", "profiles", operator_sources("resample"),
+                           ("penstock",), ("ncu",)))
     return {benchmark.name: benchmark for benchmark in found}
 
 
+def operator_sources(name):
+    """The program that measures operators, and the cases of one."""
+    return f"{HARNESS}/__main__.py", f"{HARNESS}/operators/{name}.py"
+
+
 def closure(root, start):
-    """The files below `start`, those that they include, and what implements the included headers."""
+    """The files below `start`, those that they include or import, and what implements the included
+    headers."""
     todo, found = [], set()
     for name in start:
         path = root / name
@@ -85,11 +94,15 @@ def closure(root, start):
         if path.suffix in C_SUFFIXES:
             todo += included(root, path)
             todo += implementation(root, path)
+        else:
+            todo += python_sources.needed(root, path)
     return found
 
 
 def included(root, path):
     for name in includes_of(path):
+        if name in python_sources.LISTS:
+            continue
         for folder in (root / "include", root / "src", root / "bench", root / "examples",
                        root / "python/src", path.parent):
             if (folder / name).is_file():
@@ -99,7 +112,8 @@ def included(root, path):
 
 def implementation(root, header):
     """What is compiled for a header: of a public one its module in src/, or the folder of its
-    operator; of a ladder's the ladder; of other shared ones the files of the same name."""
+    operator; of a ladder's the ladder; of other shared ones the files of the same name; of the
+    extension module the source of the same name."""
     parts = header.relative_to(root).parts
     if parts[:2] == ("include", "penstock"):
         below = parts[2:3] if parts[2] != "ops" else ("ops", Path(parts[3]).stem)
@@ -108,6 +122,8 @@ def implementation(root, header):
         yield from c_files(root / "examples" / parts[1])
     elif parts[:2] in (("bench", "support"), ("examples", "support")):
         yield from header.parent.glob(f"{header.stem}*")
+    elif parts[:2] == ("python", "src"):
+        yield header.with_suffix(".cpp")
 
 
 @cache

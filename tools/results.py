@@ -18,6 +18,7 @@ import re
 import sys
 from pathlib import Path
 
+import results_moe
 import results_resample
 from results_tables import (Unreadable, body, figure, headline, judged_us, over, percent, ratio, read,
                             shown_us, table)
@@ -57,6 +58,7 @@ ABOUT = {
     "ladder_host": "copies and kernels from the host, step by step",
     "ladder_resample": "resampling kernels, step by step",
     "loading": "from Parquet files to batches on the GPU, by robot.Loader",
+    "moe": "mixture-of-experts layers, router included",
     "overlap": "copies and kernels in a Pipeline",
     "overlap-kernel": "copies and arithmetic inside one kernel",
     "python": "cost of a Python stage, and of the import",
@@ -64,6 +66,7 @@ ABOUT = {
     "resample_cpu": "resample on the CPU",
     "resample_profiles": "hardware counters of resample",
     "resample_scipy": "resample on one CPU core",
+    "route": "choosing experts from a router's logits",
     "storage": "reading files",
     "tracing": "cost of recording a timeline",
     "transform": "elementwise functions, in memory and streamed",
@@ -73,6 +76,9 @@ ABOUT = {
 NAMES = {
     "gemm": "Cases are M x N x K. *cublasLt*: the first algorithm that cuBLASLt's heuristic returns. "
             "*cublasLt-best16*: the fastest of the sixteen that it returns at most.",
+    "moe": "Every time includes the router's projection, a matrix product of torch's, and the routing. "
+           "*torch*: the grouped matrix products of torch, with sorting, gathering, activation and "
+           "adding up as operations of their own. *SonicMoE* is there if its wheels were.",
     "overlap": "*two-way*: upload and compute; *three-way*: also download; *four-way*: also a copy within "
                "the GPU. *two-way-0.8*: compute takes 0.8 × the upload. *uncut*: three-way with whole items "
                "instead of chunks. *recycle*: uploads from the slots of a SlotRing; the floor is the copies "
@@ -144,7 +150,8 @@ def gpu_table(documents):
 
 
 TABLES = {"overlap": overlap_table, "gpu": gpu_table, "resample": results_resample.gpu_table,
-          "resample-cpu": results_resample.cpu_table}
+          "resample-cpu": results_resample.cpu_table, "moe": results_moe.layers,
+          "moe-calls": results_moe.calls, "route": results_moe.routing}
 
 
 def filled(text, documents, folder):

@@ -128,7 +128,7 @@ def of_calls(document):
                    "host time, back to back", "time per call, back to back"], rows),
             "*After a pause*: one call at a time, each after a rest of 0.5 ms. *Call time*: until the "
             "work is done, on the host's clock. *Host time*: until the call returns. *Back to back*: "
-            "200 calls in a row without waiting, so that the host's caches and clocks are warm."]
+            "up to 200 calls in a row without waiting, so that the host's caches and clocks are warm."]
 
 
 def of_profiles(document):

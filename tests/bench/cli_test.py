@@ -112,3 +112,15 @@ def test_a_plot_is_drawn(bench, operator, tmp_path):
     operator()
     assert bench("double", "--quick", "--device", "cpu", "--plot", "a.png")[0] == 0
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_loads_of_experts_are_drawn_below(bench, tmp_path):
+    pytest.importorskip("matplotlib", reason="plots are drawn by matplotlib")
+    sizes = []
+    for words in (("moe",), ("route", "--case", "softmax", "softmax of 8")):
+        done = bench(*words, "--quick", "--device", "cpu", "--plot", "a.png")
+        assert done[0] == 0, done[2]
+        header = (tmp_path / "a.png").read_bytes()[:24]
+        assert header.startswith(b"\x89PNG")
+        sizes.append(int.from_bytes(header[20:24], "big"))  # height
+    assert sizes[0] == 2 * sizes[1]

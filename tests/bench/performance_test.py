@@ -122,6 +122,50 @@ def test_on_a_gpu_both_of_its_times_and_the_hosts_are_written(context):
     assert entry["metrics"]["enqueue_us"] > 0 and entry["metrics"]["of_roof"] == 1  # 8000 bytes
 
 
+class Sampled(Doubling):
+    """Compares only the first elements; its roof is twice the time of its part."""
+
+    yardstick, most_enqueued = "twice a part", 2
+
+    def compared(self, result):
+        return result[:10]
+
+    def reference(self, inputs):
+        self.tolerance = 0.5
+        return 2 * inputs[:10].astype("f8")
+
+    def roof_parts(self):
+        return {"part": lambda x, out: self.noted.append("part")}
+
+    def roof_of_parts(self, ceilings, parts_us):
+        return 2 * parts_us["part"]
+
+    def more_metrics(self):
+        return {"extra": [1, 2]}
+
+
+def test_a_case_may_compare_a_sample_and_time_the_parts_of_its_roof(context):
+    noted = []
+
+    def kernel(x, out):
+        double(x, out)
+        out[10:] = numpy.nan
+        noted.append("kernel")
+
+    case = Sampled(context, kernels={"best": kernel, "other": kernel})
+    case.noted = noted
+    plan = Plan(warm_up=1, samples=3, rest_seconds=0, sustained_seconds=1e-9, enqueued=20)
+    entry = run_case(case, case.kernels(), GpuClock(), plan, 1 << 16, {"host_copy": 1e9}).entry
+    assert entry["tolerance"] == 0.5 and entry["yardstick"] == "twice a part"
+    assert entry["yardstick_us"] == 16 and entry["metrics"]["roof_parts_us"] == {"part": 8}
+    assert entry["metrics"]["of_roof"] == 2 and entry["metrics"]["extra"] == [1, 2]
+    assert entry["metrics"]["kernels"]["other"]["enqueue_us"] > 0
+    # Warm-up and three samples of three calls; parts are not measured back to back.
+    assert noted.count("part") == 1 + 3 * 3
+    # Besides, two checks, and three blocks: of three calls, and of two that are enqueued.
+    assert noted.count("kernel") == 2 * (2 + 1 + 3 * 3 + 3 * 3 + 3 * 2)
+
+
 def test_variants_stand_beside_the_kernel_that_is_judged(bench, operator):
     kernels = {"default": double, "baseline": double}
     operator(lambda context: [Doubling(context, kernels=kernels)])

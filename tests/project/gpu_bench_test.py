@@ -8,6 +8,7 @@ from pathlib import Path
 import benchmarks
 import gpu_bench
 import pytest
+import python_sources
 
 HEAD = {"schema": 1, "name": "x", "commit": "unknown", "peers": {}, "machine": {}, "date": "d"}
 
@@ -43,7 +44,8 @@ def runs(root):
 
 def fresh():
     """What a new process starts with."""
-    for function in (benchmarks.code_of, benchmarks.includes_of, benchmarks.c_files):
+    for function in (benchmarks.code_of, benchmarks.includes_of, benchmarks.c_files,
+                     python_sources.tree_of, python_sources.binding_sources):
         function.cache_clear()
 
 
@@ -62,16 +64,89 @@ def test_every_benchmark_of_the_tree_is_known():
             assert (benchmarks.ROOT / start).exists(), start
 
 
-def test_results_depend_on_what_is_included_and_implemented():
-    def sources(name):
-        found = benchmarks.closure(benchmarks.ROOT, benchmarks.every()[name].start)
-        return {path.relative_to(benchmarks.ROOT).as_posix() for path in found}
+def sources(name, root=benchmarks.ROOT):
+    found = benchmarks.closure(root, benchmarks.every(root)[name].start)
+    return {path.relative_to(root).as_posix() for path in found}
 
+
+def test_results_depend_on_what_is_included_and_implemented():
     gemm = sources("gemm")
     assert {"bench/gemm_cuda.cpp", "bench/support/cublas_lt_cuda.cpp", "examples/gemm/01_naive.cu",
             "include/penstock/kit/gemm/kernel.cuh", "src/host/pipeline.cpp"} <= gemm
     assert not any(path.startswith("src/ops/resample/") for path in gemm)
     assert "src/ops/resample/tile.cuh" in sources("resample")
+
+
+def test_an_operator_depends_on_its_own_part_of_the_package():
+    resample, moe = sources("resample"), sources("moe")
+    assert {"python/penstock/bench/_timing.py", "python/penstock/bench/operators/resample.py",
+            "python/penstock/bench/resampling/triton_peer.py", "python/penstock/_resample.py",
+            "python/penstock/_resample_torch.py", "python/src/resample.cpp", "python/src/device.cpp",
+            "src/host/stream.cpp"} <= resample
+    assert {"python/penstock/_moe_torch.py", "python/penstock/_route.py", "python/src/moe.cpp",
+            "python/src/route.cpp", "include/penstock/ops/moe.h"} <= moe
+    for mine, others in ((resample, ("moe", "route", "mixture")), (moe, ("resampl", "streamed"))):
+        assert not [path for path in mine if any(other in path for other in others)]
+    assert "python/src/transfers.cpp" in sources("iterate")
+    assert {"python/penstock/_moe.py", "python/src/moe.cpp"} <= sources("python")
+
+
+PACKAGE = {
+    "__init__.py": "from ._one import one as one\nfrom ._two import two as alias\nfrom ._core import Three",
+    "_one.py": "from . import _core\ndef one(): import penstock._late as late; return _core.one(late)",
+    "_two.py": "from . import _core\ndef two(): return _core.two()",
+    "_late.py": "x = 1",
+    "bench/__main__.py": "from .harness import run",
+    "bench/harness.py": "def run(): pass",
+    "bench/operators/one.py": "from ... import one\nfrom ..cases import shape",
+    "bench/operators/two.py": "import penstock\ntwo = penstock.alias, penstock.Three",
+    "bench/cases.py": "shape = 1",
+}
+
+
+@pytest.fixture
+def package(tree, write):
+    for name, text in PACKAGE.items():
+        write(f"python/penstock/{name}", f"{text}\n")
+    for name in ("one", "two", "Three"):
+        write(f"python/src/{name}.cpp", f'#include "bindings.h"\n#include "shared.h"\n'
+                                        f'void bind() {{ m.def("{name}"); }}\n')
+    write("python/src/bindings.h", "void bind_one(); void bind_two();\n")
+    write("python/src/shared.h", "int shared;\n")
+    write("python/src/shared.cpp", "int shared = 1;\n")
+    return tree
+
+
+@pytest.mark.parametrize("changed, stale", [
+    ("python/penstock/_one.py", "one"), ("python/penstock/_two.py", "two"),
+    ("python/penstock/_late.py", "one"), ("python/penstock/bench/cases.py", "one"),
+    ("python/penstock/bench/operators/two.py", "two"),
+    ("python/penstock/bench/harness.py", "one two"), ("python/penstock/__init__.py", ""),
+    ("python/src/one.cpp", "one"), ("python/src/two.cpp", "two"), ("python/src/Three.cpp", "two"),
+    ("python/src/shared.h", "one two"), ("python/src/shared.cpp", "one two"),
+    ("python/src/bindings.h", ""),
+])
+def test_results_of_an_operator_are_stale_if_what_it_imports_changes(package, changed, stale):
+    def hashes():
+        fresh()
+        known = benchmarks.every(package)
+        return {name: known[name].sources_hash(package) for name in ("one", "two")}
+
+    before = hashes()
+    path = package / changed
+    path.write_text(path.read_text() + ("more = 1\n" if path.suffix == ".py" else "int more;\n"))
+    after = hashes()
+    assert [name for name in before if before[name] != after[name]] == stale.split()
+
+
+def test_names_that_the_package_uses_of_its_extension_are_bound_somewhere():
+    root = benchmarks.ROOT
+    used = {name for path in (root / "python/penstock").rglob("*.py")
+            for module, name in python_sources.names_used(root, path)
+            if module == python_sources.EXTENSION}
+    unknown = [name for name in used if not list(python_sources.binding(root, name))]
+    listed = (root / "python/src/module.cpp").read_text()
+    assert len(used) > 20 and [name for name in unknown if f'"{name}"' not in listed] == []
 
 
 def test_everything_runs_once_and_then_only_what_changed(tree, capfd):

@@ -25,7 +25,7 @@ modes:
 columns of mode performance:
   ours         GPU time of one call on a GPU, call time on the CPU (median)
   floor        best time of the slowest engine alone; cannot be beaten
-  roof         time to move the same bytes at the measured copy rate; may be beaten
+  roof         a yardstick, such as the same bytes at the measured copy rate; may be beaten
   sustained    time per call of back-to-back calls
 
 examples:

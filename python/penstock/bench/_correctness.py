@@ -49,7 +49,8 @@ def _run(case: Case, call: Call, clock: Clock, byte: int) -> list[Any] | str:
         clock.synchronize()
     except Exception as error:  # an exception in a kernel or a peer is a result, not the end of the run
         return f"raised {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-    return [to_numpy(array) for array in arrays_in(outputs if returned is None else returned)]
+    result = case.compared(outputs if returned is None else returned)
+    return [to_numpy(array) for array in arrays_in(result)]
 
 
 def tolerance_of(case: Case, name: str) -> float:

@@ -64,6 +64,8 @@ class Case(ABC):
     tolerance: float
     bytes: int
     flop: int
+    most_enqueued: int | None = None  # calls in a row, fewer than usual if a call launches many kernels
+    yardstick = "the same bytes at the measured rate of a large copy"  # what the roof is
 
     @abstractmethod
     def make_inputs(self, rotation: int) -> Any:
@@ -75,7 +77,14 @@ class Case(ABC):
 
     @abstractmethod
     def reference(self, inputs: Any) -> Any:
-        """The right answer in higher precision, in the shape of the outputs."""
+        """The right answer in higher precision, in the shape of what is compared.
+
+        It may set `tolerance`, if that depends on the inputs.
+        """
+
+    def compared(self, result: Any) -> Any:
+        """The part of a result that is compared with the reference; by default all of it."""
+        return result
 
     @abstractmethod
     def kernels(self) -> Mapping[str, Call]:
@@ -100,6 +109,18 @@ class Case(ABC):
             raise NotImplementedError(f"{type(self).__name__}: define roof_us")
         warnings.warn("Case.floor_us is now called roof_us", DeprecationWarning, stacklevel=2)
         return float(floor_us(ceilings))
+
+    def roof_parts(self) -> Mapping[str, Call]:
+        """Calls that are timed in the same run because the roof is made of their times."""
+        return {}
+
+    def roof_of_parts(self, ceilings: Mapping[str, float], parts_us: Mapping[str, float]) -> float:
+        """The roof, given the times of `roof_parts`."""
+        return self.roof_us(ceilings)
+
+    def more_metrics(self) -> dict[str, Any]:
+        """Further metrics of this case for the results file. Called after its check."""
+        return {}
 
     def error(self, got: Any, wanted: Any) -> Any:
         """The error of every element in f64: relative if the right answer is above 1, else absolute."""

@@ -1,7 +1,7 @@
 """Checks and times one case, and makes its entry in the results file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -50,6 +50,8 @@ def run_case(case: Case, kernels: Mapping[str, Call], clock: Clock, plan: Plan, 
              ceilings: Mapping[str, float]) -> Measured:
     """`kernels` are ours. The first is compared with the peers, the roof and the floor."""
     measured = Measured(case.name)
+    if case.most_enqueued is not None:
+        plan = replace(plan, enqueued=min(plan.enqueued, case.most_enqueued))
     peers = present(case)
     verdicts = check(case, {**kernels, **answering(case)}, clock)
     measured.complaints = [f"{name}: {verdicts[name].complaint}" for name in kernels
@@ -63,16 +65,21 @@ def run_case(case: Case, kernels: Mapping[str, Call], clock: Clock, plan: Plan, 
     if not rotation.exceeds_the_cache:
         measured.notes.append(f"the {len(rotation)} sets of buffers ({rotation.bytes} bytes) fit into "
                               f"the cache of {cache} bytes")
-    engines = dict(case.engines())
+    engines, parts = dict(case.engines()), dict(case.roof_parts())
     calls = dict(kernels) | {name: call for name, call in peers.items() if name not in wrong}
-    for call in [*calls.values(), *engines.values()]:
+    others = {_engine(name): call for name, call in engines.items()}
+    others |= {_part(name): call for name, call in parts.items()}
+    for call in [*calls.values(), *others.values()]:
         rotation.prepare(call)
-    timed = {name: partial(rotation.call, call) for name, call in calls.items()}
-    timed |= {_engine(name): partial(rotation.call, call) for name, call in engines.items()}
+    timed = {name: partial(rotation.call, call) for name, call in {**calls, **others}.items()}
     samples = measure(timed, clock, plan,
                       known={name: partial(rotation.first, call) for name, call in calls.items()})
     floors = {name: _floor_of(samples.pop(_engine(name))) for name in engines}
-    entry = _entry(case, list(kernels), samples, verdicts, rotation, ceilings)
+    parts_us = {name: samples.pop(_part(name)).judged_us for name in parts}
+    entry = _entry(case, list(kernels), samples, verdicts, rotation,
+                   case.roof_of_parts(ceilings, parts_us))
+    if parts:
+        entry["metrics"]["roof_parts_us"] = {name: round(us, 3) for name, us in parts_us.items()}
     if wrong:
         entry["metrics"]["left_out"] = wrong
     if floors:
@@ -85,6 +92,11 @@ def run_case(case: Case, kernels: Mapping[str, Call], clock: Clock, plan: Plan, 
 def _engine(name: str) -> str:
     """The key of an engine among the timed calls: no kernel or peer is called so."""
     return f"engine alone: {name}"
+
+
+def _part(name: str) -> str:
+    """The key of a part of the roof among the timed calls."""
+    return f"part of the roof: {name}"
 
 
 def _floor_of(samples: Samples) -> Floor:
@@ -110,10 +122,9 @@ def _judge(measured: Measured, entry: dict[str, Any], floors: Mapping[str, Floor
 
 
 def _entry(case: Case, kernels: list[str], samples: Mapping[str, Samples],
-           verdicts: Mapping[str, Verdict], rotation: Rotation,
-           ceilings: Mapping[str, float]) -> dict[str, Any]:
+           verdicts: Mapping[str, Verdict], rotation: Rotation, roof_us: float) -> dict[str, Any]:
     judged, *variants = kernels
-    ours, roof_us = samples[judged], case.roof_us(ceilings)
+    ours = samples[judged]
     peers = [name for name in samples if name not in kernels]
     seconds = ours.judged_us * 1e-6
     metrics: dict[str, Any] = {
@@ -132,17 +143,23 @@ def _entry(case: Case, kernels: list[str], samples: Mapping[str, Samples],
     if peers:
         metrics["peer_sustained_us"] = {name: samples[name].sustained_us for name in peers}
     if variants:
-        metrics["kernels"] = {name: samples[name].summary() |
-                              {"sustained_us": samples[name].sustained_us} for name in variants}
+        metrics["kernels"] = {name: _variant(samples[name]) for name in variants}
+    metrics |= case.more_metrics()
     return {
         "case": case.name,
         "params": dict(case.params),
         "correct": True,
         "max_error": verdicts[judged].max_error,
         "tolerance": case.tolerance,
-        "yardstick": "the same bytes at the measured rate of a large copy",
+        "yardstick": case.yardstick,
         "yardstick_us": round(roof_us, 3),
         "ours": ours.summary(),
         "peer": {name: samples[name].summary() for name in peers},
         "metrics": metrics,
     }
+
+
+def _variant(samples: Samples) -> dict[str, float | int]:
+    """The times of a kernel of ours that is not the one compared with the peers."""
+    times = samples.summary() | {"sustained_us": samples.sustained_us}
+    return times if samples.enqueue_us is None else times | {"enqueue_us": samples.enqueue_us}

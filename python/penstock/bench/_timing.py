@@ -18,7 +18,9 @@ class Plan:
     rest_seconds: float = 0.0005  # pause after every timed call
     seconds: float = 20.0  # for the samples of a case; slow cases get fewer samples
     sustained_seconds: float = 0.5  # of back-to-back calls, for each kernel or peer
-    enqueued: int = 200  # calls in a row; a stream accepts about a thousand before a call blocks
+    # The most calls in a row whose host time is taken. A stream accepts about a thousand launches
+    # before a call blocks.
+    enqueued: int = 200
 
     @classmethod
     def quick(cls) -> "Plan":
@@ -68,10 +70,10 @@ def percentile(values: list[float], share: float) -> float:
 def measure(runs: Mapping[str, Callable[[], object]], clock: Clock, plan: Plan,
             sleep: Callable[[float], object] = time.sleep,
             known: Mapping[str, Callable[[], object]] | None = None) -> dict[str, Samples]:
-    """Times single calls in the order A B A B ..., then back-to-back calls of each.
+    """Times single calls in the order A B A B ..., then back-to-back calls.
 
-    `known` are the same calls with buffers that the host has used just before, as a program would;
-    the enqueue time is measured with these.
+    `known` are calls with buffers that the host has used just before, as a program would; the enqueue
+    time is measured with these. Only the calls that it names are also measured back to back.
     """
     expected_host_us: dict[str, float] = {}
     for name, run in runs.items():
@@ -98,8 +100,9 @@ def measure(runs: Mapping[str, Callable[[], object]], clock: Clock, plan: Plan,
                 samples[name].alone_us.append(alone)
                 sleep(plan.rest_seconds)
 
-    _measure_sustained(runs, clock, plan, samples)
-    _measure_enqueuing(known or runs, clock, plan, samples)
+    known = known or runs
+    _measure_sustained({name: runs[name] for name in known}, clock, plan, samples)
+    _measure_enqueuing(known, clock, plan, samples)
     return samples
 
 
@@ -120,8 +123,9 @@ def _measure_enqueuing(runs: Mapping[str, Callable[[], object]], clock: Clock, p
     blocks: dict[str, list[float]] = {name: [] for name in runs if samples[name].gpu_us}
     for _ in range(BLOCKS):
         for name, times in blocks.items():
-            taken = clock.call_time(_repeated(runs[name], plan.enqueued))
-            times.append(taken.host_us / plan.enqueued)
+            calls = min(plan.enqueued,
+                        _calls_in(plan.sustained_seconds / BLOCKS, samples[name].judged_us))
+            times.append(clock.call_time(_repeated(runs[name], calls)).host_us / calls)
     for name, times in blocks.items():
         samples[name].enqueue_us = round(statistics.median(times), 3)
 

@@ -1,0 +1,1 @@
+"""The cases of moe and route, and their peers."""

@@ -1,0 +1,132 @@
+"""The array libraries of the cases: NumPy with f32 on the CPU, torch with bf16 on a GPU.
+
+Each has a wider type for references: f64, and f32.
+"""
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Any
+
+from .._operator import Context
+
+F32_HALF_STEP, BF16_HALF_STEP = 2.0**-24, 2.0**-9
+
+
+class Arrays(ABC):
+    dtype: str
+    element: int  # bytes
+    half_step: float  # the largest relative error of one rounding
+
+    @abstractmethod
+    def normal(self, random: Any, shape: tuple[int, ...], scale: float) -> Any:
+        """Normally distributed numbers. `random` is NumPy's generator."""
+
+    @abstractmethod
+    def empty(self, shape: tuple[int, ...]) -> Any: ...
+
+    @abstractmethod
+    def given(self, array: Any, dtype: str = "") -> Any:
+        """A NumPy array as one of this library: with the type of the case, "wide" or "i64"."""
+
+    @abstractmethod
+    def wide(self, array: Any) -> Any:
+        """In the type of references."""
+
+    @abstractmethod
+    def rounded(self, wide: Any) -> Any:
+        """Rounded to the type of the case; the result is wide again."""
+
+    @abstractmethod
+    def silu(self, wide: Any) -> Any: ...
+
+    @abstractmethod
+    def on_host(self, array: Any) -> Any:
+        """A NumPy array of f32."""
+
+    @abstractmethod
+    def project(self, x: Any, router: Any) -> Any:
+        """The router's logits, x times the transposed matrix."""
+
+
+class HostArrays(Arrays):
+    dtype, element, half_step = "f32", 4, F32_HALF_STEP
+
+    def normal(self, random: Any, shape: tuple[int, ...], scale: float) -> Any:
+        values = random.standard_normal(shape, dtype="f4")
+        values *= scale
+        return values
+
+    def empty(self, shape: tuple[int, ...]) -> Any:
+        import numpy
+
+        return numpy.empty(shape, "f4")
+
+    def given(self, array: Any, dtype: str = "") -> Any:
+        return array.astype({"": "f4", "wide": "f8", "i64": "i8"}[dtype])
+
+    def wide(self, array: Any) -> Any:
+        return array.astype("f8")
+
+    def rounded(self, wide: Any) -> Any:
+        return wide.astype("f4").astype("f8")
+
+    def silu(self, wide: Any) -> Any:
+        import numpy
+
+        return wide / (1 + numpy.exp(-wide))
+
+    def on_host(self, array: Any) -> Any:
+        return array
+
+    def project(self, x: Any, router: Any) -> Any:
+        return x @ router.T
+
+
+class TorchArrays(Arrays):
+    dtype, element, half_step = "bf16", 2, BF16_HALF_STEP
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+
+    @cached_property
+    def _torch(self) -> Any:
+        """Imported at first use, since cases are also listed where torch is missing."""
+        import torch
+
+        return torch
+
+    @cached_property
+    def _linear(self) -> Any:
+        return self._torch.nn.functional.linear
+
+    def normal(self, random: Any, shape: tuple[int, ...], scale: float) -> Any:
+        generator = self._torch.Generator(self._device)
+        generator.manual_seed(int(random.integers(1 << 62)))
+        values = self._torch.empty(shape, dtype=self._torch.bfloat16, device=self._device)
+        return values.normal_(0, scale, generator=generator)
+
+    def empty(self, shape: tuple[int, ...]) -> Any:
+        return self._torch.empty(shape, dtype=self._torch.bfloat16, device=self._device)
+
+    def given(self, array: Any, dtype: str = "") -> Any:
+        kinds = {"": self._torch.bfloat16, "wide": self._torch.float32, "i64": self._torch.int64}
+        return self._torch.from_numpy(array).to(self._device, kinds[dtype])
+
+    def wide(self, array: Any) -> Any:
+        return array.float()
+
+    def rounded(self, wide: Any) -> Any:
+        return wide.bfloat16().float()
+
+    def silu(self, wide: Any) -> Any:
+        return self._torch.nn.functional.silu(wide)
+
+    def on_host(self, array: Any) -> Any:
+        return array.float().cpu().numpy()
+
+    def project(self, x: Any, router: Any) -> Any:
+        return self._linear(x, router)
+
+
+def arrays_for(context: Context) -> Arrays:
+    return HostArrays() if context.device.kind == "cpu" else TorchArrays(context.device.name)

@@ -1,0 +1,44 @@
+"""The result of a few tokens in higher precision, and how far rounding alone moves it."""
+
+from math import sqrt
+from typing import Any
+
+from .arrays import F32_HALF_STEP, Arrays
+from .load import Load
+from .shapes import Shape
+
+
+def of_tokens(arrays: Arrays, inputs: dict[str, Any], load: Load, tokens: Any) -> tuple[Any, Any]:
+    """The results of `tokens`, wide: exact, and with every value rounded that an implementation of the
+    same type rounds: the activation, the result of each expert, and the sum.
+
+    Tokens of one expert are computed together, one expert after the other.
+    """
+    import numpy
+
+    ids, weights = load.ids[tokens], load.weights(tokens)
+    x = inputs["x"][arrays.given(tokens, "i64")]
+    exact, rounded = (0 * arrays.wide(x) for _ in range(2))
+    for expert in numpy.unique(ids):
+        rows, places = numpy.nonzero(ids == expert)
+        at = arrays.given(rows, "i64")
+        share = arrays.given(weights[rows, places], "wide")[:, None]
+        gate, up = _halves(arrays.wide(x[at]) @ arrays.wide(inputs["gate_up"][expert]).T)
+        down = arrays.wide(inputs["down"][expert]).T
+        hidden = arrays.silu(gate) * up
+        exact[at] += share * (hidden @ down)
+        rounded[at] += share * arrays.rounded(arrays.rounded(hidden) @ down)
+    return exact, arrays.rounded(rounded)
+
+
+def _halves(gate_up: Any) -> tuple[Any, Any]:
+    width = gate_up.shape[1] // 2
+    return gate_up[:, :width], gate_up[:, width:]
+
+
+def tolerance(arrays: Arrays, shape: Shape, exact: Any, rounded: Any) -> float:
+    """Twice the error of the rounded result, one rounding of the largest number, and what the
+    accumulation of products in f32 adds, whose roundings mostly cancel each other."""
+    largest = float(abs(exact).max())
+    summed = F32_HALF_STEP * sqrt(shape.hidden + shape.width)
+    return 2 * float(abs(rounded - exact).max()) + (arrays.half_step + summed) * largest

@@ -1,0 +1,109 @@
+"""The parts of the benchmarks of moe and route that run on a GPU, here with torch's tensors on the CPU."""
+
+import types
+
+import pytest
+
+from penstock.bench import Absent, Context, Peer
+from penstock.bench._clock import CpuClock
+from penstock.bench._performance import run_case
+from penstock.bench._timing import Plan
+from penstock.bench.mixture import layer_case, roof, route_case
+from penstock.bench.mixture.layer_case import LayerCase
+from penstock.bench.mixture.load import Load
+from penstock.bench.mixture.shapes import Shape
+from penstock.bench.operators import moe, route
+
+torch = pytest.importorskip("torch", reason="torch is not installed here")
+
+COPY = {"device_copy": 1e10}
+
+
+class GpuClock(CpuClock):
+    """Says that a GPU took the time of the call."""
+
+    def gpu_us(self, run, expected_host_us):
+        return self.call_time(run).call_us
+
+    def alone_us(self, run):
+        return self.call_time(run).call_us
+
+
+@pytest.fixture
+def gpu_context(monkeypatch):
+    """A device that is said to be a GPU, whose tensors are on the CPU and whose calls are not captured."""
+    monkeypatch.delenv("PEERS", raising=False)
+    monkeypatch.setattr(roof, "FEWEST_TOKENS", 128)
+    for module in (layer_case, route_case):
+        monkeypatch.setattr(module, "Captured", lambda call: lambda *arguments: call(*arguments))
+    monkeypatch.setattr(route_case, "Compiled", lambda call: call)
+    monkeypatch.setattr(route_case, "has_triton", lambda: True)
+    device = types.SimpleNamespace(kind="cuda", name="cpu", capabilities={"l2_bytes": 1 << 16})
+    return Context(device, seed=11, quick=True)
+
+
+def run(case):
+    return run_case(case, case.kernels(), GpuClock(), Plan.quick(), 1 << 16, COPY)
+
+
+@pytest.mark.parametrize("number", range(len(moe.QUICK)))
+def test_a_layer_in_bf16_is_checked_and_timed_beside_torch(gpu_context, number):
+    case = moe.operator.cases(gpu_context)[number]
+    assert list(case.kernels()) == ["best", "captured"]
+    measured = run(case)
+    assert measured.complaints == [] and measured.notes == []
+    entry, parts = measured.entry, measured.entry["metrics"]["roof_parts_us"]
+    assert set(entry["peer"]) == {"torch"} and case.params["dtype"] == "bf16"
+    assert set(parts) == {"batched GEMMs", "read of the experts", "router projection"}
+    assert entry["yardstick"] == roof.MEANING and entry["yardstick_us"] > parts["router projection"]
+    assert entry["metrics"]["kernels"]["captured"]["enqueue_us"] > 0
+    assert 0 < entry["max_error"] <= entry["tolerance"] < 0.1
+
+
+def test_sonicmoe_says_what_it_needs(gpu_context):
+    peer = moe.operator.cases(gpu_context)[0].peers()["SonicMoE"]
+    assert isinstance(peer, Absent) and "PEERS" in peer.reason
+
+
+def test_a_result_that_is_3_percent_too_large_is_wrong(gpu_context):
+    case = moe.operator.cases(gpu_context)[0]
+
+    def too_large(inputs, out):
+        case.kernels()["best"](inputs, out)
+        out.mul_(1.03)
+
+    measured = run_case(case, {"too large": too_large}, GpuClock(), Plan.quick(), 1 << 16, COPY)
+    assert "elements wrong" in measured.complaints[0]
+
+
+def test_the_roof_by_hand(gpu_context):
+    shape = Shape(tokens=256, hidden=8, width=16, experts=4, choices=2)
+    case = LayerCase(gpu_context, "it", shape)
+    load = Load(torch.zeros(256, 4).numpy(), torch.tensor([[0, 1]] * 255 + [[0, 2]]).numpy())
+    assert load.padded_rows == 256 + 256 + 64 and load.touched == 3
+    case.load = load
+    combine = shape.combine_bytes(2) / 1e10 * 1e6
+    times = {"batched GEMMs": 512.0, "read of the experts": 1.0, "router projection": 3.0}
+    # 4 x 128 rows take 512 us, so 576 padded ones take 576 us.
+    assert case.roof_of_parts(COPY, times) == pytest.approx(576 + combine + 3)
+    times["batched GEMMs"] = 0.001
+    # 3 of 4 experts, at the measured rate of 3072 bytes per us; then at that of a copy, 10000.
+    times["read of the experts"] = 1.0
+    slow = {"device_copy": 1e9}
+    assert case.roof_of_parts(slow, times) == pytest.approx(0.75 + 10 * combine + 3)
+    assert case.roof_of_parts(COPY, times) == pytest.approx(3 * 768 / 1e4 + combine + 3)
+
+
+def test_small_batches_are_compared_with_gemms_of_large_ones(gpu_context):
+    gemms = LayerCase(gpu_context, "it", Shape(4, 8, 16, 6, 2)).roof_parts()["batched GEMMs"]
+    assert gemms.rows == -(-128 * 2 // 6)
+
+
+@pytest.mark.parametrize("number", range(len(route.CASES)))
+def test_routing_is_checked_and_timed_beside_torch(gpu_context, number):
+    case = route.operator.cases(gpu_context)[number]
+    assert list(case.kernels()) == ["best", "captured"]
+    assert all(isinstance(peer, Peer) for peer in case.peers().values())
+    measured = run(case)
+    assert measured.complaints == [] and measured.notes == []
+    assert set(measured.entry["peer"]) == {"torch", "torch.compile"}

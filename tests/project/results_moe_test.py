@@ -1,0 +1,39 @@
+"""The tables of moe and route."""
+
+import results
+
+LAYER = {
+    "case": "Qwen3", "yardstick_us": 1600.0,
+    "params": {"tokens": 16384, "hidden": 2048, "width": 768, "experts": 128, "choices": 8, "zipf": 0.0},
+    "ours": {"gpu_us": 2000.0, "alone_us": 2010.0, "call_us": 2050.0, "host_us": 60.0},
+    "peer": {"torch": {"gpu_us": 6000.0}, "SonicMoE": {"gpu_us": 2100.0, "call_us": 3000.0}},
+    "metrics": {"flop": 1_200_000_000_000, "padded_share": 0.031, "enqueue_us": 40.0,
+                "sustained_us": 2200.0, "workspace_bytes": 3 << 20, "workspace_bound": 4 << 20,
+                "kernels": {"captured": {"call_us": 2020.0, "enqueue_us": 6.0}}},
+}
+
+
+def rows_of(name, of, cases):
+    return results.TABLES[name]({of: (None, {"cases": cases})}).splitlines()[2:]
+
+
+def test_a_layer_stands_beside_its_peers_and_its_yardstick():
+    assert rows_of("moe", "moe", [LAYER]) == [
+        "| Qwen3 | (16384, 2048, 768, 128, 8) | 2 ms | 600 | 0.800 | 2.1 ms | 1.050 | 6 ms | 3.00 | "
+        "3.1 % |"]
+    assert rows_of("moe", "moe", [LAYER | {"peer": {}}]) == [
+        "| Qwen3 | (16384, 2048, 768, 128, 8) | 2 ms | 600 | 0.800 | – | – | – | – | 3.1 % |"]
+
+
+def test_calls_have_their_host_times_and_their_workspace():
+    assert rows_of("moe-calls", "moe", [LAYER]) == [
+        "| Qwen3 | 2.01 ms | 2.05 ms | 3 ms | 60 µs | 40 µs | 2.02 ms | 6 µs | 2.2 ms | 3 MiB | "
+        "75.0 % |"]
+
+
+def test_routing_has_a_row_per_case():
+    case = {"case": "softmax", "yardstick_us": 1.5, "ours": {"gpu_us": 5.0},
+            "params": {"tokens": 64, "experts": 128, "choices": 8},
+            "peer": {"torch": {"gpu_us": 50.0}}, "metrics": {"enqueue_us": 7.0}}
+    assert rows_of("route", "route", [case]) == [
+        "| softmax | (64, 128, 8) | 5 µs | 1.5 µs | 50 µs | – | 7 µs |"]

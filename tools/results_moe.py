@@ -1,0 +1,52 @@
+"""The tables of docs/ops/moe.md: what a reader of that page needs of the results."""
+
+from results_tables import judged_us, over, percent, ratio, shown_us, table
+
+
+def shape_of(params):
+    """(T, d, n, E, K) of a case."""
+    return "({tokens}, {hidden}, {width}, {experts}, {choices})".format(**params)
+
+
+def layers(documents):
+    """GPU times of a layer next to its peers and its yardstick, and the rate of its products."""
+    rows = []
+    for case in documents["moe"][1]["cases"]:
+        ours, metrics = judged_us(case["ours"]), case["metrics"]
+        sonic, torch = (judged_us(case["peer"].get(name)) for name in ("SonicMoE", "torch"))
+        rows.append([case["case"], shape_of(case["params"]), shown_us(ours),
+                     f"{metrics['flop'] / ours * 1e-6:.0f}", ratio(over(case["yardstick_us"], ours)),
+                     shown_us(sonic), ratio(over(sonic, ours)), shown_us(torch),
+                     ratio(over(torch, ours), 2), percent(metrics["padded_share"])])
+    return table(["layer", "(T, d, n, E, K)", "Penstock", "TFLOP/s", "yardstick / Penstock",
+                  "SonicMoE", "SonicMoE / Penstock", "torch", "torch / Penstock", "padded rows"], rows)
+
+
+def calls(documents):
+    """What a call takes on an idle GPU, and its host time: called, and replayed from a CUDA graph."""
+    rows = []
+    for case in documents["moe"][1]["cases"]:
+        ours, metrics = case["ours"], case["metrics"]
+        graph = metrics.get("kernels", {}).get("captured", {})
+        sonic = case["peer"].get("SonicMoE", {})
+        rows.append([case["case"], *map(shown_us, (
+            ours.get("alone_us"), ours.get("call_us"), sonic.get("call_us"), ours.get("host_us"),
+            metrics.get("enqueue_us"), graph.get("call_us"), graph.get("enqueue_us"),
+            metrics["sustained_us"])), f"{metrics['workspace_bytes'] / 2**20:.0f} MiB",
+            percent(metrics["workspace_bytes"] / metrics["workspace_bound"])])
+    return table(["layer", "alone", "call", "SonicMoE, call", "host, after a pause",
+                  "host, back to back", "graph, call", "graph, host back to back",
+                  "back to back", "workspace", "of its bound"], rows)
+
+
+def routing(documents):
+    """GPU times of route next to its peers."""
+    rows = []
+    for case in documents["route"][1]["cases"]:
+        ours, params = judged_us(case["ours"]), case["params"]
+        peers = [judged_us(case["peer"].get(name)) for name in ("torch", "torch.compile")]
+        rows.append([case["case"], f"({params['tokens']}, {params['experts']}, {params['choices']})",
+                     shown_us(ours), shown_us(case["yardstick_us"]), *map(shown_us, peers),
+                     shown_us(case["metrics"].get("enqueue_us"))])
+    return table(["case", "(T, E, K)", "Penstock", "yardstick", "torch", "torch.compile",
+                  "host, back to back"], rows)
