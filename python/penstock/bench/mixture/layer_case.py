@@ -104,17 +104,23 @@ class LayerCase(Case):
 
     @cached_property
     def _kernels(self) -> dict[str, Call]:
-        captured: dict[str, Call] = {} if self._on_cpu else {"captured": Captured(self._layer)}
-        return {"best": self._layer, **captured}
+        if self._on_cpu:
+            return {"best": self._layer}
+        return {"best": self._layer, "captured": Captured(self._layer),
+                "sequential": self._sequential}
 
     def kernels(self) -> Mapping[str, Call]:
         return self._kernels
 
-    def _layer(self, inputs: Any, out: Any) -> None:
+    def _layer(self, inputs: Any, out: Any, kernel: str = "best") -> None:
         x = inputs["x"]
         logits = self._arrays.project(x, inputs["router"])
         ids, weights = route(logits, self._shape.choices, renormalise=True)
-        moe(x, inputs["gate_up"], inputs["down"], ids, weights, out=out)
+        moe(x, inputs["gate_up"], inputs["down"], ids, weights, out=out, kernel=kernel)
+
+    def _sequential(self, inputs: Any, out: Any) -> None:
+        """Without overlap inside the products, to show what it gains."""
+        self._layer(inputs, out, "sequential")
 
     @cached_property
     def _others(self) -> dict[str, tuple[str, Call] | Absent]:
