@@ -39,6 +39,9 @@ TEST(GemmShapes, AreDistinctAndFound) {
               std::string::npos)
         << shape.name;
   }
+  for (const GemmKernel kernel : gemm_kernels()) names.insert(name(kernel));
+  EXPECT_EQ(names.size(), gemm_kernels().size());
+  EXPECT_EQ(names.size(), 2 + gemm_shapes.size());
   EXPECT_EQ(find_gemm_shape(GemmKernel::best), nullptr);
   EXPECT_EQ(find_gemm_shape(GemmKernel::portable), nullptr);
 }

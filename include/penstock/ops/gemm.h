@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string_view>
 
 #include "penstock/base/view.h"
 #include "penstock/host/stream.h"
@@ -26,6 +28,10 @@ enum class GemmKernel : std::uint8_t {
   sm90_128x128_pingpong,  // one half of a block multiplies while the other stores
   sm90_64x256_pingpong,
 };
+
+// All of them, `best` first, and their names as above.
+std::span<const GemmKernel> gemm_kernels();
+std::string_view name(GemmKernel kernel);
 
 struct GemmOptions {
   TensorView a{};    // (M, K), bf16 or f16. Rows may be strided

@@ -73,8 +73,7 @@ GemmWork checked(const GemmOptions& options, const Device& device) {
 }
 
 void check_kernel(GemmKernel kernel) {
-  if (kernel == GemmKernel::best || kernel == GemmKernel::portable) return;
-  if (find_gemm_shape(kernel) != nullptr) return;
+  if (std::ranges::find(gemm_kernels(), kernel) != gemm_kernels().end()) return;
   throw_invalid("kernel", "best, portable or one of the sm90 kernels",
                 std::to_string(static_cast<int>(kernel)));
 }
@@ -107,6 +106,23 @@ bool gemm_fits_sm90(const GemmWork& work) {
 }
 
 }  // namespace detail
+
+std::span<const GemmKernel> gemm_kernels() {
+  static constexpr auto all = [] {
+    std::array<GemmKernel, 2 + detail::gemm_shapes.size()> kernels = {GemmKernel::best,
+                                                                      GemmKernel::portable};
+    std::ranges::transform(detail::gemm_shapes, kernels.begin() + 2, &detail::GemmShape::kernel);
+    return kernels;
+  }();
+  return all;
+}
+
+std::string_view name(GemmKernel kernel) {
+  if (kernel == GemmKernel::best) return "best";
+  if (kernel == GemmKernel::portable) return "portable";
+  const detail::GemmShape* shape = detail::find_gemm_shape(kernel);
+  return shape == nullptr ? "unknown" : shape->name;
+}
 
 void gemm(const GemmOptions& options, const Stream& stream) {
   const Device device = stream.device();
