@@ -38,7 +38,7 @@ finds() {
 left_out='DeviceLossGpu*:StreamDetectorGpu*:DeviceTraceGpu*'
 left_out+=':CallGpu.SurvivesTheLastHandleAndDropsWhatItCaptured:StreamGpu.WorkOutlivesTheLastHandle'
 left_out+=':LessonGpu*'          # separate programs, see `mistakes`
-left_out+=':GemmLadder.Traced*'  # short kernels, in which the SM clocks do not advance under the tool
+left_out+=':GemmLadder.Traced*:KitGemm.Traced*'  # short kernels, in which the SM clocks do not advance under the tool
 # Compares the trace with the time between events around the kernel, to which the tool adds its own.
 left_out+=':KitTraceGpu.FitsIntoTheKernelsOwnInterval'
 
@@ -54,8 +54,9 @@ resample+=':ResampleGpu.ManyRowsOfSeveralSensorsAreThoseOfTheCpu:ResampleGpu.Row
 experts='MoeGpu.AnyNumberOfRows:MoeGpu.AllTokensOnOneExpert:MoeGpu.PartsHaveTheBitsOfTheWhole'
 experts+=':RouteGpu.*'
 portable='CopyLadderGpu.SmallSizesWithoutHopper:CopyLadderGpu.SmallSizesOfPipelines'
-portable+=':GemmLadder.SmallSizesWithoutHopper'
+portable+=':GemmLadder.SmallSizesWithoutHopper:GemmGpu.PortableTakesAnySizeAndStride'
 hopper='CopyLadderGpu.SmallSizesOnHopper:GemmLadder.SmallSizesOnHopper'
+hopper+=':GemmGpu.AllSm90KernelsGiveTheSameBits'
 elementwise='IterateGpu.AnySize:TransformGpu.AnySize:TransformGpu.CastsBetweenAllTypes'
 elementwise+=':TransformGpu.InPlaceOfAnyInput:TransformTemplateGpu.*'
 

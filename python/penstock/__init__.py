@@ -17,6 +17,7 @@ from ._core import (Array, Device, File, Item, Ring, RunReport, Stage, Stream, T
 from ._errors import (DeviceError, DeviceLost, Error, InvalidArgument, OutOfMemory, PipelineError,
                       Unsupported)
 from ._files import read_file, write_file
+from ._gemm import gemm
 from ._measure import Doctor, Limits, Overlap, doctor, limits, overlap
 from ._memory import empty
 from ._moe import moe, moe_combine, moe_experts, moe_plan, moe_workspace_bytes
@@ -28,8 +29,8 @@ __all__ = [
     "Array", "Device", "DeviceError", "DeviceLost", "Doctor", "Error", "File", "InvalidArgument",
     "Item", "Limits", "OutOfMemory", "Overlap", "Pipeline", "PipelineError", "Ring", "RunReport",
     "Sensor", "Stage", "Stream", "Timeline", "Unsupported", "__version__", "copy", "doctor", "empty",
-    "iterate", "limits", "moe", "moe_combine", "moe_experts", "moe_plan", "moe_workspace_bytes",
-    "overlap", "read_file", "resample", "route", "transform", "write_file",
+    "gemm", "iterate", "limits", "moe", "moe_combine", "moe_experts", "moe_plan",
+    "moe_workspace_bytes", "overlap", "read_file", "resample", "route", "transform", "write_file",
 ]
 
 __version__ = _core.version()

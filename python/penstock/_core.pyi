@@ -201,6 +201,9 @@ def resample(values: Any, times: Any, lengths: Any, offsets: Any, layout: Sequen
 def resample_gradient(gradient: Any, times: Any, lengths: Any, offsets: Any, at: Any, out: Any, outside: str, stream: Any = None) -> None:
     """Implements the gradient of penstock.resample."""
 
+def gemm(a: Any, b: Any, out: Any, kernel: str, stream: Any) -> None:
+    """Implements penstock.gemm."""
+
 def route(logits: Any, k: int, ids: Any, weights: Any, scoring: str, bias: Any, groups: int, top_groups: int, renormalise: bool, scale: float, stream: Any) -> None:
     """Implements penstock.route."""
 

@@ -10,6 +10,7 @@ namespace nb = nanobind;
 void bind_transfers(nb::module_& m);
 void bind_transform(nb::module_& m);
 void bind_resample(nb::module_& m);
+void bind_gemm(nb::module_& m);
 void bind_route(nb::module_& m);
 void bind_moe(nb::module_& m);
 void bind_storage(nb::module_& m);

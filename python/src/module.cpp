@@ -18,6 +18,7 @@ NB_MODULE(_core, m) {
   bind_transfers(m);
   bind_transform(m);
   bind_resample(m);
+  bind_gemm(m);
   bind_route(m);
   bind_moe(m);
   bind_storage(m);

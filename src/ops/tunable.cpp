@@ -66,8 +66,8 @@ const ChoiceTable* make_table(ChoiceTables& tables, const Device& device) {
 }  // namespace
 
 std::span<const Tunable* const> all_tunables() {
-  static const std::array<const Tunable*, 3> all = {&iterate_tunable(), &resample_tunable(),
-                                                    &transform_tunable()};
+  static const std::array<const Tunable*, 4> all = {&gemm_tunable(), &iterate_tunable(),
+                                                    &resample_tunable(), &transform_tunable()};
   return all;
 }
 

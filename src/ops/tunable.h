@@ -38,6 +38,7 @@ struct Tunable {
 
 // Every operator that has kernels, by name.
 std::span<const Tunable* const> all_tunables();
+const Tunable& gemm_tunable();
 const Tunable& iterate_tunable();
 const Tunable& resample_tunable();
 const Tunable& transform_tunable();

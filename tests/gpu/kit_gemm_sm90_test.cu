@@ -1,14 +1,22 @@
 // The matrix-product engine in shapes that no rung has: one cluster takes every tile, so that the
 // ring and the pieces of the epilogue go round many times.
+#include <set>
+
 #include "gemm/support/matrices.h"
+#include "gemm/support/rungs.h"
 #include "gemm/support/views.h"
 #include "gpu/gpu_test.h"
 #include "penstock/host/cuda.h"
 #include "penstock/kit/gemm/launch.cuh"
+#include "support/kernel_page.h"
 
 namespace {
 
 namespace kit = ps::kit;
+
+template <class Config, template <class> class Schedule>
+using Scheduled = kit::Gemm<Config, kit::GemmStore<Config>, kit::TensorLoader<Config>,
+                            kit::GridOrder<Config>, Schedule<Config>>;
 
 class KitGemm : public ps::test::GpuTest {
  protected:
@@ -19,9 +27,9 @@ class KitGemm : public ps::test::GpuTest {
     }
   }
 
-  template <class Config>
+  template <class Config, template <class> class Schedule = kit::Cooperative>
   void expect_right(const gemm::Size& size) {
-    using Product = kit::Gemm<Config>;
+    using Product = Scheduled<Config, Schedule>;
     const ps::Stream stream(gpu);
     const gemm::Matrices matrices(stream, size, 1);
     const gemm::Problem& p = matrices.problem(0);
@@ -38,8 +46,9 @@ class KitGemm : public ps::test::GpuTest {
   }
 };
 
-template <unsigned tile_m, unsigned tile_n, unsigned depth, unsigned cluster>
-using Config = kit::GemmConfig<__nv_bfloat16, tile_m, tile_n, depth, cluster>;
+template <unsigned tile_m, unsigned tile_n, unsigned depth, unsigned cluster,
+          unsigned consumers = tile_m / 64>
+using Config = kit::GemmConfig<__nv_bfloat16, tile_m, tile_n, depth, cluster, consumers>;
 
 constexpr gemm::Size size = {600, 776, 328};
 
@@ -49,5 +58,59 @@ TEST_F(KitGemm, OddPieces) { expect_right<Config<128, 192, 4, 2>>(size); }
 TEST_F(KitGemm, FourBlocks) { expect_right<Config<128, 128, 4, 4>>(size); }
 TEST_F(KitGemm, ThreeConsumers) { expect_right<Config<192, 128, 3, 1>>(size); }
 TEST_F(KitGemm, TwoSlots) { expect_right<Config<128, 256, 2, 2>>(size); }
+
+// A block takes from no tile to all of them: an even number, an odd number, and one alone. Tiles
+// have more steps than the ring has slots, as many, and fewer.
+constexpr gemm::Size turns[] = {size, {600, 776, 256}, {1000, 136, 64}, {64, 64, 512}, {1, 8, 8}};
+
+TEST_F(KitGemm, PingPong) {
+  for (const gemm::Size& each : turns) expect_right<Config<128, 128, 4, 1>, kit::PingPong>(each);
+}
+TEST_F(KitGemm, PingPongOfNarrowTiles) {
+  for (const gemm::Size& each : turns) expect_right<Config<64, 64, 3, 1, 2>, kit::PingPong>(each);
+}
+TEST_F(KitGemm, PingPongOfPairs) {
+  for (const gemm::Size& each : turns) expect_right<Config<128, 128, 6, 2>, kit::PingPong>(each);
+}
+TEST_F(KitGemm, PingPongOfFourBlocks) {
+  for (const gemm::Size& each : turns) expect_right<Config<64, 256, 4, 4, 2>, kit::PingPong>(each);
+}
+TEST_F(KitGemm, PingPongWithOneSlot) {
+  for (const gemm::Size& each : turns) expect_right<Config<64, 128, 1, 1, 2>, kit::PingPong>(each);
+}
+
+// Each step belongs to one of the consumers, and is numbered as the loader numbers it.
+TEST_F(KitGemm, TracedPingPong) {
+  using Traced = kit::TracedGemm<Config<128, 128, 4, 1>>;
+  using Product = Scheduled<Traced, kit::PingPong>;
+  const ps::Stream stream(gpu);
+  const gemm::Matrices matrices(stream, size, 1);
+  const gemm::Problem& p = matrices.problem(0);
+  const kit::GridOrder<Traced> order(p.m, p.n, 8);
+  const auto launch = [&](const kit::TraceBuffer<true>& buffer) {
+    matrices.poison(0);
+    kit::launch_gemm<Product>(gemm::view_a(p), gemm::view_b(p),
+                              kit::gemm_map(gemm::view_c(p), kit::GemmStore<Traced>::box_rows),
+                              order, 2, ps::cuda_stream(stream), buffer);
+  };
+  const ladder::TracedKernel kernel{
+      .name = "ping-pong", .roles = gemm::engine_roles(), .room = {}, .launch = launch};
+  const ps::KernelTrace trace = ladder::run_traced(kernel, stream);
+  EXPECT_NO_THROW(matrices.check(0));
+  const ps::KernelRoles result = trace.roles({.most_blocks = kernel.room.blocks});
+  EXPECT_EQ(result.lost, 0u);
+  using Step = std::pair<unsigned, std::uint64_t>;  // of a block
+  std::set<Step> loaded, multiplied;
+  for (const ps::RoleSpan& span : result.spans) {
+    if (span.role == 0) EXPECT_TRUE(loaded.emplace(span.block, span.tile).second);
+    if (span.role != kit::gemm_products_role(0) && span.role != kit::gemm_products_role(1)) {
+      continue;
+    }
+    EXPECT_TRUE(multiplied.emplace(span.block, span.tile).second)
+        << "step " << span.tile << " of block " << span.block << " by both consumers";
+  }
+  EXPECT_EQ(loaded, multiplied);
+  EXPECT_FALSE(loaded.empty());
+}
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <array>
 #include <utility>
 
-#include "ops/moe/cpu_rows.h"
+#include "ops/cpu_rows.h"
 #include "ops/transform/half.h"
 #include "penstock/base/checked.h"
 #include "penstock/host/parallel.h"
@@ -14,6 +14,8 @@ namespace ps::mixture {
 namespace {
 
 using detail::MoeWork;
+using detail::narrow_row;
+using detail::widen_row;
 
 // The expert of a pair, or -1 if it has none.
 std::int64_t expert_of(const MoeWork& work, std::size_t pair) {

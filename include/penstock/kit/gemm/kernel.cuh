@@ -122,6 +122,7 @@ __global__ void __launch_bounds__(Gemm::Config::threads, 1)
     auto stores = trace.role(gemm_stores_role(number), writes);
     GemmTrace<Config::traced> work(products, stores);
     while (tiles.take(tile)) schedule.run(tile, steps, epilogue, work);
+    schedule.finish();
     epilogue.finish();
   }
 }

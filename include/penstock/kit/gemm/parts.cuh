@@ -118,16 +118,19 @@ concept GemmEpilogue = std::constructible_from<Epilogue, typename Epilogue::Shar
 //   Schedule::releases                  arrivals per slot on the ring's `empty` barriers, from the
 //                                       consumers of one block
 //   Schedule(slots, number)             for consumer `number`
-//   schedule.run(tile, steps, epilogue, trace)   multiplies its part of the tile and passes the sums
-//                                       to the epilogue. All consumers together wait for and release
-//                                       `steps` slots; with clusters they arrive at all blocks. It
-//                                       reports to `trace` (GemmTrace) by calling wait(), all_but()
-//                                       and stores(), as GemmConsumer does
+//   schedule.run(tile, steps, epilogue, trace)   called for every tile of the block; multiplies its
+//                                       part of the tile, which may be none or all, and passes the
+//                                       sums to the epilogue. All consumers together wait for and
+//                                       release `steps` slots; with clusters they arrive at all
+//                                       blocks. It reports to `trace` (GemmTrace) by calling wait(),
+//                                       all_but() and stores(), as GemmConsumer does
+//   schedule.finish()                   called after the last tile
 template <class Schedule, class Epilogue, class Trace>
 concept GemmSchedule =
     requires(Schedule& schedule, const GemmTile& tile, Epilogue& epilogue, Trace& trace) {
       { Schedule::releases } -> std::convertible_to<unsigned>;
       schedule.run(tile, 0u, epilogue, trace);
+      schedule.finish();
     };
 
 }  // namespace ps::kit

@@ -1,7 +1,8 @@
-// How the consumers of a matrix product share the work of a tile.
+// How the consumers of a matrix product share its tiles, or the work of one tile.
 #pragma once
 
 #include "penstock/kit/cluster.cuh"
+#include "penstock/kit/fence.cuh"
 #include "penstock/kit/gemm/parts.cuh"
 #include "penstock/kit/wgmma.cuh"
 
@@ -50,6 +51,13 @@ class GemmConsumer {
     if constexpr (Config::depth == 1) return;
     trace.all_but(0);
     release();
+  }
+
+  // Leaves `steps` slots to another consumer. See Consumer::skip() for when to wait again.
+  template <class Trace>
+  __device__ void skip(unsigned steps, Trace& trace) {
+    consumer_.skip(steps);
+    trace.skip(steps);
   }
 
  private:
@@ -101,6 +109,8 @@ class Cooperative {
     trace.stores([&] { epilogue.store(d, tile, row_, 0); });
   }
 
+  __device__ void finish() {}
+
  private:
   GemmConsumer<Config> consumer_;
   unsigned row_;
@@ -128,6 +138,8 @@ class Tall {
       run_one(tile, steps, epilogue, trace);
     }
   }
+
+  __device__ void finish() {}
 
  private:
   static constexpr unsigned half = Config::tile_n / 2;
@@ -172,6 +184,71 @@ class Tall {
 
   GemmConsumer<Config> consumer_;
   unsigned number_;
+};
+
+// Two consumers take whole tiles alternately: one multiplies while the other stores, so that the
+// tensor cores do not wait for the epilogue. Pays off if K is short. Both consumers hold the sums
+// of a whole tile, so tiles are at most half as large as those of Cooperative.
+//
+// Uses the named barriers 1 and 2: a consumer waits at its own for its turn, and the other arrives
+// there.
+template <class Config>
+class PingPong {
+ public:
+  static constexpr unsigned releases = 1;  // each slot is released by the consumer that takes it
+  static_assert(Config::consumers == 2, "two consumers");
+  static_assert(Config::tile_m <= 128, "one or two times 64 rows");
+
+  __device__ PingPong(GemmSlots<Config>& slots, unsigned number)
+      : consumer_(slots), number_(number), mine_(number == 0) {
+    if (number == 1) pass_turn();  // the other one begins
+  }
+
+  template <class Epilogue, class Trace>
+  __device__ void run(const GemmTile& tile, unsigned steps, Epilogue& epilogue, Trace& trace) {
+    if (mine_) {
+      take(tile, steps, epilogue, trace);
+    } else {
+      consumer_.skip(steps, trace);
+    }
+    mine_ = !mine_;
+  }
+
+  // The turn after the last tile is taken, too, so that no arrival is left at a barrier.
+  __device__ void finish() {
+    if (mine_) wait_for_turn();
+  }
+
+ private:
+  static constexpr unsigned parts = Config::tile_m / 64;
+
+  template <class Epilogue, class Trace>
+  __device__ void take(const GemmTile& tile, unsigned steps, Epilogue& epilogue, Trace& trace) {
+    float d[parts][Config::tile_n / 2];
+    wait_for_turn();
+    consumer_.multiply(steps, trace, [&](const auto& a, const auto& b, bool add) {
+#pragma unroll
+      for (unsigned part = 0; part < parts; ++part) {
+        multiply_slot(d[part], a, 64 * part, b, 0, add);
+      }
+    });
+    // All slots of the tile have been waited for: the other consumer may wait for the next ones.
+    pass_turn();
+#pragma unroll
+    for (unsigned part = 0; part < parts; ++part) wgmma_wait<0>(d[part]);
+    consumer_.done(trace);
+    trace.stores([&] {
+#pragma unroll
+      for (unsigned part = 0; part < parts; ++part) epilogue.store(d[part], tile, 64 * part, 0);
+    });
+  }
+
+  __device__ void wait_for_turn() { named_barrier_wait(1 + number_, 2 * warpgroup_threads); }
+  __device__ void pass_turn() { named_barrier_arrive(2 - number_, 2 * warpgroup_threads); }
+
+  GemmConsumer<Config> consumer_;
+  unsigned number_;
+  bool mine_;  // whether the next tile is this consumer's
 };
 
 }  // namespace ps::kit

@@ -60,6 +60,9 @@ class GemmSteps {
     }
   }
 
+  // Leaves the numbers of `steps` steps to another consumer. None may be in flight.
+  __device__ void skip(unsigned steps) { done_ += steps; }
+
   __device__ unsigned last() const { return done_ - 1; }
 
  private:
@@ -79,6 +82,7 @@ class GemmSteps<false> {
     return consumer.wait();
   }
   __device__ void all_but(unsigned) {}
+  __device__ void skip(unsigned) {}
   __device__ unsigned last() const { return 0; }
 };
 

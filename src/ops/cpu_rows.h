@@ -6,7 +6,7 @@
 
 #include "penstock/base/dtype.h"
 
-namespace ps::mixture {
+namespace ps::detail {
 
 void widen_row(const void* from, DType type, float* to, std::size_t count);
 void narrow_row(const float* from, DType type, void* to, std::size_t count);
@@ -14,4 +14,4 @@ void narrow_row(const float* from, DType type, void* to, std::size_t count);
 // to[i] = silu(gate[i]) * up[i]
 void swiglu_row(const float* gate, const float* up, float* to, std::size_t count);
 
-}  // namespace ps::mixture
+}  // namespace ps::detail

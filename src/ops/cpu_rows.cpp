@@ -1,18 +1,16 @@
-#include "ops/moe/cpu_rows.h"
+#include "ops/cpu_rows.h"
 
 #include <cstring>
 
 #include "ops/transform/cpu.h"
 
-namespace ps::mixture {
+namespace ps::detail {
 namespace {
 
-using detail::Function;
-
-void transform_row(const detail::TransformWork& work) {
-  static const detail::CpuRange fast = detail::transform_avx2();
-  const detail::CpuRange range = fast != nullptr ? fast : detail::transform_baseline;
-  range(work, 0, work.elements, detail::Caching::keep);
+void transform_row(const TransformWork& work) {
+  static const CpuRange fast = transform_avx2();
+  const CpuRange range = fast != nullptr ? fast : transform_baseline;
+  range(work, 0, work.elements, Caching::keep);
 }
 
 }  // namespace
@@ -48,4 +46,4 @@ void swiglu_row(const float* gate, const float* up, float* to, std::size_t count
       {.function = Function::swiglu, .inputs = 2, .in = {gate, up}, .out = to, .elements = count});
 }
 
-}  // namespace ps::mixture
+}  // namespace ps::detail

@@ -1,0 +1,64 @@
+// Matrix products on Hopper: the kit's engine with the shapes of choice.h.
+//
+// All shapes give the same bits: each element of out is summed by the same instructions in the same
+// order, four products of 16 columns of K per step of 64. Shapes only decide which block computes
+// an element, and when.
+#pragma once
+
+#include <utility>
+
+#include "ops/gemm/choice.h"
+#include "ops/gemm/gpu.h"
+#include "penstock/kit/gemm/launch.cuh"
+
+namespace ps::detail {
+
+// As many slots as fit into shared memory, at most eight.
+constexpr unsigned gemm_slots(const GemmShape& shape, unsigned consumers) {
+  constexpr unsigned room = 226 * 1024, out = 16 * 1024, most = 8;  // `out`: for each consumer
+  const unsigned slot = (shape.tile_m + shape.tile_n) * 64 * 2;
+  return std::min(most, (room - consumers * out) / slot);
+}
+
+template <class Element, std::size_t number>
+struct GemmSm90 {
+  static constexpr GemmShape shape = gemm_shapes[number];
+  static constexpr unsigned consumers = shape.ping_pong ? 2 : shape.tile_m / 64;
+  using Config = kit::GemmConfig<Element, shape.tile_m, shape.tile_n, gemm_slots(shape, consumers),
+                                 shape.cluster, consumers>;
+  using Schedule =
+      std::conditional_t<shape.ping_pong, kit::PingPong<Config>, kit::Cooperative<Config>>;
+  using Product = kit::Gemm<Config, kit::GemmStore<Config>, kit::TensorLoader<Config>,
+                            kit::GridOrder<Config>, Schedule>;
+
+  static void run(const GemmWork& work, Place place, cudaStream_t stream) {
+    constexpr unsigned panel_rows = 1024;  // of out, whose rows of a stay in the L2 cache
+    const auto matrix = [&](const void* data, std::int64_t rows, std::int64_t columns,
+                            std::int64_t stride) {
+      const std::int64_t extents[] = {rows, columns}, strides[] = {stride, 1};
+      return TensorView(const_cast<void*>(data), work.type, extents, strides, place);
+    };
+    const kit::GridOrder<Config> order(work.m, work.n, panel_rows / shape.tile_m);
+    kit::launch_gemm<Product>(matrix(work.a, work.m, work.k, work.a_row),
+                              matrix(work.b, work.n, work.k, work.b_row),
+                              kit::gemm_map(matrix(work.out, work.m, work.n, work.out_row),
+                                            kit::GemmStore<Config>::box_rows),
+                              order, kit::gemm_blocks<Product>(order.grid()), stream);
+  }
+};
+
+template <class Element, std::size_t... numbers>
+void run_gemm_sm90(const GemmWork& work, GemmKernel kernel, Place place, cudaStream_t stream,
+                   std::index_sequence<numbers...>) {
+  ((gemm_shapes[numbers].kernel == kernel ? GemmSm90<Element, numbers>::run(work, place, stream)
+                                          : void()),
+   ...);
+}
+
+template <class Element>
+void run_gemm_sm90(const GemmWork& work, GemmKernel kernel, Place place, cudaStream_t stream) {
+  run_gemm_sm90<Element>(work, kernel, place, stream,
+                         std::make_index_sequence<gemm_shapes.size()>());
+}
+
+}  // namespace ps::detail

@@ -1,0 +1,229 @@
+// Which kernel gemm() runs: the one it names, else the one measured here, else an estimate.
+#include "ops/gemm/choice.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+#include <string>
+
+#include "ops/gemm/tunable.h"
+#include "ops/tunable.h"
+#include "support/environment.h"
+#include "support/fake_machine.h"
+#include "support/temporary_directory.h"
+
+namespace ps::detail {
+namespace {
+
+using test::FakeMachine;
+
+constexpr std::size_t h200 = 132;  // multiprocessors
+
+GemmKernel chosen(std::size_t m, std::size_t n, std::size_t k, std::size_t sms = h200) {
+  return estimated_gemm({m, n, k}, sms);
+}
+
+GemmSize random_size(std::mt19937& random) {
+  const auto extent = [&] { return std::size_t{1} + random() % (std::size_t{1} << random() % 16); };
+  return {extent(), extent(), extent()};
+}
+
+TEST(GemmShapes, AreDistinctAndFound) {
+  std::set<std::string_view> names;
+  for (const GemmShape& shape : gemm_shapes) {
+    EXPECT_TRUE(names.insert(shape.name).second) << shape.name;
+    EXPECT_EQ(find_gemm_shape(shape.kernel), &shape);
+    EXPECT_NE(std::string(shape.name)
+                  .find(std::to_string(shape.tile_m) + "x" + std::to_string(shape.tile_n)),
+              std::string::npos)
+        << shape.name;
+  }
+  for (const GemmKernel kernel : gemm_kernels()) names.insert(name(kernel));
+  EXPECT_EQ(names.size(), gemm_kernels().size());
+  EXPECT_EQ(names.size(), 2 + gemm_shapes.size());
+  EXPECT_EQ(find_gemm_shape(GemmKernel::best), nullptr);
+  EXPECT_EQ(find_gemm_shape(GemmKernel::portable), nullptr);
+}
+
+TEST(GemmEstimate, LargeProductsTakeLargeTiles) {
+  for (const std::size_t size : {4096, 8192, 16384}) {
+    EXPECT_EQ(chosen(size, size, size), GemmKernel::sm90_128x256_cluster2) << size;
+  }
+  EXPECT_EQ(chosen(4096, 14336, 4096), GemmKernel::sm90_128x256_cluster2);
+}
+
+TEST(GemmEstimate, FewTilesAreSmaller) {
+  const auto area = [](GemmKernel kernel) {
+    const GemmShape& shape = *find_gemm_shape(kernel);
+    return shape.tile_m * shape.tile_n;
+  };
+  EXPECT_LE(area(chosen(1000, 1000, 1000)), 64 * 128);
+  EXPECT_EQ(chosen(64, 512, 4096), GemmKernel::sm90_64x64);
+  EXPECT_EQ(chosen(1, 1, 1), GemmKernel::sm90_64x64);
+  // The more multiprocessors there are to fill, the smaller.
+  for (const std::size_t m : {256, 512, 1024, 2048}) {
+    EXPECT_LE(area(chosen(m, m, 1024, 132)), area(chosen(m, m, 1024, 16))) << m;
+  }
+}
+
+TEST(GemmEstimate, ShortProductsHideTheirEpilogue) {
+  EXPECT_TRUE(find_gemm_shape(chosen(131072, 512, 512))->ping_pong);
+  EXPECT_FALSE(find_gemm_shape(chosen(8192, 8192, 8192))->ping_pong);
+}
+
+// 7 rows of tiles: pairs of blocks would need a second round.
+TEST(GemmEstimate, ClustersThatDoNotFitAreLeftOut) {
+  EXPECT_EQ(chosen(776, 4104, 1032), GemmKernel::sm90_128x256);
+}
+
+TEST(GemmEstimate, MoreWorkNeverTakesLess) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 20'000; ++round) {
+    const GemmSize size = random_size(random);
+    const std::size_t sms = 1 + random() % 200;
+    for (const GemmShape& shape : gemm_shapes) {
+      const double cycles = gemm_cycles(shape, size, sms);
+      ASSERT_GT(cycles, 0);
+      ASSERT_LE(cycles, gemm_cycles(shape, {size.m, size.n, size.k + 64}, sms));
+    }
+  }
+}
+
+// No kernel of the list is estimated to be much faster than the one that is chosen.
+TEST(GemmEstimate, IsTheShortestButForAMargin) {
+  std::mt19937 random(2);
+  for (int round = 0; round < 20'000; ++round) {
+    const GemmSize size = random_size(random);
+    const double cycles = gemm_cycles(*find_gemm_shape(estimated_gemm(size, h200)), size, h200);
+    for (const GemmShape& shape : gemm_shapes) {
+      ASSERT_LE(0.97 * cycles, gemm_cycles(shape, size, h200))
+          << shape.name << " at " << size.m << " x " << size.n << " x " << size.k;
+    }
+  }
+}
+
+class GemmChoice : public testing::Test {
+ protected:
+  GemmChoice() { reload_choices(); }
+  ~GemmChoice() override { reload_choices(); }
+
+  void keep(const std::string& problem, const std::string& kernel, const Device& gpu) const {
+    Choices choices{.key = machine_key(gpu), .operators = {}};
+    choices.operators["gemm"][problem] = {kernel, "2026-11-15T08:30:00Z"};
+    save_choices(choices_path(), choices);
+    reload_choices();
+  }
+
+  // A call on aligned memory.
+  static GemmWork work(std::int64_t m, std::int64_t n, std::int64_t k) {
+    alignas(16) static std::byte memory[16];
+    return {.m = m,
+            .n = n,
+            .k = k,
+            .a = memory,
+            .b = memory,
+            .out = memory,
+            .a_row = k,
+            .b_row = k,
+            .out_row = n};
+  }
+  static GemmKernel kernel(const GemmWork& work, const Device& gpu,
+                           GemmKernel asked = GemmKernel::best) {
+    return gemm_kernel(work, asked, gpu);
+  }
+
+  static std::string problem_of(const GemmWork& work, const Device& gpu) {
+    const std::size_t sms = static_cast<std::size_t>(gpu.capabilities().multiprocessors);
+    return gemm_tunable().problems.at(
+        gemm_problem({static_cast<std::size_t>(work.m), static_cast<std::size_t>(work.n),
+                      static_cast<std::size_t>(work.k)},
+                     sms));
+  }
+
+  test::TemporaryDirectory folder_;
+  test::Variable cache_{"PENSTOCK_CACHE", folder_.path()};
+};
+
+TEST_F(GemmChoice, TheEstimateWithoutAFile) {
+  const FakeMachine machine;
+  const auto sms = static_cast<std::size_t>(machine.gpu().capabilities().multiprocessors);
+  std::mt19937 random(3);
+  for (int round = 0; round < 200; ++round) {
+    const GemmSize size = random_size(random);
+    const GemmWork call =
+        work(static_cast<std::int64_t>(size.m), static_cast<std::int64_t>(size.n) * 8,
+             static_cast<std::int64_t>(size.k) * 8);
+    EXPECT_EQ(kernel(call, machine.gpu()), estimated_gemm({size.m, 8 * size.n, 8 * size.k}, sms));
+  }
+}
+
+TEST_F(GemmChoice, MeasuredBeforeEstimatedAndNamedBeforeMeasured) {
+  const FakeMachine machine;
+  const GemmWork call = work(8192, 8192, 4096);
+  keep(problem_of(call, machine.gpu()), "sm90_128x192_cluster2", machine.gpu());
+  EXPECT_EQ(kernel(call, machine.gpu()), GemmKernel::sm90_128x192_cluster2);
+  EXPECT_EQ(kernel(call, machine.gpu(), GemmKernel::sm90_64x64), GemmKernel::sm90_64x64);
+  EXPECT_EQ(kernel(call, machine.gpu(), GemmKernel::portable), GemmKernel::portable);
+}
+
+TEST_F(GemmChoice, AMeasuredKernelThatDoesNotSuitTheSizeDoesNotCount) {
+  const FakeMachine machine;
+  const GemmWork call = work(8192, 8192, 4096);
+  keep(problem_of(call, machine.gpu()), "sm90_64x64", machine.gpu());
+  EXPECT_EQ(kernel(call, machine.gpu()), GemmKernel::sm90_128x256_cluster2);
+}
+
+TEST_F(GemmChoice, PortableWhereTensorMapsCannotBe) {
+  const FakeMachine machine;
+  const auto is_portable = [&](const GemmWork& call) {
+    return kernel(call, machine.gpu()) == GemmKernel::portable;
+  };
+  EXPECT_FALSE(is_portable(work(5, 64, 64)));
+  EXPECT_TRUE(is_portable(work(5, 63, 64)));
+  EXPECT_TRUE(is_portable(work(5, 64, 63)));
+  EXPECT_TRUE(is_portable(work(5, 64, 0)));
+  for (auto stride : {&GemmWork::a_row, &GemmWork::b_row, &GemmWork::out_row}) {
+    for (const std::int64_t value : {-64, 0, 56, 65, 68}) {
+      GemmWork call = work(5, 64, 64);
+      call.*stride = value;
+      EXPECT_TRUE(is_portable(call)) << value;
+    }
+    GemmWork call = work(5, 64, 64);
+    call.*stride = 72;
+    EXPECT_FALSE(is_portable(call));
+  }
+  GemmWork call = work(5, 64, 64);
+  call.a = static_cast<const std::byte*>(call.a) + 8;
+  EXPECT_TRUE(is_portable(call));
+}
+
+TEST_F(GemmChoice, PortableOnOtherGpus) {
+  for (const int major : {8, 10, 12}) {
+    const FakeMachine machine(
+        {.adjust = [=](int, cuda::Properties& gpu) { gpu.major = major, gpu.minor = 0; }});
+    EXPECT_EQ(kernel(work(512, 512, 512), machine.gpu()), GemmKernel::portable);
+    EXPECT_EQ(gemm_tunable().candidates(0, machine.gpu()).size(), 1U);
+    reload_choices();
+  }
+  const FakeMachine hopper;
+  EXPECT_EQ(gemm_tunable().candidates(0, hopper.gpu()).size(), 1 + gemm_shapes.size());
+}
+
+TEST_F(GemmChoice, EverySizeHasAProblem) {
+  std::mt19937 random(4);
+  std::set<std::size_t> seen;
+  for (int round = 0; round < 5000; ++round) {
+    const std::size_t problem = gemm_problem(random_size(random), h200);
+    ASSERT_LT(problem, gemm_tunable().problems.size());
+    seen.insert(problem);
+  }
+  EXPECT_EQ(seen.size(), gemm_tunable().problems.size());
+  EXPECT_EQ(gemm_tunable().problems[gemm_problem({1024, 4096, 512}, h200)],
+            "up to one wave, K up to 1024");
+  EXPECT_EQ(gemm_tunable().problems[gemm_problem({16384, 16384, 1025}, h200)],
+            "over four waves, K over 1024");
+}
+
+}  // namespace
+}  // namespace ps::detail
