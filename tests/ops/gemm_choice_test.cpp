@@ -47,7 +47,7 @@ TEST(GemmShapes, AreDistinctAndFound) {
 }
 
 TEST(GemmEstimate, LargeProductsTakeLargeTiles) {
-  for (const std::size_t size : {4096, 8192, 16384}) {
+  for (const std::size_t size : {4096U, 8192U, 16384U}) {
     EXPECT_EQ(chosen(size, size, size), GemmKernel::sm90_128x256_cluster2) << size;
   }
   EXPECT_EQ(chosen(4096, 14336, 4096), GemmKernel::sm90_128x256_cluster2);
@@ -62,7 +62,7 @@ TEST(GemmEstimate, FewTilesAreSmaller) {
   EXPECT_EQ(chosen(64, 512, 4096), GemmKernel::sm90_64x64);
   EXPECT_EQ(chosen(1, 1, 1), GemmKernel::sm90_64x64);
   // The more multiprocessors there are to fill, the smaller.
-  for (const std::size_t m : {256, 512, 1024, 2048}) {
+  for (const std::size_t m : {256U, 512U, 1024U, 2048U}) {
     EXPECT_LE(area(chosen(m, m, 1024, 132)), area(chosen(m, m, 1024, 16))) << m;
   }
 }

@@ -69,8 +69,8 @@ constexpr double gemm_cycles(const GemmShape& shape, const GemmSize& size,
   const std::size_t rounds = ceil_div(clusters, fit);
   const auto busy = static_cast<double>(std::min(ceil_div(clusters, rounds), fit) * cluster);
 
-  const double loaded =
-      2.0 * static_cast<double>(step_k) * (shape.tile_m + shape.tile_n / shape.cluster);
+  const std::size_t loaded_rows = shape.tile_m + shape.tile_n / cluster;
+  const auto loaded = static_cast<double>(2 * step_k * loaded_rows);  // bytes
   const double rate =
       std::min(gemm_most_bytes, gemm_l2_bytes * static_cast<double>(multiprocessors) / busy);
   const double products = static_cast<double>(step_k) * shape.tile_m * shape.tile_n / gemm_products;
