@@ -93,6 +93,7 @@ PENSTOCK_HD inline float exponential(float x) {
   const float shifted = fused(x, elementwise::log2_e, rounder);
   const float n = shifted - rounder;
   // ln 2 in two parts; the product with the first one is exact.
+  // NOLINTNEXTLINE(modernize-use-std-numbers)
   const float r = fused(n, -1.42860677e-6F, fused(n, -0.693145752F, x));
   // e^r = 1 + r + r^2 q(r), q fitted by Chebyshev interpolation.
   float q = fused(0.00139262504F, r, 0.00836323295F);
