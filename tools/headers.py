@@ -15,9 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 NEEDS_CUDA = "penstock/host/cuda.h"
-# Kernel writers may still be at C++17; what only the host side calls is C++20, as the library is.
+# Kernel writers may still be at C++17. The matrix-product engine has concepts and is C++20, as the
+# library is.
 DEVICE_CODE = "penstock/kit/"
-HOST_SIDE = ("penstock/kit/gemm/launch.cuh",)
+ENGINE = "penstock/kit/gemm/"
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 # Without the headers that libc++'s own include for old programs' sake, so that a missing include
 # shows. What libc++ 19 counts as experimental (std::stop_token) is C++20.
@@ -48,7 +49,7 @@ def commands(args, no_cuda):
         if is_cuda != bool(args.nvcc):
             continue
         if header.endswith(".cuh"):
-            older = header.startswith(DEVICE_CODE) and header not in HOST_SIDE
+            older = header.startswith(DEVICE_CODE) and not header.startswith(ENGINE)
             yield header, [args.nvcc, f"-std=c++{17 if older else 20}",
                            "-gencode=arch=compute_90a,code=sm_90a", "-Werror=all-warnings",
                            "-Xcompiler=-Wall,-Wextra", "-x", "cu", "-c", "-o", os.devnull, "-"]
