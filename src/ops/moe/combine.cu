@@ -38,7 +38,7 @@ struct Sum {
   unsigned choices;
 };
 
-// With five blocks per multiprocessor and four loads per thread, memory always has enough to do.
+// Four loads per thread fit into the registers of five blocks per multiprocessor without spills.
 template <class Pair, class Weight>
 __global__ void __launch_bounds__(threads, 5) add_up(const Sum sum) {
   kit::wait_for_previous();

@@ -67,7 +67,7 @@ PENSTOCK_HD constexpr MoeItem moe_item(unsigned index, unsigned rows, unsigned c
   const unsigned panels = (tiles + moe_panel_tiles - 1) / moe_panel_tiles;
   // Panels of nearly equal height: the first `tall` ones have one tile more than the others.
   const unsigned low = tiles / panels, tall = tiles % panels, tall_end = tall * (low + 1);
-  const unsigned before = index / columns;  // a tile of the item's panel
+  const unsigned before = index / columns;  // the number of some tile in the item's panel
   const unsigned panel = before < tall_end ? before / (low + 1) : tall + (before - tall_end) / low;
   const unsigned begin = panel * low + (panel < tall ? panel : tall);
   const unsigned height = low + (panel < tall ? 1 : 0);

@@ -11,7 +11,7 @@
 namespace ps::detail {
 
 // Tiles of up to 192 x 256; the second number counts rows of B, which for gate_up are 128 columns
-// of h. Traced or with one slot for measurements.
+// of h. `depth` is the number of slots in the ring.
 template <class Element, unsigned depth>
 using MoeConfig = kit::GemmConfig<Element, 192, 256, depth, 1, 2>;
 

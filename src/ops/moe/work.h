@@ -42,12 +42,12 @@ struct MoeWork {
   std::int64_t rows() const { return tokens * choices; }
 };
 
-// `and_experts`: moe_experts() for `slots` follows at once, and its work table is made in the same
-// launch; moe_experts_*() is then called with `planned`.
 void moe_plan_cpu(const MoeWork& work, const Stream& stream);
 void moe_experts_cpu(const MoeWork& work, const Stream& stream);
 void moe_combine_cpu(const MoeWork& work, const Stream& stream);
 
+// With `and_experts`, the plan also lists the work items of the experts that are in slots now,
+// which saves a launch; moe_experts_gpu() with `planned` must follow.
 void moe_plan_gpu(const MoeWork& work, bool and_experts, const Stream& stream);
 void moe_experts_gpu(const MoeWork& work, bool planned, const Stream& stream);
 void moe_combine_gpu(const MoeWork& work, const Stream& stream);

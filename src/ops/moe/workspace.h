@@ -9,8 +9,8 @@
 
 namespace ps::detail {
 
-// Pairs that one block counts and places, and the most blocks: more pairs than these blocks hold
-// make every block's part longer.
+// Pairs that one block counts and places, and the most blocks. With more than 64 * 1024 pairs every
+// block gets more than 1024.
 inline constexpr std::int64_t moe_count_pairs = 1024;
 inline constexpr std::int64_t moe_count_blocks = 64;
 // Rows before h and y that the ragged tensor store addresses and never writes.
