@@ -20,6 +20,8 @@ HARNESS = "python/penstock/bench"
 LADDERS = ("host", "copy", "gemm", "resample")
 CASES_PER_PART = 6  # of an operator: with all peers and counters, about two minutes
 PROFILED = ("tiny", "small", "large", "very-long")
+CUB_LIBRARY = f"{BIN}/libpenstock_cub.so"  # CUB as a peer of these operators
+WITH_CUB = ("copy", "transform")
 
 C_SUFFIXES = (".h", ".cuh", ".cpp", ".cu", ".inc")
 # A C++ comment, or a string or character literal, in which // is no comment.
@@ -74,8 +76,9 @@ def every(root=ROOT):
 
 
 def operator_sources(name):
-    """The program that measures operators, and the cases of one."""
-    return f"{HARNESS}/__main__.py", f"{HARNESS}/operators/{name}.py"
+    """The program that measures operators, the cases of one, and its peers that need nvcc."""
+    peers = ("bench/peers/cub.cu",) if name in WITH_CUB else ()
+    return f"{HARNESS}/__main__.py", f"{HARNESS}/operators/{name}.py", *peers
 
 
 def closure(root, start):

@@ -61,6 +61,8 @@ class Bench:
         if package.is_dir():
             known = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
             self.environment["PYTHONPATH"] = os.pathsep.join([str(package), *known])
+        if (root / benchmarks.CUB_LIBRARY).is_file():
+            self.environment.setdefault("PENSTOCK_CUB", str(root / benchmarks.CUB_LIBRARY))
         self.all = benchmarks.every(root)
         self._progress = self.work / "progress.json"
         self._packages = {}  # whether the interpreter has them

@@ -4,7 +4,7 @@
 docs/results.md is the summary, docs/results/NAME.md the page of one benchmark. README.md and the pages
 below docs/ may hold places that are filled in:
 
-    <!-- results of NAME -->                    the table of bench/results/NAME.json
+    <!-- results of NAME -->                    the table of bench/results/NAME.json, if it is there
     <!-- end of results -->
     <!-- table NAME -->                         a table made of several files; see TABLES
     <!-- end of table -->
@@ -14,14 +14,15 @@ below docs/ may hold places that are filled in:
 """
 
 import argparse
+import fnmatch
 import re
 import sys
 from pathlib import Path
 
 import results_moe
 import results_resample
-from results_tables import (Unreadable, body, figure, headline, judged_us, over, percent, ratio, read,
-                            shown_us, table)
+from results_tables import (Unreadable, body, figure, geometric_mean, headline, judged_us, over,
+                            percent, ratio, read, shown_us, spread, table)
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = re.compile(r"(<!-- results of ([\w-]+) -->\n).*?(<!-- end of results -->\n)", re.DOTALL)
@@ -48,10 +49,10 @@ process, so that background load affects all of them equally.
 """
 
 ABOUT = {
-    "copy": "kernels that copy memory within the GPU",
+    "copy": "copies of contiguous memory",
     "first_minutes": "`make demo` and `make test` from an empty clone",
     "file_overlap": "reading a file while computing, on the CPU",
-    "gemm": "bf16 matrix products on tensor cores",
+    "gemm": "matrix products on tensor cores",
     "iterate": "one pass over memory with arithmetic",
     "ladder_copy": "copy kernels, step by step",
     "ladder_gemm": "matrix products, step by step",
@@ -69,13 +70,17 @@ ABOUT = {
     "route": "choosing experts from a router's logits",
     "storage": "reading files",
     "tracing": "cost of recording a timeline",
-    "transform": "elementwise functions, in memory and streamed",
+    "transform": "elementwise functions",
+    "transform_host": "elementwise functions of data that streams through the GPU, and on the CPU",
 }
 
 # What the names of cases and peers mean, on the page of a benchmark.
 NAMES = {
-    "gemm": "Cases are M x N x K. *cublasLt*: the first algorithm that cuBLASLt's heuristic returns. "
-            "*cublasLt-best16*: the fastest of the sixteen that it returns at most.",
+    "copy": "*device*: within the GPU; *upload*, *download*: from and to page-locked memory of the host. "
+            "*CUB*: the faster of two ways to call its DeviceTransform, on elements and on vectors.",
+    "gemm": "Cases are M x N x K, in bf16 if nothing else is said; *odd*: N and K are not multiples of 8. "
+            "*cuBLASLt*: the first algorithm that its heuristic returns. *cuBLASLt-best16*: the fastest "
+            "of the sixteen that it returns at most. Both have a workspace of 32 MiB.",
     "moe": "Every time includes the router's projection, a matrix product of torch's, and the routing. "
            "*torch*: the grouped matrix products of torch, with sorting, gathering, activation and "
            "adding up as operations of their own. *SonicMoE* is there if its wheels were.",
@@ -95,6 +100,9 @@ NAMES = {
     "resample_cpu": "*copy past caches*: a copy with non-temporal stores.",
     "storage": "*read*: a file into host memory, through io_uring if the system allows it; *read-threads*: "
                "by threads; *to-device*: a file into GPU memory.",
+    "transform": "*CUB*: the faster of two ways to call its DeviceTransform, on elements and on vectors of 16 "
+                 "bytes. *cudaMemcpy*: a copy within the GPU that reads and writes the same number of "
+                 "bytes in all.",
     "tracing": "A three-way pipeline (upload, compute, download) without a recorder (*off*), with one that "
                "uses CUDA events, and with one that uses CUPTI.",
 }
@@ -133,19 +141,50 @@ def overlap_table(documents):
                  rows)
 
 
+def peer_us(case, *names):
+    """The time of the first of these peers that the case has."""
+    return next((judged_us(case["peer"][name]) for name in names if name in case["peer"]), None)
+
+
+def copy_times(case):
+    """Our copy kernel, cudaMemcpy, and CUB. The operator copy calls cudaMemcpy itself; our kernel is
+    the one of transform. Older files hold kernels of the copy ladder instead."""
+    kernel = case.get("metrics", {}).get("kernels", {}).get("transform")
+    if kernel is not None:
+        return judged_us(kernel), judged_us(case["ours"]), peer_us(case, "CUB")
+    return judged_us(case["ours"]), peer_us(case, "cudaMemcpy"), peer_us(case, "CUB")
+
+
 def gpu_table(documents):
-    """Our kernels next to their peers."""
-    rows = []
-    for what, beside, name, peer, cases in (
-            ("copy, best kernel, 1 and 4 GiB", "cudaMemcpy", "copy", "cudaMemcpy", "* GiB, best"),
-            ("", "CUB's DeviceTransform", "copy", "cub", "* GiB, best"),
-            ("matrix products, bf16, eight sizes", "cuBLASLt, first algorithm", "gemm", "cublasLt", "*"),
-            ("", "cuBLASLt, best of 16 algorithms", "gemm", "cublasLt-best16", "*"),
-            ("elementwise functions", "CUB's DeviceTransform", "transform", "cub", "*"),
-            ("", "cudaMemcpy of the same size", "transform", "cudaMemcpy", "*")):
-        mean, spread = (figure(documents[name][1], f"{kind} ratio of {peer}/ours in {cases}")
-                        for kind in ("mean", "spread"))
-        rows.append([what, beside, f"{mean} ({spread})"])
+    """Our kernels next to their peers. Rows whose peer was not measured are left out."""
+    def cases(name, *patterns):
+        return [case for case in documents[name][1]["cases"]
+                if any(fnmatch.fnmatchcase(case["case"], pattern) for pattern in patterns)]
+
+    copies = [copy_times(case) for case in cases("copy", "* GiB, best", "device, * GiB")]
+    products, functions = cases("gemm", "[0-9]*"), cases("transform", "*")
+
+    def beside(measured, *names):
+        return [(judged_us(case["ours"]), peer_us(case, *names)) for case in measured]
+
+    rows, last = [], None
+    for what, other, pairs in (
+            ("copy kernel, 1 and 4 GiB", "cudaMemcpy", [(ours, copy) for ours, copy, _ in copies]),
+            ("copy kernel, 1 and 4 GiB", "CUB's DeviceTransform", [(ours, cub) for ours, _, cub in copies]),
+            (f"matrix products, bf16, {len(products)} sizes", "cuBLASLt, first algorithm",
+             beside(products, "cuBLASLt")),
+            (f"matrix products, bf16, {len(products)} sizes", "cuBLASLt, best of 16 algorithms",
+             beside(products, "cuBLASLt-best16")),
+            ("elementwise functions", "torch", beside(functions, "torch")),
+            ("elementwise functions", "torch.compile", beside(functions, "torch.compile")),
+            ("elementwise functions", "CUB's DeviceTransform", beside(functions, "CUB")),
+            ("elementwise functions", "cudaMemcpy of the same size",
+             beside(functions, "cudaMemcpy", "cudaMemcpy, whole pages"))):
+        speeds = [value for value in (over(peer, ours) for ours, peer in pairs) if value]
+        if speeds:
+            rows.append(["" if what == last else what, other,
+                         f"{geometric_mean(speeds):.3f} ({spread(speeds)})"])
+            last = what
     return table(["what", "compared with", "speed relative to it: mean (range)"], rows)
 
 
@@ -162,6 +201,9 @@ def filled(text, documents, folder):
         return documents[name]
 
     def results_of(place):
+        if place[2] in ABOUT and place[2] not in documents:
+            return (f"{place[1]}\nThere are no results yet. To measure: `scripts/gpu_bench.sh {place[2]}`."
+                    f"\n\n{place[3]}")
         return f"{place[1]}\n{body(*document_of(place[2]))}\n\n{place[3]}".replace(
             "\n## Call and host times\n", "\n")
 

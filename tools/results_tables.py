@@ -5,6 +5,8 @@ import json
 import math
 
 NONE = "–"
+# Peers as the programs called them that measured copy, gemm and transform before `penstock bench` did.
+FORMER_NAMES = {"cublasLt": "cuBLASLt", "cublasLt-best16": "cuBLASLt-best16", "cub": "CUB"}
 
 
 class Unreadable(Exception):
@@ -20,6 +22,10 @@ def read(path):
         raise Unreadable(f"{path}: expected an object of schema 1")
     if not any(isinstance(document.get(part), list) for part in ("cases", "rungs")):
         raise Unreadable(f"{path}: expected a list of cases or of rungs")
+    for place in [document, *document.get("cases", [])]:
+        for part in ("peers", "peer"):
+            if isinstance(place, dict) and isinstance(place.get(part), dict):
+                place[part] = {FORMER_NAMES.get(name, name): of for name, of in place[part].items()}
     return document
 
 

@@ -70,10 +70,10 @@ def sources(name, root=benchmarks.ROOT):
 
 
 def test_results_depend_on_what_is_included_and_implemented():
-    gemm = sources("gemm")
-    assert {"bench/gemm_cuda.cpp", "bench/support/cublas_lt_cuda.cpp", "examples/gemm/01_naive.cu",
-            "include/penstock/kit/gemm/kernel.cuh", "src/host/pipeline.cpp"} <= gemm
-    assert not any(path.startswith("src/ops/resample/") for path in gemm)
+    kernel = sources("overlap-kernel")
+    assert {"bench/overlap-kernel_cuda.cpp", "bench/support/results.cpp", "examples/copy/12_ring_sm90.cu",
+            "include/penstock/kit/ring.h", "src/host/pipeline.cpp"} <= kernel
+    assert not any(path.startswith("src/ops/resample/") for path in kernel)
     assert "src/ops/resample/tile.cuh" in sources("resample")
 
 
@@ -88,6 +88,13 @@ def test_an_operator_depends_on_its_own_part_of_the_package():
     for mine, others in ((resample, ("moe", "route", "mixture")), (moe, ("resampl", "streamed"))):
         assert not [path for path in mine if any(other in path for other in others)]
     assert "python/src/transfers.cpp" in sources("iterate")
+    gemm, transform, copy = sources("gemm"), sources("transform"), sources("copy")
+    assert {"python/penstock/bench/products/cublas_lt.py", "python/penstock/_gemm_torch.py",
+            "python/src/gemm.cpp", "include/penstock/kit/gemm/kernel.cuh"} <= gemm
+    assert {"python/penstock/bench/elementwise/functions.py", "python/src/elementwise.cpp",
+            "bench/peers/cub.cu", "src/ops/transform/sm90.cu"} <= transform
+    assert {"python/src/transfers.cpp", "bench/peers/cub.cu", "src/ops/transform/sm90.cu"} <= copy
+    assert not {"bench/peers/cub.cu", "src/ops/transform/sm90.cu"} & gemm
     assert {"python/penstock/_moe.py", "python/src/moe.cpp"} <= sources("python")
 
 
@@ -246,6 +253,16 @@ printf '{{"commit": "unknown", "peers": {{}}, "cases": [%s], "dropped": [{{"case
     (tree / "broken").touch()
     assert run(tree, "op") == 1
     assert json.loads((tree / "bench/results/op.json").read_text()) == document
+
+
+def test_operators_find_the_library_of_cub_if_it_is_built(tree, monkeypatch):
+    monkeypatch.delenv("PENSTOCK_CUB", raising=False)
+    assert "PENSTOCK_CUB" not in gpu_bench.Bench(tree).environment
+    library = tree / benchmarks.CUB_LIBRARY
+    library.touch()
+    assert gpu_bench.Bench(tree).environment["PENSTOCK_CUB"] == str(library)
+    monkeypatch.setenv("PENSTOCK_CUB", "other.so")
+    assert gpu_bench.Bench(tree).environment["PENSTOCK_CUB"] == "other.so"
 
 
 def test_results_go_to_another_folder_and_come_back_as_one_archive(tree, write, capfd):

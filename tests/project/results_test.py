@@ -336,3 +336,51 @@ def test_the_table_of_resample_on_the_cpu_has_one_row_per_shape():
     rows = results.TABLES["resample-cpu"]({"resample_cpu": (None, document)}).splitlines()[2:]
     assert rows == ["| (4, 9 → 5, 7) f32 | 10 µs | 5 µs | 11 µs | 20 µs | 10 µs | 21 µs |",
                     "| other | – | – | – | 30 µs | 15 µs | 31 µs |"]
+
+
+def timed(name, us, kernels=None, **peers):
+    return {"case": name, "ours": {"gpu_us": us}, "metrics": {"kernels": {
+        kernel: {"gpu_us": time} for kernel, time in (kernels or {}).items()}},
+        "peer": {peer.replace("_", " "): {"gpu_us": time} for peer, time in peers.items()}}
+
+
+def gpu_rows(**cases):
+    documents = {name: (None, {"cases": given}) for name, given in cases.items()}
+    return results.TABLES["gpu"](documents).splitlines()[2:]
+
+
+def test_the_table_of_kernels_reads_the_operators_files():
+    whole = {"cudaMemcpy, whole pages": 12.0}
+    rows = gpu_rows(
+        copy=[timed("device, 1 GiB", 10.0, {"transform": 8.0}, torch=10.0, CUB=16.0),
+              timed("upload, 1 GiB", 99.0, torch=1.0)],
+        gemm=[timed("8x8x8", 10.0, **{"cuBLASLt": 20.0, "cuBLASLt-best16": 5.0}),
+              timed("4x4x4", 10.0, cuBLASLt=5.0), timed("odd, 3x3x3", 10.0, cuBLASLt=1.0)],
+        transform=[timed("scale", 10.0, torch=20.0, CUB=11.0, **whole)])
+    assert rows == ["| copy kernel, 1 and 4 GiB | cudaMemcpy | 1.250 (1.250) |",
+                    "|  | CUB's DeviceTransform | 2.000 (2.000) |",
+                    "| matrix products, bf16, 2 sizes | cuBLASLt, first algorithm | 1.000 (0.500 to 2.000) |",
+                    "|  | cuBLASLt, best of 16 algorithms | 0.500 (0.500) |",
+                    "| elementwise functions | torch | 2.000 (2.000) |",
+                    "|  | CUB's DeviceTransform | 1.100 (1.100) |",
+                    "|  | cudaMemcpy of the same size | 1.200 (1.200) |"]
+
+
+def test_the_table_of_kernels_reads_older_files():
+    rows = gpu_rows(copy=[timed("1 GiB, best", 10.0, cudaMemcpy=11.0), timed("1 GiB, slow", 99.0)],
+                    gemm=[], transform=[timed("scale", 10.0, cudaMemcpy=9.0), timed("cpu cast", 5.0)])
+    assert rows == ["| copy kernel, 1 and 4 GiB | cudaMemcpy | 1.100 (1.100) |",
+                    "| elementwise functions | cudaMemcpy of the same size | 0.900 (0.900) |"]
+
+
+def test_peers_of_older_files_have_their_names_of_today(run, write):
+    case = {"case": "a", "ours": {"gpu_us": 2.0}, "peer": {"cublasLt": {"gpu_us": 3.0}}, "metrics": {}}
+    page = write("docs/a.md", "It is <!-- figure gemm: value ratio of cuBLASLt/ours in a --><!-- /figure -->\n")
+    done = run({"gemm.json": CASES | {"peers": {"cublasLt": "13"}, "cases": [case]}})
+    assert done.returncode == 0 and "-->1.500<!--" in page.read_text(), done.stderr
+
+
+def test_a_page_may_ask_for_a_benchmark_that_was_not_measured_yet(run, write):
+    page = write("docs/a.md", "<!-- results of transform_host -->\n<!-- end of results -->\n")
+    assert run({"resample.json": CASES}).returncode == 0
+    assert "There are no results yet. To measure: `scripts/gpu_bench.sh transform_host`." in page.read_text()

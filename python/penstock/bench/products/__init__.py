@@ -1,0 +1,1 @@
+"""The cases of gemm, and their peers."""
