@@ -19,6 +19,7 @@ struct LadderOptions {
   std::size_t bytes = 0;
   std::size_t chunk = 0;
   std::string trace;
+  std::vector<std::int64_t> shape;
   bool quick = false;
   bool all_shapes = false;
   bool list = false;
@@ -47,6 +48,7 @@ void climb(std::string_view name, const LadderOptions& options, const std::stop_
                            .bytes = options.bytes,
                            .chunk = options.chunk,
                            .quick = options.quick,
+                           .shape = options.shape,
                            .all_shapes = options.all_shapes,
                            .trace = options.trace,
                            .stop = stop});
@@ -107,6 +109,7 @@ struct KernelLadder {
   std::string example;     // the name of a rung
   std::string bytes = {};  // about --bytes, where there is such an option
   bool traced = true, has_shapes = false;
+  bool is_layer = false;  // of experts, with a shape of five numbers
 };
 
 void add_kernels(CLI::App& ladders, Program& program, const KernelLadder& ladder) {
@@ -122,6 +125,23 @@ void add_kernels(CLI::App& ladders, Program& program, const KernelLadder& ladder
   if (ladder.has_shapes) {
     command.add_flag("--all-shapes", options->all_shapes,
                      "Run all shapes, from tiny to very long, instead of two");
+  }
+  if (ladder.is_layer) {
+    command
+        .add_option("--shape", options->shape,
+                    "Tokens, hidden size, width of an expert, experts, experts per token; default: "
+                    "16384,2048,768,128,8")
+        ->type_name("T,d,n,E,K")
+        ->delimiter(',')
+        ->expected(5)
+        ->check(CLI::PositiveNumber);
+    command.footer(
+        "speed-up: relative to the first row. Each rung is one of the kernels of ps::moe().\n\n"
+        "Examples:\n"
+        "  penstock ladder moe --quick\n"
+        "  penstock ladder moe --trace build/moe\n"
+        "  penstock ladder moe --trace build/moe --shape 4096,7168,2048,64,8");
+    return;
   }
   command.footer(fmt::format(
       "share: speed relative to the peer or ceiling measured in the same run. speed-up: relative "
@@ -163,6 +183,11 @@ void add_ladder(Program& program) {
        .example = "warp-search",
        .traced = false,
        .has_shapes = true});
+  add_kernels(command, program,
+              {.name = "moe",
+               .about = "An expert layer: without overlap inside the kernels, and with it",
+               .example = "overlapped",
+               .is_layer = true});
 }
 
 }  // namespace ps::cli

@@ -9,4 +9,9 @@ export PENSTOCK=$PWD/build/$preset/bin/penstock PENSTOCK_KEEP_SCREENSHOTS=1
 "$PENSTOCK" report docs/pages/cpu.json --title "Penstock without a GPU" --output docs/pages/cpu.html
 "$PENSTOCK" report docs/pages/two_level.json --title "Streams outside, roles inside" \
   --output docs/pages/two_level.html
+# From: penstock ladder moe --trace DIR; moe.json is its moe_overlapped.json.
+if [[ -f docs/pages/moe.json ]]; then
+  "$PENSTOCK" report docs/pages/moe.json --title "Inside the products of moe" \
+    --output docs/pages/moe.html
+fi
 build/venv/bin/pytest -q tests/page -k in_docs

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -24,11 +25,12 @@ namespace ladder {
 
 struct Settings {
   ps::Device device = ps::Device::best();
-  std::size_t bytes = 0;    // of input; 0: what suits the device
-  std::size_t chunk = 0;    // 0: chosen from the engines' measured costs
-  bool quick = false;       // a second or so in all, for a look and for tests
-  bool all_shapes = false;  // also those that the ladder's table leaves out
-  std::string trace = {};   // folder for what kernels write of themselves; empty: nothing is traced
+  std::size_t bytes = 0;                 // of input; 0: what suits the device
+  std::size_t chunk = 0;                 // 0: chosen from the engines' measured costs
+  bool quick = false;                    // a second or so in all, for a look and for tests
+  std::vector<std::int64_t> shape = {};  // of a layer: T, d, n, E, K; empty: the ladder's own
+  bool all_shapes = false;               // also those that the ladder's table leaves out
+  std::string trace = {};  // folder for what kernels write of themselves; empty: nothing is traced
   std::stop_token stop = {};
 };
 
@@ -46,6 +48,7 @@ class Context {
   bool on_gpu() const { return device().kind() == ps::DeviceKind::cuda; }
   bool quick() const { return settings_.quick; }
   bool all_shapes() const { return settings_.all_shapes; }
+  const std::vector<std::int64_t>& shape() const { return settings_.shape; }
   std::size_t bytes() const { return settings_.bytes; }
   const std::string& trace() const { return settings_.trace; }
   const std::stop_token& stop() const { return settings_.stop; }

@@ -123,7 +123,9 @@ PageSections trace_sections(const Reading& trace) {
   facts.rows = {{"machine", trace["device"]["model"].text(), trace["device"]["name"].text()},
                 {"made by", fmt::format("penstock {}", trace["version"].text()),
                  fmt::format("commit {}, {}", trace["commit"].text(), trace["date"].text())}};
-  return {PageTimelines{.title = trace["name"].text(), .runs = timeline_runs(trace)}, facts};
+  PageTimelines timelines{.title = trace["name"].text(), .runs = timeline_runs(trace)};
+  if (const auto note = trace.find("note")) timelines.note = note->text();
+  return {timelines, facts};
 }
 
 }  // namespace ps::detail

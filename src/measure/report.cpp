@@ -169,8 +169,8 @@ std::string as_json(const FileOverlapResult& r, bool timelines) {
   return document.dump(1);
 }
 
-std::string trace_json(std::string_view title, std::span<const PageRun> runs,
-                       const Device& device) {
+std::string trace_json(std::string_view title, std::span<const PageRun> runs, const Device& device,
+                       std::string_view note) {
   std::set<std::string_view> names{"columns"};
   for (const PageRun& run : runs) {
     if (!names.insert(run.name).second) {
@@ -179,6 +179,7 @@ std::string trace_json(std::string_view title, std::span<const PageRun> runs,
   }
   Json document = header("trace", device);
   document["name"] = title;
+  if (!note.empty()) document["note"] = note;
   add_lost_records(document, runs);
   add_timelines(document, runs);
   return document.dump(1, ' ', false, Json::error_handler_t::replace);

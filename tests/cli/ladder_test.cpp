@@ -174,6 +174,32 @@ TEST(LadderResample, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(ladder("copy --all-shapes").code, 2) << "it has one shape";
 }
 
+TEST(LadderMoe, ListsItsRungsWithoutAGpu) {
+  const Ended run = ladder("moe --list --json");
+  ASSERT_EQ(run.code, 0) << run.err;
+  std::vector<std::string> names;
+  const auto json = nlohmann::json::parse(run.out);
+  for (const auto& rung : json.at("rungs")) names.push_back(rung.at("name"));
+#if PENSTOCK_WITH_CUDA
+  EXPECT_EQ(names, (std::vector<std::string>{"sequential", "overlapped"}));
+#else
+  EXPECT_TRUE(names.empty());
+#endif
+}
+
+TEST(LadderMoe, NeedsAGpuAndSaysSo) {
+  const Ended run = ladder("moe --device cpu --shape 70,64,40,8,2 --trace pages");
+  EXPECT_EQ(run.code, 1) << run.err;
+  EXPECT_NE(run.err.find("'moe' needs a GPU: "), std::string::npos) << run.err;
+}
+
+TEST(LadderMoe, AShapeHasFivePositiveNumbers) {
+  EXPECT_EQ(ladder("moe --device cpu --shape 70,64,40,8").code, 2);
+  EXPECT_EQ(ladder("moe --device cpu --shape 70,64,40,8,0").code, 2);
+  EXPECT_EQ(ladder("moe --device cpu --shape 70,64,40,8,two").code, 2);
+  EXPECT_EQ(ladder("gemm --device cpu --shape 70,64,40,8,2").code, 2) << "it has none";
+}
+
 TEST(LadderHost, ListsItsRungs) {
   const Ended run = ladder("host --list --json");
   ASSERT_EQ(run.code, 0) << run.err;

@@ -238,6 +238,16 @@ TEST(TraceJson, IsAPageOfItsTimelines) {
   EXPECT_EQ(timelines["runs"][0]["kernels"][0]["lanes"].size(), 2U);
 }
 
+TEST(TraceJson, ANoteIsShownAboveTheTimelines) {
+  EXPECT_FALSE(Json::parse(traced()).contains("note"));
+  const PageRun runs[] = {traced_run()};
+  const std::string noted = trace_json("one kernel", runs, Device::cpu(), "Half of it is idle.");
+  EXPECT_EQ(section(sections_of(noted), "timelines")["note"], "Half of it is idle.");
+  Json wrong = Json::parse(noted);
+  wrong["note"] = 7;
+  EXPECT_THROW(sections_of(wrong.dump()), InvalidArgument);
+}
+
 TEST(TraceJson, RefusesRunsThatShareAName) {
   const PageRun twice[] = {{.name = "a"}, {.name = "a"}}, reserved[] = {{.name = "columns"}};
   EXPECT_THROW(trace_json("t", twice, Device::cpu()), InvalidArgument);

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "pages"
 # With this set, the screenshots in docs/ are made anew.
 KEEP = os.environ.get("PENSTOCK_KEEP_SCREENSHOTS")
+NAMES = sorted(report.stem for report in PAGES.glob("*.json"))
 
 
 def penstock(*arguments, folder):
@@ -47,7 +48,7 @@ def check(screen, page, report):
     assert screen.js("return document.documentElement.scrollWidth <= innerWidth")
 
 
-@pytest.mark.parametrize("name", ["gpu", "cpu", "two_level"])
+@pytest.mark.parametrize("name", NAMES)
 def test_page_in_docs(screen, name):
     page = PAGES / f"{name}.html"
     assert page.stat().st_size < 3_000_000
@@ -82,7 +83,7 @@ def test_overlapping_reads_are_stacked(screen, tmp_path):
     assert stacked > 0
 
 
-@pytest.mark.parametrize("name", ["gpu", "cpu", "two_level"])
+@pytest.mark.parametrize("name", NAMES)
 def test_page_in_docs_is_what_the_program_writes_now(tmp_path, name):
     penstock("report", PAGES / f"{name}.json", "--output", "page.html",
              "--title", data_of(PAGES / f"{name}.html")["title"], folder=tmp_path)

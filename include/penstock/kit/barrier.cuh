@@ -64,6 +64,21 @@ struct alignas(8) Barrier {
     return done != 0;
   }
 
+  // As try_wait(), but never suspends the thread: for one that watches several barriers.
+  __device__ bool test_wait(unsigned parity) {
+    unsigned done;
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, done;\n"
+        "}"
+        : "=r"(done)
+        : "r"(address()), "r"(parity)
+        : "memory");
+    return done != 0;
+  }
+
   // Returns when the phase of this parity has completed. The first phase has parity 0.
   __device__ void wait(unsigned parity) {
     while (!try_wait(parity)) {

@@ -19,6 +19,8 @@
 //   arrive()
 //   arrive_expect(bytes)  announces bytes of asynchronous copies, and arrives
 //   try_wait(parity)      whether the phase of this parity has completed
+//   test_wait(parity)     the same, and never suspends the thread; only test_acquire() and
+//                         Consumer::test_wait() need it
 //   wait(parity)          returns when the phase of this parity has completed
 //
 // The first phase has parity 0. The phase before it, of parity 1, counts as completed.
@@ -80,6 +82,9 @@ class Producer {
   // Whether acquire() would return at once. Does not acquire.
   PENSTOCK_HD bool try_acquire() const { return empty().try_wait(next_.parity); }
 
+  // The same for a thread that has something else to watch: it is never suspended.
+  PENSTOCK_HD bool test_acquire() const { return empty().test_wait(next_.parity); }
+
   // Waits until the next slot is empty and returns its index.
   PENSTOCK_HD unsigned acquire() {
     empty().wait(next_.parity);
@@ -124,6 +129,9 @@ class Consumer {
 
   // Whether wait() would return at once. Does not wait.
   PENSTOCK_HD bool try_wait() const { return full().try_wait(next_.parity); }
+
+  // The same for a thread that has something else to watch: it is never suspended.
+  PENSTOCK_HD bool test_wait() const { return full().test_wait(next_.parity); }
 
   // Waits until the next slot is committed and returns its index. Pass the result of try_wait() as
   // `ready` to skip a second check.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <new>
 
 #include "penstock/kit/trace.h"
 
@@ -40,5 +41,52 @@ struct SmSource {
 
 template <bool on>
 using Trace = BlockTrace<on, SmSource>;
+
+// The records of one role, as RoleTrace, with their state in shared memory: for roles whose threads
+// have no registers to spare.
+template <bool on>
+class SharedRoleTrace {
+ public:
+  using Spans = RoleTrace<on, SmSource>;
+  using Moment = typename Spans::Moment;
+  struct Shared {
+    alignas(Spans) unsigned char bytes[sizeof(Spans)];
+
+    __device__ Spans& spans() { return *reinterpret_cast<Spans*>(bytes); }
+  };
+
+  // `writes` is true in one thread of the role, the only one that accesses `shared`.
+  __device__ SharedRoleTrace(Shared& shared, const Trace<on>& trace, unsigned number, bool writes)
+      : shared_(shared), writes_(writes) {
+    if (writes_) new (shared_.bytes) Spans(trace.role(number, true));
+  }
+  SharedRoleTrace(const SharedRoleTrace&) = delete;
+  SharedRoleTrace& operator=(const SharedRoleTrace&) = delete;
+  __device__ ~SharedRoleTrace() {
+    if (writes_) shared_.spans().~Spans();
+  }
+
+  __device__ Moment now() const { return SmSource::now(); }
+  __device__ void record(unsigned tile, Moment start) { record(tile, start, now()); }
+  __device__ void record(unsigned tile, Moment start, Moment end) {
+    if (writes_) shared_.spans().record(tile, start, end);
+  }
+
+ private:
+  Shared& shared_;
+  bool writes_;
+};
+
+template <>
+class SharedRoleTrace<false> {
+ public:
+  using Moment = RoleTrace<false, SmSource>::Moment;
+  struct Shared {};
+
+  __device__ SharedRoleTrace(Shared&, const Trace<false>&, unsigned, bool) {}
+  __device__ Moment now() const { return {}; }
+  __device__ void record(unsigned, Moment) {}
+  __device__ void record(unsigned, Moment, Moment) {}
+};
 
 }  // namespace ps::kit

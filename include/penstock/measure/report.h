@@ -17,9 +17,10 @@ std::string as_json(const OverlapResult& result, const Device& device, bool time
 std::string as_json(const FileOverlapResult& result, bool timelines);
 
 // Only timelines, with the in-kernel traces of their kernels: {"schema", "kind": "trace", ...,
-// "name", "timelines": {...}, "kernels": [...], "lost_records": {"<run>": count}}; the last two
-// only if there are any. Throws InvalidArgument if two runs have the same name or one is called
-// "columns".
-std::string trace_json(std::string_view title, std::span<const PageRun> runs, const Device& device);
+// "name", "note", "timelines": {...}, "kernels": [...], "lost_records": {"<run>": count}}; the last
+// two, and the note, which pages show above the timelines, only if there are any. Throws
+// InvalidArgument if two runs have the same name or one is called "columns".
+std::string trace_json(std::string_view title, std::span<const PageRun> runs, const Device& device,
+                       std::string_view note = {});
 
 }  // namespace ps

@@ -3,7 +3,7 @@
 namespace ps::detail {
 
 void moe_products_sm90(const MoeWork& work, Place place, cudaStream_t stream) {
-  run_products<3, 3>(work, place, stream);
+  run_products<MoeOverlapped>(work, place, stream);
 }
 
 }  // namespace ps::detail

@@ -47,17 +47,33 @@ inline MoeOrder moe_order(const MoeSpace& space, bool up) {
 
 template <class Gemm>
 void run_product(const typename Gemm::Loader::Arguments& operands, const TensorMap& out,
-                 const MoeOrder& items, std::int64_t k, cudaStream_t stream) {
+                 const MoeOrder& items, std::int64_t k, cudaStream_t stream,
+                 const kit::TraceBuffer<Gemm::Config::traced>& trace) {
   kit::LaunchOptions options = kit::gemm_options<Gemm>(kit::gemm_resident<Gemm>());
   options.overlaps_previous = true;
   kit::launch(kit::gemm_kernel<Gemm>, options, stream, operands, out, items,
-              kit::gemm_steps<typename Gemm::Config>(k), kit::TraceBuffer<false>{});
+              kit::gemm_steps<typename Gemm::Config>(k), trace);
 }
 
-// Slots in the ring of operands, and buffers of each consumer for results.
-template <class Element, unsigned depth, unsigned pieces>
-void run_products(const MoeWork& work, Place place, cudaStream_t stream) {
-  using Config = MoeConfig<Element, depth>;
+// The kernels of moe(): slots in the ring of operands, and buffers of each consumer for results.
+struct MoeOverlapped {
+  static constexpr unsigned depth = 3, pieces = 3;
+};
+// One slot in the ring, and stores that are waited for.
+struct MoeSequential {
+  static constexpr unsigned depth = 1, pieces = 1;
+};
+
+// Where traced products write their records.
+template <bool traced>
+struct MoeTraces {
+  kit::TraceBuffer<traced> up{}, down{};
+};
+
+// `Config` is a MoeConfig, or one with tracing enabled (kit::TracedGemm).
+template <class Config, unsigned pieces>
+void run_products_of(const MoeWork& work, Place place, cudaStream_t stream,
+                     const MoeTraces<Config::traced>& traces = {}) {
   const MoeSpace space(work);
   const TensorView h(space.h, work.type, {work.rows(), work.width}, place);
   const TensorView y(space.y, work.type, {work.rows(), work.hidden}, place);
@@ -69,18 +85,18 @@ void run_products(const MoeWork& work, Place place, cudaStream_t stream) {
       static_cast<unsigned>(work.hidden / 8),
       gate_up_map(work, place)};
   run_product<MoeUpGemm<Config, pieces>>(up, kit::encode(kit::ragged_options(h)),
-                                         moe_order(space, true), work.hidden, stream);
-  run_product<MoeDownGemm<Config, pieces>>({loaded(h, {moe_unit_rows, 64}), down_map(work, place)},
-                                           kit::encode(kit::ragged_options(y)),
-                                           moe_order(space, false), work.width, stream);
+                                         moe_order(space, true), work.hidden, stream, traces.up);
+  run_product<MoeDownGemm<Config, pieces>>(
+      {loaded(h, {moe_unit_rows, 64}), down_map(work, place)}, kit::encode(kit::ragged_options(y)),
+      moe_order(space, false), work.width, stream, traces.down);
 }
 
-template <unsigned depth, unsigned pieces>
+template <class Kernel>
 void run_products(const MoeWork& work, Place place, cudaStream_t stream) {
   if (work.type == DType::f16) {
-    run_products<__half, depth, pieces>(work, place, stream);
+    run_products_of<MoeConfig<__half, Kernel::depth>, Kernel::pieces>(work, place, stream);
   } else {
-    run_products<__nv_bfloat16, depth, pieces>(work, place, stream);
+    run_products_of<MoeConfig<__nv_bfloat16, Kernel::depth>, Kernel::pieces>(work, place, stream);
   }
 }
 

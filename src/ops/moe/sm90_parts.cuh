@@ -51,7 +51,7 @@ class MoeGatherLoader {
   __device__ MoeGatherLoader(kit::GemmSlots<Config>& slots, const Arguments& arguments)
       : slots_(slots),
         arguments_(arguments),
-        producer_(slots.ring),
+        producer_(slots),
         line_(threadIdx.x / 8),
         chunk_(threadIdx.x % 8),
         to_(Config::TileA::offset(line_, chunk_ * 8)) {}
@@ -103,7 +103,7 @@ class MoeGatherLoader {
 
   kit::GemmSlots<Config>& slots_;
   const Arguments& arguments_;
-  kit::Producer<kit::Barrier, Config::depth> producer_;
+  kit::GemmProducer<Config::traced, Config::depth> producer_;
   unsigned line_, chunk_, to_;
 };
 

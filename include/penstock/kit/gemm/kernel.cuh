@@ -45,9 +45,13 @@ struct Gemm {
       ((1 + Config::consumers) * launch_registers - loader_registers) / Config::consumers / 8 * 8;
   static constexpr unsigned consumer_registers = shared_out < 248 ? shared_out : 248;
 
-  // Threads that take tiles; a traced kernel has one more, which watches the loads.
+  // A loader that leaves threads of its warpgroup idle; in a traced kernel one of them watches the
+  // loads. Others watch their loads themselves (GemmProducer).
+  static constexpr bool has_watcher = Config::traced && Loader::threads == 1;
+
+  // Threads that take tiles.
   static constexpr unsigned readers =
-      Loader::threads + Config::consumers * warpgroup_threads + (Config::traced ? 1 : 0);
+      Loader::threads + Config::consumers * warpgroup_threads + (has_watcher ? 1 : 0);
 };
 
 // `steps` is the number of K tiles, at least 1. See launch_gemm() in gemm/launch.cuh.
@@ -91,15 +95,19 @@ __global__ void __launch_bounds__(Gemm::Config::threads, 1)
   Trace<Config::traced> trace(buffer);
   if (group == 0) {
     give_registers<Gemm::loader_registers>();
-    const bool loads = Loader::threads > 1 || (warp_index() == 0 && elect());
+    constexpr bool warps = Loader::threads > 1;
+    const bool loads = warps || (warp_index() == 0 && elect());
+    const bool watches = warps && threadIdx.x == 0;
+    trace.begin(watches);
     if (loads) {
+      SharedRoleTrace<Config::traced> landing(shared.slots.records(0), trace, 0, watches);
       Loader loader(shared.slots, operands);
-      constexpr bool warps = Loader::threads > 1;
       typename Order::template Tiles<warps> tiles(order, shared.tiles, !warps || threadIdx.x == 0);
       while (tiles.take(tile)) loader.load(tile, steps);
       loader.drain();
     }
-    if constexpr (Config::traced) {  // records when loads complete, while the loader goes on
+    trace.end(watches);
+    if constexpr (Gemm::has_watcher) {  // records when loads complete, while the loader goes on
       if (warp_index() == 1 && elect()) {
         trace.begin(true);
         Consumer<Barrier, Config::depth> landed(shared.slots.ring);
@@ -118,8 +126,11 @@ __global__ void __launch_bounds__(Gemm::Config::threads, 1)
     typename Gemm::Epilogue epilogue(shared.out[number], out);
     typename Order::template Tiles<true> tiles(order, shared.tiles, false);
     const bool writes = threadIdx.x % warpgroup_threads == 0;
-    auto products = trace.role(gemm_products_role(number), writes);
-    auto stores = trace.role(gemm_stores_role(number), writes);
+    const auto recorded = [&](unsigned role) {
+      return SharedRoleTrace<Config::traced>(shared.slots.records(role), trace, role, writes);
+    };
+    auto products = recorded(gemm_products_role(number));
+    auto stores = recorded(gemm_stores_role(number));
     GemmTrace<Config::traced> work(products, stores);
     while (tiles.take(tile)) schedule.run(tile, steps, epilogue, work);
     schedule.finish();

@@ -56,7 +56,8 @@ concept GemmOrder = std::is_trivially_copyable_v<Order> &&
 
 // Where a loader and its consumers meet.
 template <class Config>
-struct GemmSlots : GemmIssued<Config::traced, Config::depth> {
+struct GemmSlots : GemmIssued<Config::traced, Config::depth>,
+                   GemmRecords<Config::traced, 1 + 2 * Config::consumers> {
   alignas(1024) unsigned char a[Config::depth][Config::TileA::bytes];
   alignas(1024) unsigned char b[Config::depth][Config::TileB::bytes];
   typename Config::TileRing ring;
@@ -76,7 +77,8 @@ struct GemmSlots : GemmIssued<Config::traced, Config::depth> {
 //   Loader(slots, arguments)   in each of these threads
 //   loader.load(tile, steps)   returns when all loads of the tile have been issued. In a traced
 //                              kernel it sets slots.issued[i] to the time when a slot's load is
-//                              issued
+//                              issued; 128 threads use a GemmProducer, which records when loads
+//                              complete
 //   loader.drain()             called after the last tile; returns when no other block will arrive
 //                              at this block's barriers and none of the thread's cp.async is in
 //                              flight

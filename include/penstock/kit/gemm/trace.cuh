@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "penstock/kit/barrier.cuh"
+#include "penstock/kit/ring.h"
 #include "penstock/kit/trace.cuh"
 #include "penstock/kit/warp.cuh"
 #include "penstock/kit/wgmma.cuh"
@@ -28,13 +30,23 @@ struct GemmIssued<true, depth> {
   std::uint64_t issued[depth];
 };
 
+// In shared memory: the state of each role's records, by its number.
+template <bool traced, unsigned roles>
+struct GemmRecords : SharedRoleTrace<false>::Shared {
+  __device__ SharedRoleTrace<false>::Shared& records(unsigned) { return *this; }
+};
+template <unsigned roles>
+struct GemmRecords<true, roles> {
+  SharedRoleTrace<true>::Shared of[roles];
+
+  __device__ SharedRoleTrace<true>::Shared& records(unsigned role) { return of[role]; }
+};
+
 // The steps of one consumer; all its threads have one. The tensor cores execute steps in order: a
 // step begins when the previous one has ended and its slot has been loaded.
-template <bool on>
+template <bool on, class Spans = RoleTrace<on, SmSource>>
 class GemmSteps {
  public:
-  using Spans = RoleTrace<on, SmSource>;
-
   __device__ explicit GemmSteps(Spans& spans) : spans_(spans) {}
 
   // Calls consumer.wait(). If the slot is not loaded yet, first waits for the products in flight,
@@ -71,11 +83,11 @@ class GemmSteps {
   unsigned pending_ = 0, done_ = 0;
 };
 
-template <>
-class GemmSteps<false> {
+template <class Spans>
+class GemmSteps<false, Spans> {
  public:
   GemmSteps() = default;
-  __device__ explicit GemmSteps(RoleTrace<false, SmSource>&) {}
+  __device__ explicit GemmSteps(Spans&) {}
 
   template <class Consumer>
   __device__ unsigned wait(Consumer& consumer) {
@@ -88,11 +100,12 @@ class GemmSteps<false> {
 
 // The steps of one consumer, and the stores that follow them.
 template <bool on>
-class GemmTrace : public GemmSteps<on> {
+class GemmTrace : public GemmSteps<on, SharedRoleTrace<on>> {
  public:
-  using Spans = RoleTrace<on, SmSource>;
+  using Spans = SharedRoleTrace<on>;
 
-  __device__ GemmTrace(Spans& products, Spans& stores) : GemmSteps<on>(products), stores_(stores) {}
+  __device__ GemmTrace(Spans& products, Spans& stores)
+      : GemmSteps<on, Spans>(products), stores_(stores) {}
 
   // Calls store() and records it as the stores of the last step.
   template <class Store>
@@ -117,5 +130,52 @@ __device__ void watch_loads(Consumer& landed, Spans& spans, const std::uint64_t*
     landed.release();
   }
 }
+
+// The producer of a loader that occupies its whole warpgroup: no thread is left for watch_loads(),
+// so in a traced kernel the first thread looks for completed loads while it waits for a slot. A
+// load that completes while it issues the next one is recorded after that.
+template <bool on, unsigned depth>
+class GemmProducer : public Producer<Barrier, depth> {
+ public:
+  template <class Slots>
+  __device__ explicit GemmProducer(Slots& slots) : Producer<Barrier, depth>(slots.ring) {}
+};
+
+template <unsigned depth>
+class GemmProducer<true, depth> : Producer<Barrier, depth> {
+  using Base = Producer<Barrier, depth>;
+
+ public:
+  // The first thread has a SharedRoleTrace in slots.records(0).
+  template <class Slots>
+  __device__ explicit GemmProducer(Slots& slots)
+      : Base(slots.ring), landed_(slots.ring), issued_(slots.issued), records_(slots.records(0)) {}
+
+  using Base::full;
+
+  __device__ unsigned acquire() {
+    if (threadIdx.x == 0) {
+      while (!this->test_acquire()) watch();
+    }
+    return Base::acquire();
+  }
+
+  __device__ void drain() {
+    for (unsigned slot = 0; slot < depth; ++slot) acquire();
+  }
+
+ private:
+  __device__ void watch() {
+    if (!landed_.test_wait()) return;
+    const unsigned slot = landed_.wait(true);
+    records_.spans().record(loads_++, issued_[slot]);
+    landed_.release();
+  }
+
+  Consumer<Barrier, depth> landed_;
+  const std::uint64_t* issued_;
+  SharedRoleTrace<true>::Shared& records_;
+  unsigned loads_ = 0;
+};
 
 }  // namespace ps::kit
