@@ -56,7 +56,8 @@ class MoeGatherLoader {
         chunk_(threadIdx.x % 8),
         to_(Config::TileA::offset(line_, chunk_ * 8)) {}
 
-  __device__ void load(const kit::GemmTile& tile, unsigned steps) {
+  template <class Before>
+  __device__ void load(const kit::GemmTile& tile, unsigned steps, const Before& before) {
     unsigned at[row_count];  // chunks before the copied one; 32 bits hold 64 GiB
 #pragma unroll
     for (unsigned j = 0; j < row_count; ++j) {
@@ -66,6 +67,7 @@ class MoeGatherLoader {
       at[j] = token * arguments_.row_chunks + chunk_;
     }
     for (unsigned step = 0; step < steps; ++step) {
+      before(step);
       const unsigned slot = producer_.acquire();
       auto& full = producer_.full(slot);
       if constexpr (Config::traced) {
@@ -127,10 +129,12 @@ class MoeDownLoader {
   __device__ MoeDownLoader(kit::GemmSlots<Config>& slots, const Arguments& maps)
       : slots_(slots), maps_(maps), producer_(slots.ring) {}
 
-  __device__ void load(const kit::GemmTile& tile, unsigned steps) {
+  template <class Before>
+  __device__ void load(const kit::GemmTile& tile, unsigned steps, const Before& before) {
     const unsigned units = (tile.rows + 63) / 64;
     const unsigned bytes = units * Config::TileA::row_offset(64) + Config::TileB::bytes;
     for (unsigned step = 0; step < steps; ++step) {
+      before(step);
       const unsigned slot = producer_.acquire(bytes);
       if constexpr (Config::traced) slots_.issued[slot] = kit::SmSource::now();
       auto& full = producer_.full(slot);

@@ -103,7 +103,9 @@ __global__ void __launch_bounds__(Gemm::Config::threads, 1)
       SharedRoleTrace<Config::traced> landing(shared.slots.records(0), trace, 0, watches);
       Loader loader(shared.slots, operands);
       typename Order::template Tiles<warps> tiles(order, shared.tiles, !warps || threadIdx.x == 0);
-      while (tiles.take(tile)) loader.load(tile, steps);
+      while (tiles.take(tile)) {
+        loader.load(tile, steps, [&](unsigned step) { tiles.look_ahead(step, steps); });
+      }
       loader.drain();
     }
     trace.end(watches);

@@ -27,8 +27,10 @@ class TensorLoader {
   __device__ TensorLoader(GemmSlots<Config>& slots, const Arguments& maps)
       : slots_(slots), maps_(maps), producer_(slots.ring), rank_(rank()) {}
 
-  __device__ void load(const GemmTile& tile, unsigned steps) {
+  template <class Before>
+  __device__ void load(const GemmTile& tile, unsigned steps, const Before& before) {
     for (unsigned step = 0; step < steps; ++step) {
+      before(step);
       const unsigned slot = producer_.acquire(Config::slot_bytes);
       if constexpr (Config::traced) slots_.issued[slot] = SmSource::now();
       auto& full = producer_.full(slot);

@@ -41,6 +41,8 @@ class GridOrder {
       return true;
     }
 
+    __device__ void look_ahead(unsigned, unsigned) {}
+
    private:
     PersistentTiles<GroupedOrder> tiles_;
     unsigned m_;
@@ -60,8 +62,9 @@ class GridOrder {
 // be 0 when the kernel starts. The results must not depend on which block computes a tile.
 //
 // One thread of the loader takes numbers and passes words to the others through shared memory. It
-// works ahead, so that neither the counter nor the table is waited for: while a tile is loaded, the
-// word of the next one is on its way, and so is the number of the one after that.
+// takes the next number shortly before the loads of a tile end: early enough to wait neither for
+// the counter nor for the table, and late enough that neighbours in the table, which share operands
+// in the L2 cache, start at nearly the same time.
 template <class Codec>
 struct TableOrder {
   const std::uint64_t* words;
@@ -87,14 +90,15 @@ struct TableOrder {
           writer_(shared.ring),
           leads_(leads) {
       if (!leads) return;
-      taken_ = atomicAdd(order.taken, 2);  // on its way while the first word is loaded
       count_ = *order.count;
-      publish(word(blockIdx.x));
-      next_ = word(gridDim.x + taken_);
-      ++taken_;
+      next_ = word(blockIdx.x);
     }
 
     __device__ bool take(GemmTile& tile) {
+      if (leads_) {
+        shared_.words[writer_.acquire()] = next_;
+        writer_.commit();
+      }
       std::uint64_t now = shared_.words[reader_.wait()];
       // Lets the compiler see that the warp stays together and has one tile, so that the
       // multiplying loop keeps slots and descriptors in uniform registers.
@@ -105,21 +109,26 @@ struct TableOrder {
       const bool ended = now == 0;
       reader_.release();
       if (ended) return false;
-      if (leads_) {
-        // Nothing here uses what it loads: the next call does.
-        publish(next_);
-        next_ = word(gridDim.x + taken_);
-        taken_ = atomicAdd(order_.taken, 1);
-      }
       tile = Codec::tile(now);
       return true;
     }
 
-   private:
-    __device__ void publish(std::uint64_t of) {
-      shared_.words[writer_.acquire()] = of;
-      writer_.commit();
+    // Nothing here uses what it loads: a later call does.
+    __device__ void look_ahead(unsigned step, unsigned steps) {
+      if (!leads_) return;
+      if (step + number_ahead == steps || (step == 0 && steps < number_ahead)) {
+        taken_ = atomicAdd(order_.taken, 1);
+      }
+      if (step + word_ahead == steps || (step == 0 && steps < word_ahead)) {
+        next_ = word(gridDim.x + taken_);
+      }
     }
+
+   private:
+    // Steps before the end of a tile at which its successor's number and word are loaded: a step
+    // takes about as long as either.
+    static constexpr unsigned number_ahead = 6, word_ahead = 3;
+
     __device__ std::uint64_t word(unsigned of) const { return of < count_ ? order_.words[of] : 0; }
 
     const TableOrder& order_;

@@ -43,6 +43,8 @@ struct GemmTile {
 //                                     together, and the tile is uniform in the warp
 //   tiles.take(tile)                  the next tile; false if there is none. Every reader calls it
 //                                     until it returns false, and then not again
+//   tiles.look_ahead(step, steps)     called by the loader's threads before each step of a tile, in
+//                                     order, to prepare the next call of take()
 template <class Order>
 concept GemmOrder = std::is_trivially_copyable_v<Order> &&
                     std::constructible_from<typename Order::template Tiles<true>, const Order&,
@@ -52,6 +54,7 @@ concept GemmOrder = std::is_trivially_copyable_v<Order> &&
                       order.init(shared, 0u);
                       { Order::takes_clusters } -> std::convertible_to<bool>;
                       { tiles.take(tile) } -> std::same_as<bool>;
+                      tiles.look_ahead(0u, 1u);
                     };
 
 // Where a loader and its consumers meet.
@@ -75,7 +78,8 @@ struct GemmSlots : GemmIssued<Config::traced, Config::depth>,
 //   Loader::commits            arrivals per slot on the ring's `full` barriers
 //   Loader::registers          registers that each of its threads needs, a multiple of 8
 //   Loader(slots, arguments)   in each of these threads
-//   loader.load(tile, steps)   returns when all loads of the tile have been issued. In a traced
+//   loader.load(tile, steps, before)   calls before(step) for each step and issues its loads;
+//                              returns when all loads of the tile have been issued. In a traced
 //                              kernel it sets slots.issued[i] to the time when a slot's load is
 //                              issued; 128 threads use a GemmProducer, which records when loads
 //                              complete
@@ -84,10 +88,11 @@ struct GemmSlots : GemmIssued<Config::traced, Config::depth>,
 //                              flight
 template <class Loader>
 concept GemmLoading =
-    requires(Loader& loader, const typename Loader::Arguments& arguments, const GemmTile& tile) {
+    requires(Loader& loader, const typename Loader::Arguments& arguments, const GemmTile& tile,
+             void (*before)(unsigned)) {
       Loader::prefetch_arguments(arguments);
       { Loader::threads + Loader::commits + Loader::registers } -> std::convertible_to<unsigned>;
-      loader.load(tile, 0u);
+      loader.load(tile, 0u, before);
       loader.drain();
     };
 
