@@ -17,7 +17,8 @@ inline TensorMap gemm_map(const TensorView& matrix, std::int64_t rows) {
   return encode({.tensor = matrix,
                  .box = {rows, 64},
                  .swizzle = Swizzle::b128,
-                 .l2_promotion = L2Promotion::b256});
+                 // Not b256: rows that begin inside a cache line would take up two such pairs of lines.
+                 .l2_promotion = L2Promotion::b128});
 }
 
 // The launch options for `blocks` blocks.
