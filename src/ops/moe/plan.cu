@@ -145,7 +145,7 @@ __device__ void add_histograms(const Plan& plan, unsigned* totals, unsigned* ear
 
 // Places the block's pairs. A warp has a contiguous part of them and counts it first; pairs of the
 // same expert keep their order. Dynamic shared memory: a count per warp and expert.
-__global__ void __launch_bounds__(threads) sort(const Plan plan, bool and_list) {
+__global__ void __launch_bounds__(threads, 1) sort(const Plan plan, bool and_list) {
   __shared__ unsigned offsets[most_experts + 1], next[most_experts];
   extern __shared__ unsigned all_counts[];
   const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -178,17 +178,28 @@ __global__ void __launch_bounds__(threads) sort(const Plan plan, bool and_list) 
   const unsigned per_warp = plan.pairs_per_block / warps;
   const unsigned begin = blockIdx.x * plan.pairs_per_block + warp * per_warp;
   const auto each = [&](const auto& place) {
-    for (unsigned first = begin; first < begin + per_warp; first += 32) {
-      const unsigned pair = first + lane;
-      const unsigned expert = pair < plan.pairs ? plan.expert(pair) : plan.experts;
-      const unsigned peers = __match_any_sync(~0u, expert);
-      const unsigned rank = __popc(peers & ((1u << lane) - 1));
-      if (pair < plan.pairs) place(pair, expert, rank);
-      __syncwarp();
-      if (rank == 0 && expert < plan.experts) {
-        counts[expert] += static_cast<unsigned>(__popc(peers));
+    constexpr unsigned batch = 4;  // loads in flight
+    for (unsigned first = begin; first < begin + per_warp; first += 32 * batch) {
+      unsigned expert[batch];
+#pragma unroll
+      for (unsigned i = 0; i < batch; ++i) {
+        const unsigned pair = first + 32 * i + lane;
+        const bool ours = 32 * i < begin + per_warp - first && pair < plan.pairs;
+        expert[i] = ours ? plan.expert(pair) : plan.experts;
       }
-      __syncwarp();
+#pragma unroll
+      for (unsigned i = 0; i < batch; ++i) {
+        const unsigned pair = first + 32 * i + lane;
+        if (32 * i >= begin + per_warp - first) break;
+        const unsigned peers = __match_any_sync(~0u, expert[i]);
+        const unsigned rank = __popc(peers & ((1u << lane) - 1));
+        if (pair < plan.pairs) place(pair, expert[i], rank);
+        __syncwarp();
+        if (rank == 0 && expert[i] < plan.experts) {
+          counts[expert[i]] += static_cast<unsigned>(__popc(peers));
+        }
+        __syncwarp();
+      }
     }
   };
   each([](unsigned, unsigned, unsigned) {});

@@ -107,6 +107,35 @@ __device__ unsigned choose(const RouteWork& work, unsigned lane, std::uint32_t (
   return chosen;
 }
 
+// As choose(), for keys of 16-bit logits: their upper 19 bits tell them apart, so that key and expert
+// fit into one word, and the largest word is the choice. Of equal logits the first expert's word is
+// the largest.
+template <int values>
+__device__ unsigned choose_by_word(const RouteWork& work, unsigned lane,
+                                   const std::uint32_t (&key)[values]) {
+  constexpr unsigned last = detail::route_most_experts - 1;
+  static_assert(last == 0x1ff && no_key == 0);
+  std::uint32_t word[values];
+#pragma unroll
+  for (int j = 0; j < values; ++j) {
+    word[j] = key[j] == no_key ? no_key : (key[j] >> 13) << 9 | (last - lane - lanes * j);
+  }
+  std::uint32_t chosen = no_key;
+  for (unsigned k = 0; k < static_cast<unsigned>(work.choices); ++k) {
+    std::uint32_t best = word[0];
+#pragma unroll
+    for (int j = 1; j < values; ++j) best = max(best, word[j]);
+    const std::uint32_t winning = __reduce_max_sync(all_lanes, best);
+    if (winning == no_key) break;
+    if (lane == k) chosen = winning;
+#pragma unroll
+    for (int j = 0; j < values; ++j) {
+      if (word[j] == winning) word[j] = no_key;
+    }
+  }
+  return chosen == no_key ? work.experts : last - (chosen & last);
+}
+
 // Over the choices, in their order.
 __device__ float sum_of_choices(const RouteWork& work, float weight) {
   float sum = 0;
@@ -124,26 +153,27 @@ __device__ void route_token(const RouteWork& work, unsigned lane, std::int64_t t
     const unsigned e = lane + lanes * j;
     logit[j] = e < experts ? usable(widen(row[e])) : -infinity;
   }
-  std::uint32_t key[values], best = no_key;
+  std::uint32_t key[values];
 #pragma unroll
   for (int j = 0; j < values; ++j) {
     const unsigned e = lane + lanes * j;
     const float bias = work.bias != nullptr && e < experts ? work.bias[e] : 0.0F;
     key[j] = compared_key(work.scoring, logit[j], bias);
-    best = max(best, key[j]);
   }
 
   const bool softmax = work.scoring != RouteScoring::sigmoid;
-  float largest = 0, total = 0;
-  if (softmax) largest = score_of(__reduce_max_sync(all_lanes, best));
-  if (work.scoring == RouteScoring::softmax_topk) total = sum_of_exponentials(logit, largest);
   if (work.groups > 1) keep_best_groups(work, lane, key);
-  const unsigned chosen = choose(work, lane, key);
+  const unsigned chosen = sizeof(Logit) == 2 && softmax ? choose_by_word(work, lane, key)
+                                                        : choose(work, lane, key);
 
-  // Each lane computes the weight of its own choice. The logit is in the cache.
+  // Each lane computes the weight of its own choice. The logit is in the cache. With softmax the
+  // first choice has the largest logit.
   const bool found = chosen < experts;
-  float weight = 0;
-  if (found) weight = raw_weight(work.scoring, usable(widen(row[chosen])), largest);
+  const float own = found ? usable(widen(row[chosen])) : 0.0F;
+  const float largest = __shfl_sync(all_lanes, own, 0);
+  float weight = found ? raw_weight(work.scoring, own, largest) : 0.0F;
+  float total = 0;
+  if (work.scoring == RouteScoring::softmax_topk) total = sum_of_exponentials(logit, largest);
   if (work.scoring == RouteScoring::topk_softmax) total = sum_of_choices(work, weight);
   if (found && softmax) weight = quotient(weight, total);
   if (work.renormalise) {
@@ -174,14 +204,13 @@ __global__ void __launch_bounds__(threads) route_kernel(RouteWork work) {
 }
 
 template <class Logit>
-const void* kernel_for(int experts) {
-  const auto pointer = [](auto* kernel) { return reinterpret_cast<const void*>(kernel); };
-  if (experts <= 32) return pointer(route_kernel<1, Logit>);
-  if (experts <= 64) return pointer(route_kernel<2, Logit>);
-  if (experts <= 128) return pointer(route_kernel<4, Logit>);
-  if (experts <= 256) return pointer(route_kernel<8, Logit>);
+auto kernel_for(int experts) {
+  if (experts <= 32) return route_kernel<1, Logit>;
+  if (experts <= 64) return route_kernel<2, Logit>;
+  if (experts <= 128) return route_kernel<4, Logit>;
+  if (experts <= 256) return route_kernel<8, Logit>;
   static_assert(detail::route_most_experts == 16 * lanes);
-  return pointer(route_kernel<16, Logit>);
+  return route_kernel<16, Logit>;
 }
 
 }  // namespace
@@ -195,14 +224,12 @@ void route_portable(const RouteWork& work, const Stream& stream) {
                                              blocks_per_multiprocessor);
   const auto blocks =
       static_cast<unsigned>(std::min(ceil_div(static_cast<std::size_t>(work.tokens), warps), most));
-  const void* kernel = work.logit_type == DType::f16    ? kernel_for<__half>(work.experts)
+  auto* const kernel = work.logit_type == DType::f16    ? kernel_for<__half>(work.experts)
                        : work.logit_type == DType::bf16 ? kernel_for<__nv_bfloat16>(work.experts)
                                                         : kernel_for<float>(work.experts);
-  RouteWork argument = work;
-  void* arguments[] = {&argument};
-  launch_on(stream, "launching route", [&] {
-    return cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), arguments, 0, cuda_stream(stream));
-  });
+  const cuda::Guard current(backend_of(stream.device()));
+  kit::launch(kernel, {.grid = blocks, .block = threads, .overlaps_previous = true},
+              cuda_stream(stream), work);
 }
 
 }  // namespace ps::detail

@@ -101,15 +101,18 @@ RouteWork checked(const RouteOptions& options, const Device& device) {
   check_apart(ids, inputs);
   check_apart(weights, inputs);
   check_apart(weights, ids);
+  // The exponentials of the other experts cancel out of renormalised weights.
+  const bool softmax = options.scoring != RouteScoring::sigmoid;
+  const bool only_chosen = softmax && options.renormalise;
   return {.tokens = options.logits.extent(0),
           .experts = static_cast<int>(options.logits.extent(1)),
           .choices = static_cast<int>(options.ids.extent(1)),
           .groups = options.groups,
           .top_groups = options.top_groups,
-          .scoring = options.scoring,
+          .scoring = only_chosen ? RouteScoring::topk_softmax : options.scoring,
           .logit_type = options.logits.dtype(),
           .wide_ids = options.ids.dtype() == DType::i64,
-          .renormalise = options.renormalise,
+          .renormalise = options.renormalise && !softmax,
           .scale = options.scale,
           .logits = options.logits.data(),
           .logit_row = step(options.logits, 0),
