@@ -46,35 +46,86 @@ TEST(GemmShapes, AreDistinctAndFound) {
   EXPECT_EQ(find_gemm_shape(GemmKernel::portable), nullptr);
 }
 
-TEST(GemmEstimate, LargeProductsTakeLargeTiles) {
-  for (const std::size_t size : {4096U, 8192U, 16384U}) {
+// The kernels that the tests of the estimate expect are within 2 % of the fastest ones in
+// measurements on an H200.
+const GemmShape& shape_of(std::size_t m, std::size_t n, std::size_t k, std::size_t sms = h200) {
+  return *find_gemm_shape(chosen(m, n, k, sms));
+}
+
+TEST(GemmEstimate, LargeAlignedProductsTakeLargeTilesInPairs) {
+  for (const std::size_t size : {2048U, 4096U, 8192U, 16384U}) {
     EXPECT_EQ(chosen(size, size, size), GemmKernel::sm90_128x256_cluster2) << size;
   }
   EXPECT_EQ(chosen(4096, 14336, 4096), GemmKernel::sm90_128x256_cluster2);
+  EXPECT_EQ(chosen(16384, 2048, 768), GemmKernel::sm90_128x256_cluster2);
+  EXPECT_EQ(chosen(131072, 512, 512), GemmKernel::sm90_128x256_cluster2);
 }
 
 TEST(GemmEstimate, FewTilesAreSmaller) {
-  const auto area = [](GemmKernel kernel) {
-    const GemmShape& shape = *find_gemm_shape(kernel);
-    return shape.tile_m * shape.tile_n;
-  };
-  EXPECT_LE(area(chosen(1000, 1000, 1000)), 64 * 128);
-  EXPECT_EQ(chosen(64, 512, 4096), GemmKernel::sm90_64x64);
+  EXPECT_EQ(chosen(104, 1016, 6472), GemmKernel::sm90_64x64);
+  EXPECT_EQ(chosen(584, 208, 232), GemmKernel::sm90_64x64);
   EXPECT_EQ(chosen(1, 1, 1), GemmKernel::sm90_64x64);
+  EXPECT_EQ(chosen(256, 2048, 2048), GemmKernel::sm90_64x128);
+  const auto area = [](const GemmShape& shape) { return shape.tile_m * shape.tile_n; };
+  EXPECT_EQ(area(shape_of(1024, 1024, 4096)), 128 * 128);
+  EXPECT_EQ(area(shape_of(1000, 1000, 1000)), 128 * 128);
   // The more multiprocessors there are to fill, the smaller.
   for (const std::size_t m : {256U, 512U, 1024U, 2048U}) {
-    EXPECT_LE(area(chosen(m, m, 1024, 132)), area(chosen(m, m, 1024, 16))) << m;
+    EXPECT_LE(area(shape_of(m, m, 1024, 132)), area(shape_of(m, m, 1024, 16))) << m;
   }
 }
 
 TEST(GemmEstimate, ShortProductsHideTheirEpilogue) {
-  EXPECT_TRUE(find_gemm_shape(chosen(131072, 512, 512))->ping_pong);
-  EXPECT_FALSE(find_gemm_shape(chosen(8192, 8192, 8192))->ping_pong);
+  EXPECT_TRUE(shape_of(4456, 7312, 136).ping_pong);
+  EXPECT_TRUE(shape_of(2640, 9784, 200).ping_pong);
+  EXPECT_FALSE(shape_of(8192, 8192, 8192).ping_pong);
 }
 
-// 7 rows of tiles: pairs of blocks would need a second round.
+// Clusters that would reach below the matrix.
 TEST(GemmEstimate, ClustersThatDoNotFitAreLeftOut) {
-  EXPECT_EQ(chosen(776, 4104, 1032), GemmKernel::sm90_128x256);
+  EXPECT_EQ(chosen(384, 10600, 3088), GemmKernel::sm90_128x256);
+  EXPECT_EQ(shape_of(128, 4096, 4096).cluster, 1U);
+  EXPECT_EQ(shape_of(64, 7168, 2048).cluster, 1U);
+}
+
+// 264 columns: 248 of the 256 rows of b in the last box would be outside.
+TEST(GemmEstimate, BoxesThatAreMostlyOutsideAreAvoided) {
+  EXPECT_EQ(chosen(8392, 264, 312), GemmKernel::sm90_128x192_cluster2);
+  const GemmShape& wide = *find_gemm_shape(GemmKernel::sm90_128x256);
+  EXPECT_GT(gemm_time(wide, {8392, 264, 320}, h200), gemm_time(wide, {8392, 512, 320}, h200));
+}
+
+TEST(GemmEstimate, MisalignedRowsAreLoadedByClusters) {
+  EXPECT_GT(shape_of(2304, 4280, 3488).cluster, 1U);
+  EXPECT_GT(shape_of(12144, 4232, 5928).cluster, 1U);
+  EXPECT_GT(shape_of(14952, 8440, 424).cluster, 1U);
+  EXPECT_GT(shape_of(13768, 9424, 440).cluster, 1U);
+  const GemmSize aligned{4096, 4096, 4096};
+  GemmSize misaligned = aligned;
+  misaligned.a_alignment = misaligned.b_alignment = 16;
+  const auto slowdown = [&](GemmKernel kernel) {
+    const GemmShape& shape = *find_gemm_shape(kernel);
+    return gemm_time(shape, misaligned, h200) / gemm_time(shape, aligned, h200);
+  };
+  EXPECT_GT(slowdown(GemmKernel::sm90_128x256_cluster2), 1.2);
+  EXPECT_GT(slowdown(GemmKernel::sm90_128x256), slowdown(GemmKernel::sm90_128x256_cluster2));
+}
+
+TEST(GemmEstimate, LowerAlignmentNeverTakesLess) {
+  for (auto alignment :
+       {&GemmSize::a_alignment, &GemmSize::b_alignment, &GemmSize::out_alignment}) {
+    GemmSize size{8192, 8192, 512};
+    EXPECT_EQ(size.*alignment, 128U);
+    for (const GemmShape& shape : gemm_shapes) {
+      double before = 0;
+      for (const std::size_t bytes : {128U, 64U, 32U, 16U}) {
+        size.*alignment = bytes;
+        const double time = gemm_time(shape, size, h200);
+        EXPECT_GT(time, before) << shape.name << " at " << bytes;
+        before = time;
+      }
+    }
+  }
 }
 
 TEST(GemmEstimate, MoreWorkNeverTakesLess) {
@@ -83,21 +134,20 @@ TEST(GemmEstimate, MoreWorkNeverTakesLess) {
     const GemmSize size = random_size(random);
     const std::size_t sms = 1 + random() % 200;
     for (const GemmShape& shape : gemm_shapes) {
-      const double cycles = gemm_cycles(shape, size, sms);
-      ASSERT_GT(cycles, 0);
-      ASSERT_LE(cycles, gemm_cycles(shape, {size.m, size.n, size.k + 64}, sms));
+      const double time = gemm_time(shape, size, sms);
+      ASSERT_GT(time, 0);
+      ASSERT_LT(time, gemm_time(shape, {size.m, size.n, size.k + 64}, sms));
     }
   }
 }
 
-// No kernel of the list is estimated to be much faster than the one that is chosen.
-TEST(GemmEstimate, IsTheShortestButForAMargin) {
+TEST(GemmEstimate, IsTheShortest) {
   std::mt19937 random(2);
   for (int round = 0; round < 20'000; ++round) {
     const GemmSize size = random_size(random);
-    const double cycles = gemm_cycles(*find_gemm_shape(estimated_gemm(size, h200)), size, h200);
+    const double time = gemm_time(*find_gemm_shape(estimated_gemm(size, h200)), size, h200);
     for (const GemmShape& shape : gemm_shapes) {
-      ASSERT_LE(0.97 * cycles, gemm_cycles(shape, size, h200))
+      ASSERT_LE(time, gemm_time(shape, size, h200))
           << shape.name << " at " << size.m << " x " << size.n << " x " << size.k;
     }
   }
@@ -117,7 +167,7 @@ class GemmChoice : public testing::Test {
 
   // A call on aligned memory.
   static GemmWork work(std::int64_t m, std::int64_t n, std::int64_t k) {
-    alignas(16) static std::byte memory[16];
+    alignas(128) static std::byte memory[128];
     return {.m = m,
             .n = n,
             .k = k,
@@ -135,10 +185,7 @@ class GemmChoice : public testing::Test {
 
   static std::string problem_of(const GemmWork& work, const Device& gpu) {
     const std::size_t sms = static_cast<std::size_t>(gpu.capabilities().multiprocessors);
-    return gemm_tunable().problems.at(
-        gemm_problem({static_cast<std::size_t>(work.m), static_cast<std::size_t>(work.n),
-                      static_cast<std::size_t>(work.k)},
-                     sms));
+    return gemm_tunable().problems.at(gemm_problem(gemm_size(work), sms));
   }
 
   test::TemporaryDirectory folder_;
@@ -156,6 +203,19 @@ TEST_F(GemmChoice, TheEstimateWithoutAFile) {
              static_cast<std::int64_t>(size.k) * 8);
     EXPECT_EQ(kernel(call, machine.gpu()), estimated_gemm({size.m, 8 * size.n, 8 * size.k}, sms));
   }
+}
+
+TEST_F(GemmChoice, AlignmentIsThatOfAddressesAndStrides) {
+  GemmWork call = work(256, 512, 512);
+  EXPECT_EQ(gemm_size(call).a_alignment, 128U);
+  EXPECT_EQ(gemm_size(call).b_alignment, 128U);
+  EXPECT_EQ(gemm_size(call).out_alignment, 128U);
+  call.a_row = 512 + 8;
+  call.b = static_cast<const std::byte*>(call.b) + 32;
+  call.out_row = 512 + 32;
+  EXPECT_EQ(gemm_size(call).a_alignment, 16U);
+  EXPECT_EQ(gemm_size(call).b_alignment, 32U);
+  EXPECT_EQ(gemm_size(call).out_alignment, 64U);
 }
 
 TEST_F(GemmChoice, MeasuredBeforeEstimatedAndNamedBeforeMeasured) {

@@ -133,6 +133,19 @@ Trial trial(std::size_t problem, const Device& device, std::size_t) {
 
 }  // namespace
 
+GemmSize gemm_size(const GemmWork& work) {
+  const auto alignment = [](const void* data, std::int64_t row) {
+    return gemm_alignment(reinterpret_cast<std::uintptr_t>(data) |
+                          size_of(DType::bf16) * static_cast<std::size_t>(row));
+  };
+  return {.m = static_cast<std::size_t>(work.m),
+          .n = static_cast<std::size_t>(work.n),
+          .k = static_cast<std::size_t>(work.k),
+          .a_alignment = alignment(work.a, work.a_row),
+          .b_alignment = alignment(work.b, work.b_row),
+          .out_alignment = alignment(work.out, work.out_row)};
+}
+
 std::size_t gemm_problem(const GemmSize& size, std::size_t multiprocessors) {
   const double waves =
       static_cast<double>(ceil_div(size.m, tile_rows) * ceil_div(size.n, tile_columns)) /
@@ -148,8 +161,7 @@ std::size_t gemm_problem(const GemmSize& size, std::size_t multiprocessors) {
 GemmKernel gemm_kernel(const GemmWork& work, GemmKernel asked, const Device& device) {
   if (asked != GemmKernel::best) return asked;
   if (!has_sm90(device) || !gemm_fits_sm90(work)) return GemmKernel::portable;
-  const GemmSize size{static_cast<std::size_t>(work.m), static_cast<std::size_t>(work.n),
-                      static_cast<std::size_t>(work.k)};
+  const GemmSize size = gemm_size(work);
   const std::size_t multiprocessors = multiprocessors_of(device);
   const GemmKernel estimate = estimated_gemm(size, multiprocessors);
   const GemmKernel measured =
@@ -157,10 +169,10 @@ GemmKernel gemm_kernel(const GemmWork& work, GemmKernel asked, const Device& dev
                 multiprocessors);
   // One size of the class was measured. A kernel that suits it may suit this one badly.
   constexpr double most = 1.25;
-  const auto cycles = [&](GemmKernel kernel) {
-    return gemm_cycles(*find_gemm_shape(kernel), size, multiprocessors);
+  const auto time = [&](GemmKernel kernel) {
+    return gemm_time(*find_gemm_shape(kernel), size, multiprocessors);
   };
-  return cycles(measured) <= most * cycles(estimate) ? measured : estimate;
+  return time(measured) <= most * time(estimate) ? measured : estimate;
 }
 
 const Tunable& gemm_tunable() {

@@ -8,6 +8,8 @@
 
 namespace ps::detail {
 
+GemmSize gemm_size(const GemmWork& work);
+
 // Number of a call's problem among gemm_tunable()'s.
 std::size_t gemm_problem(const GemmSize& size, std::size_t multiprocessors);
 
