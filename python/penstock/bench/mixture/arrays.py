@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from .._operator import Context
+from .._values import HALF_STEPS
 
-F32_HALF_STEP, BF16_HALF_STEP = 2.0**-24, 2.0**-9
 
 
 class Arrays(ABC):
@@ -49,7 +49,7 @@ class Arrays(ABC):
 
 
 class HostArrays(Arrays):
-    dtype, element, half_step = "f32", 4, F32_HALF_STEP
+    dtype, element, half_step = "f32", 4, HALF_STEPS["f32"]
 
     def normal(self, random: Any, shape: tuple[int, ...], scale: float) -> Any:
         values = random.standard_normal(shape, dtype="f4")
@@ -83,7 +83,7 @@ class HostArrays(Arrays):
 
 
 class TorchArrays(Arrays):
-    dtype, element, half_step = "bf16", 2, BF16_HALF_STEP
+    dtype, element, half_step = "bf16", 2, HALF_STEPS["bf16"]
 
     def __init__(self, device: str) -> None:
         self._device = device

@@ -3,7 +3,8 @@
 from math import sqrt
 from typing import Any
 
-from .arrays import F32_HALF_STEP, Arrays
+from .._values import HALF_STEPS
+from .arrays import Arrays
 from .load import Load
 from .shapes import Shape
 
@@ -40,5 +41,5 @@ def tolerance(arrays: Arrays, shape: Shape, exact: Any, rounded: Any) -> float:
     """Twice the error of the rounded result, one rounding of the largest number, and what the
     accumulation of products in f32 adds, whose roundings mostly cancel each other."""
     largest = float(abs(exact).max())
-    summed = F32_HALF_STEP * sqrt(shape.hidden + shape.width)
+    summed = HALF_STEPS["f32"] * sqrt(shape.hidden + shape.width)
     return 2 * float(abs(rounded - exact).max()) + (arrays.half_step + summed) * largest
