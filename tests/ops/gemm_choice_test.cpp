@@ -65,10 +65,10 @@ TEST(GemmEstimate, FewTilesAreSmaller) {
   EXPECT_EQ(chosen(104, 1016, 6472), GemmKernel::sm90_64x64);
   EXPECT_EQ(chosen(584, 208, 232), GemmKernel::sm90_64x64);
   EXPECT_EQ(chosen(1, 1, 1), GemmKernel::sm90_64x64);
-  EXPECT_EQ(chosen(256, 2048, 2048), GemmKernel::sm90_64x128);
+  EXPECT_EQ(chosen(256, 2048, 2048), GemmKernel::sm90_64x128_cluster2);
+  EXPECT_EQ(chosen(1024, 1024, 4096), GemmKernel::sm90_64x128_cluster2);
+  EXPECT_EQ(chosen(128, 4096, 4096), GemmKernel::sm90_64x128_cluster2);
   const auto area = [](const GemmShape& shape) { return shape.tile_m * shape.tile_n; };
-  EXPECT_EQ(area(shape_of(1024, 1024, 4096)), 128 * 128);
-  EXPECT_EQ(area(shape_of(1000, 1000, 1000)), 128 * 128);
   // The more multiprocessors there are to fill, the smaller.
   for (const std::size_t m : {256U, 512U, 1024U, 2048U}) {
     EXPECT_LE(area(shape_of(m, m, 1024, 132)), area(shape_of(m, m, 1024, 16))) << m;
@@ -78,21 +78,26 @@ TEST(GemmEstimate, FewTilesAreSmaller) {
 TEST(GemmEstimate, ShortProductsHideTheirEpilogue) {
   EXPECT_TRUE(shape_of(4456, 7312, 136).ping_pong);
   EXPECT_TRUE(shape_of(2640, 9784, 200).ping_pong);
+  EXPECT_TRUE(shape_of(4096, 4096, 256).ping_pong);
   EXPECT_FALSE(shape_of(8192, 8192, 8192).ping_pong);
 }
 
-// Clusters that would reach below the matrix.
+// An odd number of tile rows: a block of the last clusters would repeat the tile of the other.
 TEST(GemmEstimate, ClustersThatDoNotFitAreLeftOut) {
   EXPECT_EQ(chosen(384, 10600, 3088), GemmKernel::sm90_128x256);
-  EXPECT_EQ(shape_of(128, 4096, 4096).cluster, 1U);
   EXPECT_EQ(shape_of(64, 7168, 2048).cluster, 1U);
 }
 
-// 264 columns: 248 of the 256 rows of b in the last box would be outside.
-TEST(GemmEstimate, BoxesThatAreMostlyOutsideAreAvoided) {
+// Tiles that overlap others cost no more than those that do not.
+TEST(GemmEstimate, EdgesAreLoadedLikeTheRest) {
   EXPECT_EQ(chosen(8392, 264, 312), GemmKernel::sm90_128x192_cluster2);
-  const GemmShape& wide = *find_gemm_shape(GemmKernel::sm90_128x256);
-  EXPECT_GT(gemm_time(wide, {8392, 264, 320}, h200), gemm_time(wide, {8392, 512, 320}, h200));
+  EXPECT_EQ(chosen(5432, 600, 1416), GemmKernel::sm90_128x256_cluster2);
+  const GemmSize whole{8448, 512, 320};
+  GemmSize edges{8392, 264, 320};
+  edges.out_alignment = whole.out_alignment;
+  for (const GemmShape& shape : gemm_shapes) {
+    EXPECT_LE(gemm_time(shape, edges, h200), gemm_time(shape, whole, h200)) << shape.name;
+  }
 }
 
 TEST(GemmEstimate, MisalignedRowsAreLoadedByClusters) {

@@ -23,6 +23,7 @@ enum class GemmKernel : std::uint8_t {
   sm90_128x256,
   sm90_128x192_cluster2,
   sm90_128x128,
+  sm90_64x128_cluster2,
   sm90_64x128,
   sm90_64x64,
   sm90_128x128_pingpong,  // one half of a block multiplies while the other stores

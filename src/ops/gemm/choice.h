@@ -29,6 +29,7 @@ inline constexpr std::array gemm_shapes = {
     GemmShape{GemmKernel::sm90_128x128_pingpong, "sm90_128x128_pingpong", 128, 128, 2, true},
     GemmShape{GemmKernel::sm90_64x256_pingpong, "sm90_64x256_pingpong", 64, 256, 4, true},
     GemmShape{GemmKernel::sm90_128x128, "sm90_128x128", 128, 128, 1, false},
+    GemmShape{GemmKernel::sm90_64x128_cluster2, "sm90_64x128_cluster2", 64, 128, 2, false},
     GemmShape{GemmKernel::sm90_64x128, "sm90_64x128", 64, 128, 1, false},
     GemmShape{GemmKernel::sm90_64x64, "sm90_64x64", 64, 64, 1, false},
 };
@@ -58,14 +59,12 @@ struct GemmSize {
 };
 
 // Times of one multiprocessor in nanoseconds; those of transfers are for all of them at work.
-inline constexpr double gemm_launch = 5200;    // launch, first loads and last stores
-inline constexpr double gemm_products = 3450;  // multiply-adds per nanosecond
-inline constexpr double gemm_coupling = 0.05;  // slower products, per additional block of a cluster
-inline constexpr double gemm_epilogue = 600;   // between the products of two tiles
-inline constexpr double gemm_transfer = 1.85;  // 128 aligned bytes from or to the L2 cache
-inline constexpr double gemm_crossing = 0.7;   // the part of it that each boundary adds
-inline constexpr double gemm_outside = 16.5;   // a row of a box that is outside the matrix
-inline constexpr double gemm_unhidden = 0.16;  // part of the shorter time, if both are equal
+inline constexpr double gemm_launch = 5400;    // launch, first loads and last stores
+inline constexpr double gemm_products = 4050;  // multiply-adds per ns: 2048 a cycle at 1.98 GHz
+inline constexpr double gemm_coupling = 0.09;  // slower products, per additional block of a cluster
+inline constexpr double gemm_transfer = 1.5;   // 128 aligned bytes from or to the L2 cache
+inline constexpr double gemm_crossing = 0.75;  // the part of it that each boundary adds
+inline constexpr double gemm_unhidden = 0.33;  // part of the shorter time that adds to the longer
 
 // The cost of 128 bytes of a row, compared with aligned ones. They cross a line if they do not
 // begin at a multiple of 128 bytes, and touch a fifth sector if they do not begin at a multiple
@@ -78,42 +77,40 @@ constexpr double gemm_row_cost(std::size_t alignment) {
 }
 
 // The estimated time of a call on an otherwise idle GPU, in nanoseconds: products and epilogues of
-// all rounds of tiles, or all transfers from and to the L2 cache, whichever take longer.
+// all rounds of tiles, or all transfers from and to the L2 cache, whichever take longer, and a part
+// of the other.
 constexpr double gemm_time(const GemmShape& shape, const GemmSize& size,
                            std::size_t multiprocessors) {
   constexpr std::size_t step_k = 64;  // elements of one row of a box, 128 bytes
   const std::size_t cluster = shape.cluster;
-  const std::size_t rows = ceil_div(ceil_div(size.m, shape.tile_m), cluster);  // of clusters
-  const std::size_t columns = ceil_div(size.n, shape.tile_n);
+  const std::size_t clusters = ceil_div(ceil_div(size.m, shape.tile_m), cluster) *
+                               ceil_div(size.n, shape.tile_n);  // of tiles
   const auto steps = static_cast<double>(ceil_div(size.k, step_k));
 
   // Clusters of four do not fill GPCs whose number of multiprocessors four does not divide: of the
   // 33 that an H200 has multiprocessors for, 30 run at a time.
   const std::size_t unfilled = cluster > 2 ? multiprocessors / 44 : 0;
   const std::size_t fit = std::max<std::size_t>(1, multiprocessors / cluster - unfilled);
-  const auto rounds = static_cast<double>(ceil_div(rows * columns, fit));
-  const double multiply = steps * step_k * shape.tile_m * shape.tile_n / gemm_products *
-                          (1 + gemm_coupling * (shape.cluster - 1));
-  // In ping-pong, one consumer stores a tile while the other multiplies the next one.
-  const double compute = rounds * multiply + (shape.ping_pong ? 1 : rounds) * gemm_epilogue;
+  const auto rounds = static_cast<double>(ceil_div(clusters, fit));
+  const double tile = static_cast<double>(shape.tile_m) * shape.tile_n;
+  const double multiply =
+      steps * step_k * tile / gemm_products * (1 + gemm_coupling * (shape.cluster - 1));
+  // The epilogue takes as long as the stores of the tile. In ping-pong, one consumer stores a tile
+  // while the other multiplies the next one.
+  const double epilogue = tile / step_k * gemm_transfer;
+  const double compute = rounds * multiply + (shape.ping_pong ? 1 : rounds) * epilogue;
 
-  // Rows of 128 bytes. Every tile loads its rows of a, and every cluster its rows of b. The copies
-  // fill rows outside the matrix with zeros, which takes far longer than loading rows inside.
-  const double a = static_cast<double>(size.m) * static_cast<double>(columns);
-  const double b = static_cast<double>(size.n) * static_cast<double>(rows);
-  const double boxes =
-      static_cast<double>(rows * columns * (cluster * shape.tile_m + shape.tile_n));
+  // Rows of 128 bytes. Every tile loads its rows of a, and every cluster its rows of b. Tiles at
+  // the edges overlap their neighbours: they are smaller only if the matrix is.
+  const std::size_t a = clusters * cluster * std::min<std::size_t>(shape.tile_m, size.m);
+  const std::size_t b = clusters * std::min<std::size_t>(shape.tile_n, size.n);
+  const double loads = steps * (static_cast<double>(a) * gemm_row_cost(size.a_alignment) +
+                                static_cast<double>(b) * gemm_row_cost(size.b_alignment));
   const double out = static_cast<double>(size.m) * static_cast<double>(size.n) / step_k;
-  const double loads =
-      steps * (a * gemm_row_cost(size.a_alignment) + b * gemm_row_cost(size.b_alignment));
   const double stores = out * gemm_row_cost(size.out_alignment);
-  const double outside = steps * (boxes - a - b);
-  const double transfer = (gemm_transfer * (loads + stores) + gemm_outside * outside) /
-                          static_cast<double>(multiprocessors);
+  const double transfer = gemm_transfer * (loads + stores) / static_cast<double>(multiprocessors);
 
-  const double longer = std::max(compute, transfer);
-  const double ratio = std::min(compute, transfer) / longer;
-  return gemm_launch + longer * (1 + gemm_unhidden * ratio * ratio * ratio * ratio);
+  return gemm_launch + std::max(compute, transfer) + gemm_unhidden * std::min(compute, transfer);
 }
 
 // The kernel with the shortest estimate.

@@ -1,6 +1,7 @@
 // Launches a matrix product on views of its operands.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "penstock/base/error.h"
@@ -19,6 +20,20 @@ inline TensorMap gemm_map(const TensorView& matrix, std::int64_t rows) {
                  .swizzle = Swizzle::b128,
                  // Not b256: rows that begin inside a cache line would take up two such pairs of lines.
                  .l2_promotion = L2Promotion::b128});
+}
+
+// The arguments of TensorLoader. Boxes are no higher than their matrix: see GridOrder.
+template <class Config>
+typename TensorLoader<Config>::Arguments gemm_operands(const TensorView& a, const TensorView& b) {
+  const auto rows = [](const TensorView& matrix, unsigned most) {
+    return std::min<std::int64_t>(matrix.extent(0), most);
+  };
+  const std::int64_t a_rows = rows(a, Config::tile_m);
+  const std::int64_t b_rows =
+      Config::cluster == 1 ? rows(b, Config::tile_n) : std::int64_t{Config::shared_rows};
+  const auto loaded = static_cast<unsigned>(a_rows + Config::cluster * b_rows);
+  return {gemm_map(a, a_rows), gemm_map(b, b_rows),
+          loaded * Config::tile_k * static_cast<unsigned>(sizeof(typename Config::Element))};
 }
 
 // The launch options for `blocks` blocks.
@@ -66,10 +81,8 @@ void launch_gemm(const TensorView& a, const TensorView& b,
                  unsigned blocks, cudaStream_t stream,
                  const TraceBuffer<Gemm::Config::traced>& buffer = {}) {
   using Config = typename Gemm::Config;
-  launch(gemm_kernel<Gemm>, gemm_options<Gemm>(blocks), stream,
-         typename Gemm::Loader::Arguments{gemm_map(a, Config::tile_m),
-                                          gemm_map(b, Config::shared_rows)},
-         out, order, gemm_steps<Config>(a.extent(1)), buffer);
+  launch(gemm_kernel<Gemm>, gemm_options<Gemm>(blocks), stream, gemm_operands<Config>(a, b), out,
+         order, gemm_steps<Config>(a.extent(1)), buffer);
 }
 
 }  // namespace ps::kit

@@ -12,8 +12,9 @@ template <class Config>
 class TensorLoader {
  public:
   struct Arguments {
-    TensorMap a;  // boxes of tile_m x 64
-    TensorMap b;  // boxes of shared_rows x 64
+    TensorMap a;     // boxes of tile_m x 64, or of fewer rows if A has no more
+    TensorMap b;     // boxes of shared_rows x 64; without a cluster, likewise
+    unsigned bytes;  // of both boxes, and with a cluster of all boxes of B
   };
   static constexpr unsigned threads = 1;
   static constexpr unsigned commits = 1;
@@ -31,7 +32,7 @@ class TensorLoader {
   __device__ void load(const GemmTile& tile, unsigned steps, const Before& before) {
     for (unsigned step = 0; step < steps; ++step) {
       before(step);
-      const unsigned slot = producer_.acquire(Config::slot_bytes);
+      const unsigned slot = producer_.acquire(maps_.bytes);
       if constexpr (Config::traced) slots_.issued[slot] = SmSource::now();
       auto& full = producer_.full(slot);
       const unsigned k = step * Config::tile_k;

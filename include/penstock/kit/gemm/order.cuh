@@ -10,7 +10,9 @@
 namespace ps::kit {
 
 // The tiles of one m x n matrix, in panels of `group` tile rows that keep operands in the L2 cache.
-// Block b takes tiles b, b + blocks, ...
+// Block b takes tiles b, b + blocks, ... A tile that would end outside the matrix is moved back to
+// its edge, because tensor copies take far longer for rows outside than for rows inside. Elements
+// that two tiles have in common are computed and stored twice, with the same bits.
 template <class Config>
 class GridOrder {
  public:
@@ -19,7 +21,9 @@ class GridOrder {
 
   GridOrder(std::int64_t m, std::int64_t n, unsigned group)
       : grid_(count(m, Config::tile_m), count(n, Config::tile_n), group, Config::cluster),
-        m_(static_cast<unsigned>(m)) {}
+        m_(static_cast<unsigned>(m)),
+        last_row_(last(m, Config::tile_m)),
+        last_column_(last(n, Config::tile_n)) {}
 
   const GroupedOrder& grid() const { return grid_; }
 
@@ -29,15 +33,15 @@ class GridOrder {
   class Tiles {
    public:
     __device__ Tiles(const GridOrder& order, Shared&, bool)
-        : tiles_(order.grid_, blockIdx.x, gridDim.x), m_(order.m_) {}
+        : tiles_(order.grid_, blockIdx.x, gridDim.x), order_(order) {}
 
     __device__ bool take(GemmTile& tile) {
       Tile place;
       if (!tiles_.take(place)) return false;
-      const unsigned row = place.row * Config::tile_m;
-      // Blocks of a cluster may get tiles below the matrix: they load, and store nothing.
-      const unsigned left = m_ > row ? m_ - row : 0;
-      tile = {0, row, left < Config::tile_m ? left : Config::tile_m, place.column * Config::tile_n};
+      // Blocks of a cluster may get tiles below the matrix: they repeat the last one.
+      const unsigned row = min(place.row * Config::tile_m, order_.last_row_);
+      const unsigned column = min(place.column * Config::tile_n, order_.last_column_);
+      tile = {0, row, min(order_.m_ - row, Config::tile_m), column};
       return true;
     }
 
@@ -45,16 +49,20 @@ class GridOrder {
 
    private:
     PersistentTiles<GroupedOrder> tiles_;
-    unsigned m_;
+    const GridOrder& order_;
   };
 
  private:
   static std::uint64_t count(std::int64_t extent, std::int64_t tile) {
     return static_cast<std::uint64_t>((extent + tile - 1) / tile);
   }
+  static unsigned last(std::int64_t extent, std::int64_t tile) {
+    return extent > tile ? static_cast<unsigned>(extent - tile) : 0;
+  }
 
   GroupedOrder grid_;
   unsigned m_;
+  unsigned last_row_, last_column_;  // where the last tiles begin
 };
 
 // Tiles from a table in global memory, one 64-bit word each, handed to whichever block is free:

@@ -25,8 +25,7 @@ namespace ps::kit {
 struct GemmTile {
   unsigned group = 0;
   unsigned row = 0;     // the first row
-  unsigned rows = 0;    // rows to compute, at most tile_m; 0 for a tile below the matrix, which
-                        // only blocks of a cluster get
+  unsigned rows = 0;    // rows to compute, 1 to tile_m
   unsigned column = 0;  // the first column
 };
 
