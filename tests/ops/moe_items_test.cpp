@@ -64,12 +64,13 @@ TEST(MoeTiles, AreNoMoreThanTheTablesHold) {
 
 TEST(MoeItems, NameEveryTileAndColumnOnce) {
   constexpr unsigned slot = 7, first_row = 12345;
-  for (const unsigned columns : {1U, 2U, 3U, 8U, 28U, 113U}) {
+  for (const auto& [columns, height] : std::initializer_list<std::pair<unsigned, unsigned>>{
+           {1, 12}, {2, 1}, {3, 5}, {8, 64}, {28, 6}, {113, 3}}) {
     for (unsigned rows = 1; rows <= 6000; rows += rows < 800 ? 1 : 61) {
       const unsigned tiles = moe_tiles(rows);
       std::set<std::pair<unsigned, unsigned>> seen;
       for (unsigned i = 0; i < tiles * columns; ++i) {
-        const MoeItem item = moe_item(i, rows, columns, slot, first_row);
+        const MoeItem item = moe_item(i, rows, columns, height, slot, first_row);
         ASSERT_EQ(item.slot, slot);
         ASSERT_LT(item.column, columns) << rows << " rows, item " << i;
         ASSERT_TRUE(seen.emplace(item.first, item.column).second)
@@ -89,7 +90,7 @@ TEST(MoeItems, HaveTheRowsOfTheirTile) {
       tiles[moe_tile(rows, i).first] = moe_tile(rows, i).rows;
     }
     for (unsigned i = 0; i < moe_tiles(rows) * 5; ++i) {
-      const MoeItem item = moe_item(i, rows, 5, 0, 0);
+      const MoeItem item = moe_item(i, rows, 5, 12, 0, 0);
       ASSERT_EQ(item.rows, tiles.at(item.first)) << rows << " rows, item " << i;
     }
   }
@@ -97,38 +98,46 @@ TEST(MoeItems, HaveTheRowsOfTheirTile) {
 
 // Column by column inside a panel, and panels of at most so many tiles.
 TEST(MoeItems, FollowEachOtherInPanels) {
-  constexpr unsigned columns = 9;
+  constexpr unsigned columns = 9, height = 12;
   for (const unsigned rows : {1U, 500U, 2304U, 2305U, 4608U, 10000U}) {
     unsigned highest = 0, last_column = 0;
     std::set<unsigned> panel;  // the first rows of its tiles
     for (unsigned i = 0; i < moe_tiles(rows) * columns; ++i) {
-      const MoeItem item = moe_item(i, rows, columns, 0, 0);
+      const MoeItem item = moe_item(i, rows, columns, height, 0, 0);
       if (item.column < last_column) {  // a new panel
         ASSERT_EQ(item.column, 0U) << rows << " rows, item " << i;
         ASSERT_GT(item.first, highest);
         panel.clear();
       }
       panel.insert(item.first);
-      ASSERT_LE(panel.size(), detail::moe_panel_tiles);
+      ASSERT_LE(panel.size(), height);
       highest = std::max(highest, item.first);
       last_column = item.column;
     }
   }
 }
 
+TEST(MoeItems, PanelsAreAsHighAsTheCacheHolds) {
+  EXPECT_EQ(detail::moe_panel_tiles(8), 12U);
+  EXPECT_EQ(detail::moe_panel_tiles(2048), 12U);
+  EXPECT_EQ(detail::moe_panel_tiles(14336), 5U);
+  EXPECT_EQ(detail::moe_panel_tiles(1 << 20), 1U);
+}
+
 // Products of tiles and panels that do not fit 32 bits must not come up.
 TEST(MoeItems, OfAnExpertWithAllRowsThereMayBe) {
   constexpr unsigned rows = (1U << 31) - 1, tiles = moe_tiles(rows);
+  constexpr unsigned height = 7;
   for (const unsigned columns : {1U, 3U, 100U}) {
-    const MoeItem last = moe_item(tiles * columns - 1, rows, columns, 0, 0);
+    const MoeItem last = moe_item(tiles * columns - 1, rows, columns, height, 0, 0);
     EXPECT_EQ(last.column, columns - 1);
     EXPECT_EQ(last.first + last.rows, rows);
-    const MoeItem first = moe_item(0, rows, columns, 0, 0);
+    const MoeItem first = moe_item(0, rows, columns, height, 0, 0);
     EXPECT_EQ(first.column, 0U);
     EXPECT_EQ(first.first, 0U);
     for (unsigned i = 1000; i < tiles * columns; i += 10'000'019) {
-      const MoeItem item = moe_item(i, rows, columns, 0, 0),
-                    next = moe_item(i + 1, rows, columns, 0, 0);
+      const MoeItem item = moe_item(i, rows, columns, height, 0, 0),
+                    next = moe_item(i + 1, rows, columns, height, 0, 0);
       EXPECT_TRUE(next.first > item.first || next.column > item.column) << i;
     }
   }

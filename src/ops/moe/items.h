@@ -56,21 +56,29 @@ struct MoeItem {
   }
 };
 
-// Items of one expert follow each other in panels of at most this many tiles, column by column
-// inside a panel: blocks that run at the same time share the panel's rows and a column's weights.
-inline constexpr unsigned moe_panel_tiles = 12;
+// Items of one expert follow each other in panels of tiles, column by column inside a panel: blocks
+// that run at the same time share the panel's rows and a column's weights. The blocks are at
+// different places along their rows of `depth` elements, so a panel's rows should fit into the L2
+// cache; but the lower the panels, the more often the weights are loaded again.
+constexpr unsigned moe_panel_tiles(std::int64_t depth) {
+  constexpr std::int64_t most = 12, cache = 30 << 20;
+  const std::int64_t tiles = cache / (moe_tile_units * moe_unit_rows * 2 * depth);
+  return static_cast<unsigned>(tiles < 1 ? 1 : tiles < most ? tiles : most);
+}
 
-// Item `index` of an expert with `rows` rows, of moe_tiles(rows) * columns.
+// Item `index` of an expert with `rows` rows, of moe_tiles(rows) * columns, in panels of at most
+// `panel` tiles.
 PENSTOCK_HD constexpr MoeItem moe_item(unsigned index, unsigned rows, unsigned columns,
-                                       unsigned slot, unsigned first_row) {
+                                       unsigned panel, unsigned slot, unsigned first_row) {
   const unsigned tiles = moe_tiles(rows);
-  const unsigned panels = (tiles + moe_panel_tiles - 1) / moe_panel_tiles;
+  const unsigned panels = (tiles + panel - 1) / panel;
   // Panels of nearly equal height: the first `tall` ones have one tile more than the others.
   const unsigned low = tiles / panels, tall = tiles % panels, tall_end = tall * (low + 1);
   const unsigned before = index / columns;  // the number of some tile in the item's panel
-  const unsigned panel = before < tall_end ? before / (low + 1) : tall + (before - tall_end) / low;
-  const unsigned begin = panel * low + (panel < tall ? panel : tall);
-  const unsigned height = low + (panel < tall ? 1 : 0);
+  const unsigned number =
+      before < tall_end ? before / (low + 1) : tall + (before - tall_end) / low;
+  const unsigned begin = number * low + (number < tall ? number : tall);
+  const unsigned height = low + (number < tall ? 1 : 0);
   const unsigned inside = index - begin * columns;
   const unsigned column = inside / height;
   const MoeTile tile = moe_tile(rows, begin + inside - column * height);

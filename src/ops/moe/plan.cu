@@ -18,6 +18,12 @@ constexpr unsigned warps = threads / 32;
 constexpr unsigned most_experts = 1024;
 constexpr unsigned per_thread = most_experts / threads;  // experts of a thread in a scan
 
+// What the items of one of the products depend on, besides the rows of the experts.
+struct Product {
+  unsigned columns;  // blocks of them
+  unsigned panel;    // tiles
+};
+
 struct Plan {
   const void* ids;
   bool wide_ids;  // i64
@@ -25,7 +31,7 @@ struct Plan {
   unsigned pairs_per_block;  // a multiple of `threads`
   const std::int32_t* slots;
   unsigned slot_count;
-  unsigned up_columns, down_columns;
+  Product up, down;
   MoeSpace space;
 
   // The expert of a pair, or `experts` if there is no such expert.
@@ -108,17 +114,18 @@ __device__ void list_items(const Plan& plan, const unsigned* offsets, unsigned* 
        e += gridDim.x * warps) {
     const unsigned rows = offsets[e + 1] - offsets[e], slot = plan.slot(e);
     if (rows == 0 || slot >= plan.slot_count) continue;
-    const auto write = [&](std::uint64_t* items, unsigned columns) {
-      const unsigned count = moe_tiles(rows) * columns;
+    const auto write = [&](std::uint64_t* items, const Product& product) {
+      const unsigned count = moe_tiles(rows) * product.columns;
       for (unsigned i = lane; i < count; i += 32) {
-        items[first[e] * columns + i] = moe_item(i, rows, columns, slot, offsets[e]).packed();
+        items[first[e] * product.columns + i] =
+            moe_item(i, rows, product.columns, product.panel, slot, offsets[e]).packed();
       }
     };
-    write(plan.space.up_items, plan.up_columns);
-    write(plan.space.down_items, plan.down_columns);
+    write(plan.space.up_items, plan.up);
+    write(plan.space.down_items, plan.down);
   }
   if (blockIdx.x == 0 && threadIdx.x < 4) {
-    const unsigned counters[] = {total * plan.up_columns, total * plan.down_columns, 0, 0};
+    const unsigned counters[] = {total * plan.up.columns, total * plan.down.columns, 0, 0};
     plan.space.counters[threadIdx.x] = counters[threadIdx.x];
   }
 }
@@ -260,8 +267,8 @@ Plan plan_of(const MoeWork& work, unsigned blocks) {
           .pairs_per_block = u((work.rows() + step - 1) / step * threads),
           .slots = work.slots,
           .slot_count = u(work.slot_count),
-          .up_columns = u(moe_up_columns(work.width)),
-          .down_columns = u(moe_down_columns(work.hidden)),
+          .up = {u(moe_up_columns(work.width)), moe_panel_tiles(work.hidden)},
+          .down = {u(moe_down_columns(work.hidden)), moe_panel_tiles(work.width)},
           .space = MoeSpace(work)};
 }
 
