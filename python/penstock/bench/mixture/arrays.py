@@ -11,7 +11,6 @@ from .._operator import Context
 from .._values import HALF_STEPS
 
 
-
 class Arrays(ABC):
     dtype: str
     element: int  # bytes
