@@ -21,16 +21,34 @@ build_all() {
   echo "$sources" >$bin/sources.txt
 }
 
+# All tests of a program but those that trace the device, in three processes at the same time.
+run_shards() {
+  local i processes=() status=0
+  mkdir -p build/logs
+  for i in 0 1 2; do
+    GTEST_TOTAL_SHARDS=3 GTEST_SHARD_INDEX=$i "$bin/$1" '--gtest_filter=-DeviceTraceGpu.*' \
+      >"build/logs/$1.$i.log" 2>&1 &
+    processes+=($!)
+  done
+  for i in 0 1 2; do
+    wait "${processes[i]}" || status=$?
+    cat "build/logs/$1.$i.log"
+  done
+  return $status
+}
+
 run_cpp() {
-  local test filter filters=("$@")
-  # Once CUPTI has traced a process, its first work behind a closed gate waits: those tests have a
-  # process of their own.
-  (($#)) || filters=('--gtest_filter=-DeviceTraceGpu.*' '--gtest_filter=DeviceTraceGpu.*')
+  local test
   for test in test_gpu test_gpu_ptds; do
-    for filter in "${filters[@]}"; do
-      echo "== $test $filter"
-      "$bin/$test" "$filter"
-    done
+    echo "== $test $*"
+    if (($#)); then
+      "$bin/$test" "$@"
+    else
+      run_shards $test
+      # Once CUPTI has traced a process, its first work behind a closed gate waits: those tests have a
+      # process of their own.
+      "$bin/$test" '--gtest_filter=DeviceTraceGpu.*'
+    fi
   done
 }
 

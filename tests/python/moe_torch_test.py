@@ -175,7 +175,7 @@ class TestGradients:
         call = draw()
         moe(**call)
         call["x"].requires_grad_()
-        out = torch.ops.penstock.moe(*call.values(), None, "concatenated", False, False)
+        out = torch.ops.penstock.moe(*call.values(), None, "concatenated", "best", False, False)
         with pytest.raises(penstock.Unsupported, match="moe has no backward"):
             out.sum().backward()
 
@@ -258,7 +258,7 @@ def test_the_operators_keep_torchs_rules():
     check(torch.ops.penstock.route_out.default, (logits, 3, ids, weights, *options))
     moe(**call)
     slots = torch.arange(5, dtype=torch.int32)
-    inputs, end = tuple(call.values()), (slots, "concatenated")
+    inputs, end = tuple(call.values()), (slots, "concatenated", "best")
     out = torch.zeros_like(call["x"])
     workspace = torch.zeros(penstock.moe_workspace_bytes(call["x"], call["gate_up"], call["ids"]),
                             dtype=torch.uint8)
