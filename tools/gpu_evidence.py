@@ -14,9 +14,12 @@ import datetime
 import hashlib
 import importlib.metadata
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+import benchmarks
 
 # The page of src/trace/page, the type stubs and the documentation are not in it: no GPU test reads
 # them.
@@ -26,6 +29,7 @@ COVERED = {
     ("python", "tests/python"): (*CODE, "*.py", "pytest.ini"),
     ("cmake",): ("*.cmake", "*.in"),
 }
+SPACE = re.compile(r"(?<!\w)\s+|\s+(?!\w)")
 COVERED_FILES = ("CMakeLists.txt", "CMakePresets.json", "tests/CMakeLists.txt")
 
 
@@ -38,11 +42,27 @@ def covered(root):
 
 
 def source_hash(root):
+    """Comments and layout of C++ and CUDA sources do not count."""
     digest = hashlib.sha256()
     for path in sorted(set(covered(root))):
+        code = path.suffix in benchmarks.C_SUFFIXES
         digest.update(path.relative_to(root).as_posix().encode() + b"\0")
-        digest.update(path.read_bytes() + b"\0")
+        digest.update((bare(path.read_text()).encode() if code else path.read_bytes()) + b"\0")
     return digest.hexdigest()
+
+
+def bare(text):
+    """C++ without comments, and without white space that separates no words. Literals come last, as
+    they are."""
+    literals = []
+
+    def placed(token):
+        if token[0].startswith("/"):
+            return " "
+        literals.append(token[0])
+        return '""'
+
+    return "\0".join([SPACE.sub("", benchmarks.C_TOKEN.sub(placed, text)).strip(), *literals])
 
 
 def gpu_name():

@@ -74,6 +74,26 @@ def test_names_count(write, tmp_path):
     assert gpu_evidence.source_hash(tmp_path) != first
 
 
+@pytest.mark.parametrize("other, same", [
+    ("call({.a = 1}, b);  // why\n", True),
+    ("call( {.a=1},\n      b );\n", True),
+    ("call({.a = 1},/* why */b);\n", True),
+    ("call({.a = 1}, c);\n", False),
+    ("call({.a = 1}, \"b\");\n", False),
+])
+def test_layout_and_comments_do_not_count(write, tmp_path, other, same):
+    write("src/a.cpp", "call({.a = 1}, b);\n")
+    before = gpu_evidence.source_hash(tmp_path)
+    write("src/a.cpp", other)
+    assert (gpu_evidence.source_hash(tmp_path) == before) == same
+
+
+def test_words_and_literals_stay_apart():
+    assert gpu_evidence.bare("int a") != gpu_evidence.bare("inta")
+    assert gpu_evidence.bare('say("a b")') != gpu_evidence.bare('say("ab")')
+    assert gpu_evidence.bare("int/* */a") == gpu_evidence.bare("int a")
+
+
 @pytest.mark.parametrize(
     "name",
     [

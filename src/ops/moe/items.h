@@ -75,8 +75,7 @@ PENSTOCK_HD constexpr MoeItem moe_item(unsigned index, unsigned rows, unsigned c
   // Panels of nearly equal height: the first `tall` ones have one tile more than the others.
   const unsigned low = tiles / panels, tall = tiles % panels, tall_end = tall * (low + 1);
   const unsigned before = index / columns;  // the number of some tile in the item's panel
-  const unsigned number =
-      before < tall_end ? before / (low + 1) : tall + (before - tall_end) / low;
+  const unsigned number = before < tall_end ? before / (low + 1) : tall + (before - tall_end) / low;
   const unsigned begin = number * low + (number < tall ? number : tall);
   const unsigned height = low + (number < tall ? 1 : 0);
   const unsigned inside = index - begin * columns;

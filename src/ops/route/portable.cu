@@ -107,9 +107,9 @@ __device__ unsigned choose(const RouteWork& work, unsigned lane, std::uint32_t (
   return chosen;
 }
 
-// As choose(), for keys of 16-bit logits: their upper 19 bits tell them apart, so that key and expert
-// fit into one word, and the largest word is the choice. Of equal logits the first expert's word is
-// the largest.
+// As choose(), for keys of 16-bit logits: their upper 19 bits tell them apart, so that key and
+// expert fit into one word, and the largest word is the choice. Of equal logits the first expert's
+// word is the largest.
 template <int values>
 __device__ unsigned choose_by_word(const RouteWork& work, unsigned lane,
                                    const std::uint32_t (&key)[values]) {
@@ -163,8 +163,8 @@ __device__ void route_token(const RouteWork& work, unsigned lane, std::int64_t t
 
   const bool softmax = work.scoring != RouteScoring::sigmoid;
   if (work.groups > 1) keep_best_groups(work, lane, key);
-  const unsigned chosen = sizeof(Logit) == 2 && softmax ? choose_by_word(work, lane, key)
-                                                        : choose(work, lane, key);
+  const unsigned chosen =
+      sizeof(Logit) == 2 && softmax ? choose_by_word(work, lane, key) : choose(work, lane, key);
 
   // Each lane computes the weight of its own choice. The logit is in the cache. With softmax the
   // first choice has the largest logit.

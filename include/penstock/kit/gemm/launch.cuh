@@ -15,11 +15,12 @@ namespace ps::kit {
 // A tensor map of a matrix with boxes of `rows` x 64, as GemmConfig's tiles need it. Throws as
 // encode() does.
 inline TensorMap gemm_map(const TensorView& matrix, std::int64_t rows) {
-  return encode({.tensor = matrix,
-                 .box = {rows, 64},
-                 .swizzle = Swizzle::b128,
-                 // Not b256: rows that begin inside a cache line would take up two such pairs of lines.
-                 .l2_promotion = L2Promotion::b128});
+  return encode(
+      {.tensor = matrix,
+       .box = {rows, 64},
+       .swizzle = Swizzle::b128,
+       // Not b256: rows that begin inside a cache line would take up two such pairs of lines.
+       .l2_promotion = L2Promotion::b128});
 }
 
 // The arguments of TensorLoader. Boxes are no higher than their matrix: see GridOrder.

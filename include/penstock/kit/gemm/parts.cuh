@@ -86,14 +86,13 @@ struct GemmSlots : GemmIssued<Config::traced, Config::depth>,
 //                              at this block's barriers and none of the thread's cp.async is in
 //                              flight
 template <class Loader>
-concept GemmLoading =
-    requires(Loader& loader, const typename Loader::Arguments& arguments, const GemmTile& tile,
-             void (*before)(unsigned)) {
-      Loader::prefetch_arguments(arguments);
-      { Loader::threads + Loader::commits + Loader::registers } -> std::convertible_to<unsigned>;
-      loader.load(tile, 0u, before);
-      loader.drain();
-    };
+concept GemmLoading = requires(Loader& loader, const typename Loader::Arguments& arguments,
+                               const GemmTile& tile, void (*before)(unsigned)) {
+  Loader::prefetch_arguments(arguments);
+  { Loader::threads + Loader::commits + Loader::registers } -> std::convertible_to<unsigned>;
+  loader.load(tile, 0u, before);
+  loader.drain();
+};
 
 // An epilogue belongs to one consumer warpgroup, all of whose threads have one.
 //
