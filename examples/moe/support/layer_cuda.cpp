@@ -113,12 +113,12 @@ ps::detail::MoeWork Layer::work() const {
   work.width = shape_.width;
   work.experts = work.slot_count = shape_.experts;
   work.x = x_.view().data;
-  work.x_row = work.gate_up_row = shape_.hidden;
-  work.gate_up = gate_up_.view().data;
-  work.gate_up_slot = 2 * shape_.width * shape_.hidden;
-  work.down = down_.view().data;
-  work.down_slot = shape_.hidden * shape_.width;
-  work.down_row = shape_.width;
+  work.x_row = work.held.gate_up_row = shape_.hidden;
+  work.held.gate_up = gate_up_.view().data;
+  work.held.gate_up_slot = 2 * shape_.width * shape_.hidden;
+  work.held.down = down_.view().data;
+  work.held.down_slot = shape_.hidden * shape_.width;
+  work.held.down_row = shape_.width;
   work.space = space_;
   work.memory = memory_.view().data;
   return work;

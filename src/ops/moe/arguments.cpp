@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -25,6 +26,7 @@ using detail::check_shape;
 using detail::check_type;
 using detail::described;
 using detail::given;
+using detail::MoeWeights;
 using detail::MoeWork;
 using detail::Named;
 using detail::throw_invalid;
@@ -58,25 +60,50 @@ void check_multiple(const Named& argument, std::string_view what, std::int64_t v
                 fmt::format("{} in {}", value, described(argument.view)));
 }
 
-// That elements of a row are next to each other and, on a GPU, that rows begin at multiples of 16
-// bytes.
-void check_rows(const Named& argument, const Device& device) {
+// That the first element of every run of contiguous ones, along dimension `contiguous`, is at a
+// multiple of 16 bytes.
+void check_runs(const Named& argument, std::size_t contiguous) {
+  const TensorView& view = argument.view;
+  check_alignment(argument, row_alignment);
+  const auto each = static_cast<std::int64_t>(row_alignment / size_of(view.dtype()));
+  for (std::size_t d = 0; d < view.rank(); ++d) {
+    if (d == contiguous || view.extent(d) < 2 || view.strides()[d] % each == 0) continue;
+    throw_invalid(
+        argument.name(),
+        fmt::format("strides that are multiples of {} elements (16 bytes) on a GPU", each),
+        fmt::format("{} with stride {} in dimension {}", view.describe(), view.strides()[d], d));
+  }
+}
+
+void check_last_contiguous(const Named& argument) {
   const TensorView& view = argument.view;
   if (view.elements() == 0) return;
   const std::size_t last = view.rank() - 1;
-  if (view.extent(last) > 1 && view.strides()[last] != 1) {
-    throw_invalid(argument.name(), "a contiguous last dimension (a stride of 1)",
-                  fmt::format("{} with stride {}", view.describe(), view.strides()[last]));
+  if (view.extent(last) < 2 || view.strides()[last] == 1) return;
+  throw_invalid(argument.name(), "a contiguous last dimension (a stride of 1)",
+                fmt::format("{} with stride {}", view.describe(), view.strides()[last]));
+}
+
+// That elements of a row are next to each other and, on a GPU, that rows begin at multiples of 16
+// bytes.
+void check_rows(const Named& argument, const Device& device) {
+  check_last_contiguous(argument);
+  if (argument.view.elements() > 0 && device.kind() != DeviceKind::cpu)
+    check_runs(argument, argument.view.rank() - 1);
+}
+
+// The same for weights, of which rows or columns may be contiguous.
+void check_weights(const Named& argument, const Device& device) {
+  const TensorView& view = argument.view;
+  if (view.elements() == 0) return;
+  const std::size_t last = view.rank() - 1;
+  const bool by_column = view.strides()[last] != 1;
+  if (by_column && view.strides()[last - 1] != 1) {
+    throw_invalid(argument.name(), "one of the last two dimensions contiguous (a stride of 1)",
+                  fmt::format("{} with strides {} and {}", view.describe(),
+                              view.strides()[last - 1], view.strides()[last]));
   }
-  if (device.kind() == DeviceKind::cpu) return;
-  check_alignment(argument, row_alignment);
-  for (std::size_t d = 0; d < last; ++d) {
-    if (view.extent(d) < 2 || view.strides()[d] % multiple == 0) continue;
-    throw_invalid(
-        argument.name(),
-        fmt::format("strides that are multiples of {} elements (16 bytes) on a GPU", multiple),
-        fmt::format("{} with stride {} in dimension {}", view.describe(), view.strides()[d], d));
-  }
+  if (device.kind() != DeviceKind::cpu) check_runs(argument, by_column ? last - 1 : last);
 }
 
 void check_forward(const Named& argument) {
@@ -96,6 +123,7 @@ std::int64_t stride(const TensorView& view, std::size_t dimension, std::int64_t 
 
 struct Views {
   Named x, gate_up, down, ids, weights, out, slots;
+  Named gate_up_bias, down_bias, shared_gate_up, shared_down, shared_weights;
 
   explicit Views(const MoeOptions& options)
       : x{"x", options.x},
@@ -104,9 +132,17 @@ struct Views {
         ids{"ids", options.ids},
         weights{"weights", options.weights},
         out{"out", options.out},
-        slots{"slots", options.slots} {}
+        slots{"slots", options.slots},
+        gate_up_bias{"gate_up_bias", options.gate_up_bias},
+        down_bias{"down_bias", options.down_bias},
+        shared_gate_up{"shared_gate_up", options.shared_gate_up},
+        shared_down{"shared_down", options.shared_down},
+        shared_weights{"shared_weights", options.shared_weights} {}
 
-  std::array<Named, 6> inputs() const { return {x, gate_up, down, ids, weights, slots}; }
+  std::array<Named, 11> inputs() const {
+    return {x,         gate_up,        down,        ids,           weights, slots, gate_up_bias,
+            down_bias, shared_gate_up, shared_down, shared_weights};
+  }
 };
 
 // On a GPU rows of x and out lie in the order of tokens, and chunks of 16 bytes are counted in 32
@@ -143,6 +179,20 @@ void check_limits(const Views& views, const MoeWork& work) {
         "x", "tokens for fewer than 2^31 work items of 64 to 192 rows and 256 columns",
         fmt::format("{} with {} experts per token", views.x.view.describe(), work.choices));
   }
+}
+
+// The width of the shared expert.
+std::int64_t sized_shared(const Views& views, std::int64_t hidden) {
+  check_rank(views.shared_gate_up, 2, "(2m, d): rows of gate and up, hidden size");
+  const std::int64_t both = views.shared_gate_up.view.extent(0);
+  check_range(views.shared_gate_up, "2m", both, 2 * multiple,
+              most_columns * detail::moe_item_columns);
+  if (both % (2 * multiple) != 0) {
+    throw_invalid("shared_gate_up", fmt::format("m that is a multiple of {}", multiple),
+                  described(views.shared_gate_up.view));
+  }
+  check_shape(views.shared_gate_up, {both, hidden}, "rows of gate and up, d as in x");
+  return both / 2;
 }
 
 MoeWork sized(const Views& views) {
@@ -182,11 +232,46 @@ MoeWork sized(const Views& views) {
   check_limits(views, work);
   work.space =
       detail::moe_workspace(work.rows(), work.experts, work.hidden, work.width, size_of(work.type));
+  if (given(views.shared_gate_up.view)) {
+    work.shared_width = sized_shared(views, work.hidden);
+    work.shared_space =
+        detail::moe_workspace(work.tokens, 1, work.hidden, work.shared_width, size_of(work.type));
+  }
   return work;
 }
 
-void check_shapes_and_types(const Views& views, const MoeWork& work, const Device& device) {
-  if (device.kind() != DeviceKind::cpu) check_type(views.x, {DType::bf16, DType::f16});
+// The shared expert is given whole or not at all.
+void check_shared(const Views& views, const MoeWork& work) {
+  if (!given(views.shared_gate_up.view)) {
+    for (const Named* each : {&views.shared_down, &views.shared_weights}) {
+      if (!given(each->view)) continue;
+      throw_invalid(each->name(), "none, because there is no shared_gate_up",
+                    described(each->view));
+    }
+    return;
+  }
+  check_same_type(views.shared_gate_up, views.x);
+  check_shape(views.shared_down, {work.hidden, work.shared_width},
+              "d as in x, m (half of the rows of shared_gate_up)");
+  check_same_type(views.shared_down, views.x);
+  if (!given(views.shared_weights.view)) return;
+  check_shape(views.shared_weights, {work.tokens}, "one weight per token");
+  check_type(views.shared_weights, {DType::f32, DType::bf16, DType::f16});
+}
+
+void check_biases(const Views& views, const MoeWork& work) {
+  if (given(views.gate_up_bias.view)) {
+    check_shape(views.gate_up_bias, {work.slot_count, 2 * work.width},
+                "slots and rows as in gate_up");
+    check_same_type(views.gate_up_bias, views.x);
+  }
+  if (given(views.down_bias.view)) {
+    check_shape(views.down_bias, {work.slot_count, work.hidden}, "slots and rows as in down");
+    check_same_type(views.down_bias, views.x);
+  }
+}
+
+void check_shapes_and_types(const Views& views, const MoeWork& work) {
   check_same_type(views.gate_up, views.x);
   check_shape(views.down, {work.slot_count, work.hidden, work.width},
               "slots as in gate_up, d as in x, n (half of the rows of gate_up)");
@@ -196,17 +281,27 @@ void check_shapes_and_types(const Views& views, const MoeWork& work, const Devic
   check_shape(views.out, {work.tokens, work.hidden}, "the shape of x");
   check_same_type(views.out, views.x);
   if (given(views.slots.view)) check_type(views.slots, {DType::i32});
+  check_biases(views, work);
+  check_shared(views, work);
 }
 
 void check_strides_and_memory(const Views& views, const Device& device) {
-  for (const Named* each : {&views.x, &views.gate_up, &views.down, &views.out}) {
+  for (const Named* each : {&views.x, &views.out}) {
     check_rows(*each, device);
     check_memory(*each, device);
   }
-  check_forward(views.gate_up);
-  check_forward(views.down);
+  for (const Named* each :
+       {&views.gate_up, &views.down, &views.shared_gate_up, &views.shared_down}) {
+    check_weights(*each, device);
+    check_forward(*each);
+    check_memory(*each, device);
+  }
+  for (const Named* each : {&views.gate_up_bias, &views.down_bias}) {
+    check_last_contiguous(*each);
+    check_memory(*each, device);
+  }
   if (device.kind() != DeviceKind::cpu) check_reach(views);
-  for (const Named* each : {&views.ids, &views.weights, &views.slots}) {
+  for (const Named* each : {&views.ids, &views.weights, &views.slots, &views.shared_weights}) {
     check_contiguous(*each);
     check_memory(*each, device);
   }
@@ -242,6 +337,50 @@ void check_workspace(const Views& views, const MemoryView& workspace, std::size_
   check_apart(argument, views.out);
 }
 
+void check_activation(const MoeOptions& options) {
+  if (options.activation > MoeActivation::clamped_swiglu) {
+    throw_invalid("activation", "swiglu, geglu, geglu_tanh or clamped_swiglu",
+                  std::to_string(static_cast<int>(options.activation)));
+  }
+  if (options.activation != MoeActivation::clamped_swiglu) return;
+  if (!std::isfinite(options.alpha)) {
+    throw_invalid("alpha", "a finite number", fmt::format("{}", options.alpha));
+  }
+  if (!(options.limit > 0)) {
+    throw_invalid("limit", "a number above 0", fmt::format("{}", options.limit));
+  }
+}
+
+// Where element (row, column) of a slot's weights is.
+struct Strides {
+  std::int64_t slot = 0, row = 0, column = 1;
+};
+
+// The strides of (slots, rows, columns), or of (rows, columns).
+Strides strides_of(const TensorView& view) {
+  const std::size_t row = view.rank() - 2, column = row + 1;
+  if (view.elements() == 0) return {};
+  const std::int64_t rows = view.extent(row), columns = view.extent(column);
+  Strides found;
+  found.column = stride(view, column, 1);
+  found.row = found.column == 1 ? stride(view, row, columns) : 1;
+  found.slot = found.column == 1 ? rows * found.row : columns * found.column;
+  if (view.rank() == 3) found.slot = stride(view, 0, found.slot);
+  return found;
+}
+
+MoeWeights weights_of(const TensorView& gate_up, const TensorView& down) {
+  const Strides first = strides_of(gate_up), second = strides_of(down);
+  return {.gate_up = gate_up.data(),
+          .gate_up_slot = first.slot,
+          .gate_up_row = first.row,
+          .gate_up_column = first.column,
+          .down = down.data(),
+          .down_slot = second.slot,
+          .down_row = second.row,
+          .down_column = second.column};
+}
+
 template <class Id>
 void refuse_negative(const MoeWork& work, const Id* ids) {
   for (std::int64_t i = 0; i < work.rows(); ++i) {
@@ -259,30 +398,37 @@ MoeWork sized(const MoeOptions& options) { return sized(Views(options)); }
 MoeWork checked(const MoeOptions& options, Workspace workspace, const Device& device) {
   const Views views(options);
   MoeWork work = sized(views);
-  check_shapes_and_types(views, work, device);
+  check_shapes_and_types(views, work);
   if (options.layout > GateUpLayout::interleaved) {
     throw_invalid("layout", "concatenated or interleaved",
                   std::to_string(static_cast<int>(options.layout)));
   }
-  if (options.kernel > MoeKernel::sequential) {
-    throw_invalid("kernel", "best or sequential", std::to_string(static_cast<int>(options.kernel)));
+  if (options.kernel > MoeKernel::portable) {
+    throw_invalid("kernel", "best, sequential, large, decode or portable",
+                  std::to_string(static_cast<int>(options.kernel)));
   }
+  check_activation(options);
   check_strides_and_memory(views, device);
   if (options.workspace.data == nullptr) {
-    check_pool(options.pool, workspace, work.space.bytes, device);
+    check_pool(options.pool, workspace, work.bytes(), device);
   } else {
-    check_workspace(views, options.workspace, work.space.bytes, device);
+    check_workspace(views, options.workspace, work.bytes(), device);
   }
   work.layout = options.layout;
   work.kernel = options.kernel;
   work.x = options.x.data();
   work.x_row = stride(options.x, 0, work.hidden);
-  work.gate_up = options.gate_up.data();
-  work.gate_up_row = stride(options.gate_up, 1, work.hidden);
-  work.gate_up_slot = stride(options.gate_up, 0, 2 * work.width * work.gate_up_row);
-  work.down = options.down.data();
-  work.down_row = stride(options.down, 1, work.width);
-  work.down_slot = stride(options.down, 0, work.hidden * work.down_row);
+  work.held = weights_of(options.gate_up, options.down);
+  work.held.gate_up_bias = options.gate_up_bias.data();
+  work.held.gate_up_bias_slot = stride(options.gate_up_bias, 0, 2 * work.width);
+  work.held.down_bias = options.down_bias.data();
+  work.held.down_bias_slot = stride(options.down_bias, 0, work.hidden);
+  work.gate = {options.activation, options.alpha, options.limit};
+  if (work.shared_width > 0) {
+    work.shared = weights_of(options.shared_gate_up, options.shared_down);
+    work.shared_weights = options.shared_weights.data();
+    work.shared_weight_type = options.shared_weights.dtype();
+  }
   work.ids = options.ids.data();
   work.weights = options.weights.data();
   work.weight_type = options.weights.dtype();

@@ -19,6 +19,7 @@ using detail::widen_row;
 
 // The expert of a pair, or -1 if it has none.
 std::int64_t expert_of(const MoeWork& work, std::size_t pair) {
+  if (work.ids == nullptr) return 0;
   const std::int64_t id = work.id_type == DType::i64
                               ? static_cast<const std::int64_t*>(work.ids)[pair]
                               : std::int64_t{static_cast<const std::int32_t*>(work.ids)[pair]};

@@ -77,31 +77,31 @@ void compute_h(const MoeWork& work, const std::vector<Part>& parts, Ranges range
   };
   const bool interleaved = work.layout == GateUpLayout::interleaved;
   const std::int64_t gate_step = interleaved ? 2 : 1, up_first = interleaved ? 1 : work.width;
-  for_blocks(parts, ceil_div(width, each), ranges,
-             [&](Block& block, const Part& part, std::size_t number) {
-               const std::size_t begin = number * each, count = std::min(each, width - begin);
-               std::array<const std::byte*, 2 * each> columns;
-               for (std::size_t c = 0; c < count; ++c) {
-                 const auto gate = static_cast<std::int64_t>(begin + c) * gate_step;
-                 const auto weights = [&](std::int64_t row) {
-                   return static_cast<const std::byte*>(work.gate_up) +
-                          (part.slot * work.gate_up_slot + row * work.gate_up_row) * element;
-                 };
-                 columns[c] = weights(gate);
-                 columns[count + c] = weights(gate + up_first);
-               }
-               for_rows(block, part, {columns.data(), 2 * count}, hidden, work.type, x_of,
-                        [&](std::size_t first, std::size_t rows) {
-                          for (std::size_t r = 0; r < rows; ++r) {
-                            float h[each];
-                            swiglu_row(block.sums(r), block.sums(r) + count, h, count);
-                            const std::size_t at = (first + r) * width + begin;
-                            narrow_row(h, work.type,
-                                       work.space.h_rows(work.memory) + at * size_of(work.type),
-                                       count);
-                          }
-                        });
-             });
+  for_blocks(
+      parts, ceil_div(width, each), ranges,
+      [&](Block& block, const Part& part, std::size_t number) {
+        const std::size_t begin = number * each, count = std::min(each, width - begin);
+        std::array<const std::byte*, 2 * each> columns;
+        for (std::size_t c = 0; c < count; ++c) {
+          const auto gate = static_cast<std::int64_t>(begin + c) * gate_step;
+          const auto weights = [&](std::int64_t row) {
+            return static_cast<const std::byte*>(work.held.gate_up) +
+                   (part.slot * work.held.gate_up_slot + row * work.held.gate_up_row) * element;
+          };
+          columns[c] = weights(gate);
+          columns[count + c] = weights(gate + up_first);
+        }
+        for_rows(block, part, {columns.data(), 2 * count}, hidden, work.type, x_of,
+                 [&](std::size_t first, std::size_t rows) {
+                   for (std::size_t r = 0; r < rows; ++r) {
+                     float h[each];
+                     swiglu_row(block.sums(r), block.sums(r) + count, h, count);
+                     const std::size_t at = (first + r) * width + begin;
+                     narrow_row(h, work.type,
+                                work.space.h_rows(work.memory) + at * size_of(work.type), count);
+                   }
+                 });
+      });
 }
 
 // y = down h
@@ -119,8 +119,8 @@ void compute_y(const MoeWork& work, const std::vector<Part>& parts, Ranges range
                std::array<const std::byte*, each> columns;
                for (std::size_t c = 0; c < count; ++c) {
                  const auto row = static_cast<std::int64_t>(begin + c);
-                 columns[c] = static_cast<const std::byte*>(work.down) +
-                              (part.slot * work.down_slot + row * work.down_row) *
+                 columns[c] = static_cast<const std::byte*>(work.held.down) +
+                              (part.slot * work.held.down_slot + row * work.held.down_row) *
                                   static_cast<std::int64_t>(element);
                }
                for_rows(block, part, {columns.data(), count}, width, work.type, h_of,

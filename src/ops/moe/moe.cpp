@@ -1,5 +1,8 @@
 #include "penstock/ops/moe.h"
 
+#include <string>
+#include <string_view>
+
 #include "host/backend.h"
 #include "ops/arguments.h"
 #include "ops/moe/arguments.h"
@@ -15,12 +18,31 @@ using detail::MoeWork;
 
 bool on_cpu(const Stream& stream) { return stream.device().kind() == DeviceKind::cpu; }
 
+// That the kernel named runs on the device and takes the type of x.
+void require_kernel(const MoeOptions& options, const Device& device) {
+  detail::require_compute(device, "moe");
+  if (options.kernel == MoeKernel::best || options.kernel == MoeKernel::portable) return;
+  if (device.kind() == DeviceKind::cpu) return;
+  const std::string_view name = options.kernel == MoeKernel::large    ? "large"
+                                : options.kernel == MoeKernel::decode ? "decode"
+                                                                      : "sequential";
+  detail::require_compute(device, "moe",
+                          {.major = 9,
+                           .minor = 0,
+                           .or_later = false,
+                           .kernel = name,
+                           .instead = "use the kernel portable"});
+  if (options.x.dtype() == DType::f32) {
+    throw InvalidArgument("kernel", "best or portable, for x of f32", std::string(name));
+  }
+}
+
 // The work of a call that has something to do and may run here. Waits for the ids if they are to
 // be checked.
 MoeWork ready(const MoeOptions& options, Workspace workspace, bool check, const Stream& stream) {
   MoeWork work = checked(options, workspace, stream.device());
   if (work.tokens == 0) return work;
-  detail::require_compute(stream.device(), "moe", {.major = 9, .minor = 0, .or_later = false});
+  require_kernel(options, stream.device());
   if (!check) return work;
   stream.impl().refuse_capture("moe with `check`, which waits for the ids,");
   if (on_cpu(stream)) {
@@ -52,16 +74,30 @@ class Scratch {
   MemoryView memory_;
 };
 
-void run(const MoeWork& work, const Stream& stream) {
-  if (on_cpu(stream)) {
-    detail::moe_plan_cpu(work, stream);
-    detail::moe_experts_cpu(work, stream);
-    detail::moe_combine_cpu(work, stream);
-  } else {
-    detail::moe_plan_gpu(work, true, stream);
-    detail::moe_experts_gpu(work, true, stream);
-    detail::moe_combine_gpu(work, stream);
+void plan(const MoeWork& work, bool and_experts, const Stream& stream) {
+  if (on_cpu(stream)) return detail::moe_plan_cpu(work, stream);
+  detail::moe_plan_gpu(work, and_experts, stream);
+}
+
+void compute(const MoeWork& work, bool planned, const Stream& stream) {
+  if (on_cpu(stream)) return detail::moe_experts_cpu(work, stream);
+  detail::moe_experts_gpu(work, planned, stream);
+}
+
+void combine(const MoeWork& work, const Stream& stream) {
+  if (work.shared_width > 0) {
+    const MoeWork shared = work.shared_work();
+    plan(shared, true, stream);
+    compute(shared, true, stream);
   }
+  if (on_cpu(stream)) return detail::moe_combine_cpu(work, stream);
+  detail::moe_combine_gpu(work, stream);
+}
+
+void run(const MoeWork& work, const Stream& stream) {
+  plan(work, true, stream);
+  compute(work, true, stream);
+  combine(work, stream);
 }
 
 }  // namespace
@@ -70,14 +106,14 @@ void run(const MoeWork& work, const Stream& stream) {
 using mixture::Workspace;
 
 std::size_t moe_workspace_bytes(const MoeOptions& options) {
-  return mixture::sized(options).space.bytes;
+  return mixture::sized(options).bytes();
 }
 
 void moe(const MoeOptions& options, const Stream& stream) {
   detail::MoeWork work = mixture::ready(options, Workspace::given_or_pool, options.check, stream);
   if (work.tokens == 0) return;
   if (work.memory != nullptr) return mixture::run(work, stream);
-  const mixture::Scratch scratch(*options.pool, work.space.bytes, stream);
+  const mixture::Scratch scratch(*options.pool, work.bytes(), stream);
   work.memory = scratch.data();
   mixture::run(work, stream);
 }
@@ -85,22 +121,19 @@ void moe(const MoeOptions& options, const Stream& stream) {
 void moe_plan(const MoeOptions& options, const Stream& stream) {
   const detail::MoeWork work = mixture::ready(options, Workspace::given, options.check, stream);
   if (work.tokens == 0) return;
-  if (mixture::on_cpu(stream)) return detail::moe_plan_cpu(work, stream);
-  detail::moe_plan_gpu(work, false, stream);
+  mixture::plan(work, false, stream);
 }
 
 void moe_experts(const MoeOptions& options, const Stream& stream) {
   const detail::MoeWork work = mixture::ready(options, Workspace::given, false, stream);
   if (work.tokens == 0) return;
-  if (mixture::on_cpu(stream)) return detail::moe_experts_cpu(work, stream);
-  detail::moe_experts_gpu(work, false, stream);
+  mixture::compute(work, false, stream);
 }
 
 void moe_combine(const MoeOptions& options, const Stream& stream) {
   const detail::MoeWork work = mixture::ready(options, Workspace::given, false, stream);
   if (work.tokens == 0) return;
-  if (mixture::on_cpu(stream)) return detail::moe_combine_cpu(work, stream);
-  detail::moe_combine_gpu(work, stream);
+  mixture::combine(work, stream);
 }
 
 }  // namespace ps

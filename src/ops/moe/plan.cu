@@ -36,6 +36,7 @@ struct Plan {
 
   // The expert of a pair, or `experts` if there is no such expert.
   __device__ unsigned expert(unsigned pair) const {
+    if (ids == nullptr) return 0;
     const std::int64_t id = wide_ids ? static_cast<const std::int64_t*>(ids)[pair]
                                      : static_cast<const std::int32_t*>(ids)[pair];
     return id >= 0 && id < experts ? static_cast<unsigned>(id) : experts;

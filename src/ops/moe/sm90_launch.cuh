@@ -24,19 +24,19 @@ inline TensorMap loaded(const TensorView& tensor, const kit::MapExtents& box) {
 // Gate and up as {slots, n / 8, 2, 8, d}: a box takes eight rows of gate, the eight rows of up that
 // belong to them, and so on. The layouts differ only in the strides.
 inline TensorMap gate_up_map(const MoeWork& work, Place place) {
-  const std::int64_t row = work.gate_up_row, n = work.width;
+  const std::int64_t row = work.held.gate_up_row, n = work.width;
   const bool interleaved = work.layout == GateUpLayout::interleaved;
   const std::int64_t shape[] = {work.slot_count, n / 8, 2, 8, work.hidden};
-  const std::int64_t strides[] = {work.gate_up_slot, (interleaved ? 16 : 8) * row,
+  const std::int64_t strides[] = {work.held.gate_up_slot, (interleaved ? 16 : 8) * row,
                                   interleaved ? row : n * row, interleaved ? 2 * row : row, 1};
-  return loaded(TensorView(const_cast<void*>(work.gate_up), work.type, shape, strides, place),
+  return loaded(TensorView(const_cast<void*>(work.held.gate_up), work.type, shape, strides, place),
                 {1, 16, 2, 8, 64});
 }
 
 inline TensorMap down_map(const MoeWork& work, Place place) {
   const std::int64_t shape[] = {work.slot_count, work.hidden, work.width};
-  const std::int64_t strides[] = {work.down_slot, work.down_row, 1};
-  return loaded(TensorView(const_cast<void*>(work.down), work.type, shape, strides, place),
+  const std::int64_t strides[] = {work.held.down_slot, work.held.down_row, 1};
+  return loaded(TensorView(const_cast<void*>(work.held.down), work.type, shape, strides, place),
                 {1, moe_item_columns, 64});
 }
 

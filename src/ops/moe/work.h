@@ -11,6 +11,24 @@
 
 namespace ps::detail {
 
+// act(gate, up).
+struct MoeGate {
+  MoeActivation activation = MoeActivation::swiglu;
+  float alpha = 0, limit = 0;  // of clamped_swiglu
+};
+
+// The weights of experts. Strides are in elements; the row's or the column's is 1.
+struct MoeWeights {
+  const void* gate_up = nullptr;
+  std::int64_t gate_up_slot = 0, gate_up_row = 0, gate_up_column = 1;
+  const void* down = nullptr;
+  std::int64_t down_slot = 0, down_row = 0, down_column = 1;
+  const void* gate_up_bias = nullptr;  // null: none
+  std::int64_t gate_up_bias_slot = 0;
+  const void* down_bias = nullptr;  // null: none
+  std::int64_t down_bias_slot = 0;
+};
+
 struct MoeWork {
   std::int64_t tokens = 0;   // T
   std::int64_t choices = 0;  // K
@@ -24,11 +42,9 @@ struct MoeWork {
 
   const void* x = nullptr;
   std::int64_t x_row = 0;  // strides, in elements
-  const void* gate_up = nullptr;
-  std::int64_t gate_up_slot = 0, gate_up_row = 0;
-  const void* down = nullptr;
-  std::int64_t down_slot = 0, down_row = 0;
-  const void* ids = nullptr;
+  MoeWeights held{};       // the weights of the slots
+  MoeGate gate{};
+  const void* ids = nullptr;  // null: every pair's expert is 0
   DType id_type = DType::i32;
   const void* weights = nullptr;
   DType weight_type = DType::f32;
@@ -37,9 +53,33 @@ struct MoeWork {
   std::int64_t out_row = 0;
 
   MoeWorkspace space{};
-  std::byte* memory = nullptr;  // space.bytes, aligned to 256, on the CPU to 64
+  std::byte* memory = nullptr;  // bytes(), aligned to 256, on the CPU to 64
+
+  // The shared expert, if shared_width is not 0. Its workspace follows that of the others.
+  std::int64_t shared_width = 0;
+  MoeWeights shared{};
+  const void* shared_weights = nullptr;  // null: all are 1
+  DType shared_weight_type = DType::f32;
+  MoeWorkspace shared_space{};
 
   std::int64_t rows() const { return tokens * choices; }
+  std::size_t bytes() const { return space.bytes + shared_space.bytes; }
+
+  // The shared expert as the only expert of a layer. Nothing reads its weights and out: its results
+  // are added up with those of the other experts.
+  MoeWork shared_work() const {
+    MoeWork work = *this;
+    work.choices = work.experts = work.slot_count = 1;
+    work.width = shared_width;
+    work.held = shared;
+    work.ids = nullptr;
+    work.slots = nullptr;
+    work.space = shared_space;
+    work.memory = memory + space.bytes;
+    work.shared_width = 0;
+    work.shared_space = {};
+    return work;
+  }
 };
 
 void moe_plan_cpu(const MoeWork& work, const Stream& stream);
