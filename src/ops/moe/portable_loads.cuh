@@ -41,9 +41,10 @@ class LoadsA {
     }
   }
 
-  // Behind the end of K there are zeros, since 0 times what lies there could be NaN.
+  // Copies the next step, in which there are still `k` elements of K. Behind them there are zeros,
+  // since 0 times what lies there could be NaN.
   __device__ void copy(unsigned char* tile, unsigned k) {
-    const unsigned valid = k + chunk_ * Config::chunk < operands_.k ? chunk_bytes : 0;
+    const unsigned valid = chunk_ * Config::chunk < k ? chunk_bytes : 0;
 #pragma unroll
     for (unsigned i = 0; i < turns; ++i) {
       if (line_ + lines * i < count_) {
@@ -89,7 +90,7 @@ class LoadsByRow {
   }
 
   __device__ void copy(unsigned char* tile, unsigned k) {
-    const unsigned valid = k + chunk_ * Config::chunk < operands_.k ? chunk_bytes : 0;
+    const unsigned valid = chunk_ * Config::chunk < k ? chunk_bytes : 0;
     const std::int64_t apart =
         (Config::up && !operands_.interleaved ? warp_columns / 2 : warp_columns) * operands_.b_row;
 #pragma unroll
@@ -149,7 +150,7 @@ class LoadsByColumn {
       const unsigned to = (to_ ^ lines * i % 8 * chunk_bytes) + lines * i * Tile::span_bytes;
       if (valid_) {
         kit::cp_async<chunk_bytes>(tile + to, from_ + lines * i * operands_.b_column,
-                                   k + line_ + lines * i < operands_.k ? chunk_bytes : 0);
+                                   line_ + lines * i < k ? chunk_bytes : 0);
       }
     }
     from_ += Config::tile_k * operands_.b_column;
@@ -172,7 +173,12 @@ class Loads {
  public:
   __device__ Loads(Shared<Config>& shared, Queue& queue,
                    const Operands<typename Config::Element>& operands, unsigned steps)
-      : shared_(shared), queue_(queue), a_(operands), b_(operands), steps_(steps) {
+      : shared_(shared),
+        queue_(queue),
+        a_(operands),
+        b_(operands),
+        steps_(steps),
+        last_k_(operands.k - (steps - 1) * Config::tile_k) {
     __syncthreads();
     receive();
     begin();
@@ -182,13 +188,10 @@ class Loads {
   // of groups tells which step has arrived.
   __device__ void next(unsigned to) {
     if (left_ > 0) {
-      if (left_ == number_ahead) queue_.take_number();
-      if (left_ == word_ahead) queue_.fetch();
-      if (left_ == publish_ahead) queue_.publish();
-      if (left_ == receive_ahead) receive();
-      const unsigned k = (steps_ - left_) * Config::tile_k;
+      const unsigned k = left_ > 1 ? Config::tile_k : last_k_;
       a_.copy(shared_.a[to], k);
       b_.copy(shared_.b[to], k);
+      if (left_ <= number_ahead) look_ahead();
       if (--left_ == 0) begin();
     }
     kit::cp_async_commit();
@@ -196,8 +199,15 @@ class Loads {
 
  private:
   // Steps before the end of an item at which its successor's number is taken, its word is loaded,
-  // passed on and received with the rows. Items of fewer steps do it all at once.
+  // passed on and received, and its rows are looked up. Items of fewer steps do it all at once.
   static constexpr unsigned number_ahead = 8, word_ahead = 6, publish_ahead = 4, receive_ahead = 2;
+
+  __device__ void look_ahead() {
+    if (left_ == number_ahead) queue_.take_number();
+    if (left_ == word_ahead) queue_.fetch();
+    if (left_ == publish_ahead) queue_.publish();
+    if (left_ == receive_ahead) receive();
+  }
 
   __device__ void receive() {
     item_ = queue_.latest();
@@ -222,9 +232,9 @@ class Loads {
   Queue& queue_;
   LoadsA<Config> a_;
   std::conditional_t<Config::major == kit::Major::k, LoadsByRow<Config>, LoadsByColumn<Config>> b_;
-  const unsigned steps_;
-  unsigned left_ = 0;  // of the item that is being loaded
-  MoeItem item_{};     // the one after it, once it is received
+  const unsigned steps_, last_k_;  // of an item, and of the last one's K
+  unsigned left_ = 0;              // of the item that is being loaded
+  MoeItem item_{};                 // the one after it, once it is received
 };
 
 }  // namespace ps::detail::moe_portable
