@@ -178,7 +178,8 @@ class Loads {
         a_(operands),
         b_(operands),
         steps_(steps),
-        last_k_(operands.k - (steps - 1) * Config::tile_k) {
+        last_k_(operands.k - (steps - 1) * Config::tile_k),
+        spread_(steps >= number_ahead) {
     __syncthreads();
     receive();
     begin();
@@ -191,7 +192,7 @@ class Loads {
       const unsigned k = left_ > 1 ? Config::tile_k : last_k_;
       a_.copy(shared_.a[to], k);
       b_.copy(shared_.b[to], k);
-      if (left_ <= number_ahead) look_ahead();
+      if (spread_ && left_ <= number_ahead) look_ahead();
       if (--left_ == 0) begin();
     }
     kit::cp_async_commit();
@@ -220,7 +221,7 @@ class Loads {
     a_.begin(item_);
     b_.begin(item_);
     left_ = steps_;
-    if (steps_ >= number_ahead) return;
+    if (spread_) return;
     queue_.take_number();
     queue_.fetch();
     queue_.publish();
@@ -232,9 +233,11 @@ class Loads {
   Queue& queue_;
   LoadsA<Config> a_;
   std::conditional_t<Config::major == kit::Major::k, LoadsByRow<Config>, LoadsByColumn<Config>> b_;
-  const unsigned steps_, last_k_;  // of an item, and of the last one's K
-  unsigned left_ = 0;              // of the item that is being loaded
-  MoeItem item_{};                 // the one after it, once it is received
+  const unsigned steps_;   // of an item
+  const unsigned last_k_;  // elements of K in its last step
+  const bool spread_;      // whether the next item is looked up in several steps
+  unsigned left_ = 0;      // of the item that is being loaded
+  MoeItem item_{};         // the one after it, once it is received
 };
 
 }  // namespace ps::detail::moe_portable
