@@ -17,6 +17,7 @@ class ToldClock(Clock):
     def __init__(self, gpu=None):
         self.gpu = gpu
         self.expected = []
+        self.enqueued = []
 
     def synchronize(self):
         pass
@@ -24,6 +25,12 @@ class ToldClock(Clock):
     def call_time(self, run):
         run()
         return CallTime(host_us=5.0, call_us=20.0)
+
+    def enqueue_us(self, run, calls):
+        self.enqueued.append(calls)
+        for _ in range(calls):
+            run()
+        return 2.5
 
     def gpu_us(self, run, expected_host_us):
         self.expected.append(expected_host_us)
@@ -72,7 +79,7 @@ def test_on_a_gpu_each_turn_is_timed_by_every_clock():
     assert set(rounds[2:5]) <= {"AAA-BBB-", "BBB-AAA-"} and set(rounds[5:]) <= {"AABB", "BBAA"}
     assert samples["A"].gpu_us == [9.0, 9.0] and samples["A"].judged_us == 9.0
     assert samples["A"].alone_us == [13.0, 13.0]
-    assert samples["A"].enqueue_us == 2.5  # 5 for two calls
+    assert samples["A"].enqueue_us == 2.5
     assert clock.expected == [5.0] * 4  # what the stream has to be held back for
 
 
@@ -97,6 +104,14 @@ def test_back_to_back_blocks_change_their_order_too():
     enqueued = [calls[at:at + 16:2] for at in range(3 * 24, len(calls), 16)]
     assert len(set(sustained)) == len(set(enqueued)) == 3
     assert all(sorted(turn) == list("ABCDEFGH") for turn in sustained + enqueued)
+
+
+@pytest.mark.parametrize("gpu_us, most, calls", [(10.0, 200, 200), (1000.0, 200, 166), (2e4, 200, 30),
+                                                 (2e4, 20, 20)])
+def test_long_calls_are_enqueued_often_enough(gpu_us, most, calls):
+    clock = ToldClock(gpu=gpu_us)
+    run_order(clock, Plan(warm_up=0, samples=1, sustained_seconds=0.5, enqueued=most), "A")
+    assert clock.enqueued == [calls] * 3
 
 
 def test_the_order_is_the_same_in_every_run():
