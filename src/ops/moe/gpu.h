@@ -37,7 +37,9 @@ struct MoeSpace {
 void moe_sort(const MoeWork& work, bool and_list, cudaStream_t stream);
 // Lists the work items of the experts that are in slots, and marks their rows as computed.
 void moe_list(const MoeWork& work, cudaStream_t stream);
-// Both products of the listed items.
+// Both products of the listed items. The portable ones need MoeKernel::portable in the work that
+// was planned, too: it decides the height of the items.
+void moe_products_portable(const MoeWork& work, Place place, cudaStream_t stream);
 void moe_products_sm90(const MoeWork& work, Place place, cudaStream_t stream);
 void moe_products_sequential_sm90(const MoeWork& work, Place place, cudaStream_t stream);
 void moe_add_up(const MoeWork& work, cudaStream_t stream);

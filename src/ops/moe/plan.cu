@@ -31,6 +31,7 @@ struct Plan {
   unsigned pairs_per_block;  // a multiple of `threads`
   const std::int32_t* slots;
   unsigned slot_count;
+  unsigned tile_units;  // the height of tiles
   Product up, down;
   MoeSpace space;
 
@@ -100,7 +101,7 @@ __device__ void list_items(const Plan& plan, const unsigned* offsets, unsigned* 
   for (unsigned i = 0; i < per_thread; ++i) {
     const unsigned e = threadIdx.x * per_thread + i;
     const bool there = e < plan.experts && plan.slot(e) < plan.slot_count;
-    tiles[i] = there ? moe_tiles(offsets[e + 1] - offsets[e]) : 0;
+    tiles[i] = there ? moe_tiles(offsets[e + 1] - offsets[e], plan.tile_units) : 0;
   }
   unsigned total = 0;
   unsigned before = scan(tiles, total);
@@ -116,10 +117,11 @@ __device__ void list_items(const Plan& plan, const unsigned* offsets, unsigned* 
     const unsigned rows = offsets[e + 1] - offsets[e], slot = plan.slot(e);
     if (rows == 0 || slot >= plan.slot_count) continue;
     const auto write = [&](std::uint64_t* items, const Product& product) {
-      const unsigned count = moe_tiles(rows) * product.columns;
+      const unsigned count = moe_tiles(rows, plan.tile_units) * product.columns;
       for (unsigned i = lane; i < count; i += 32) {
         items[first[e] * product.columns + i] =
-            moe_item(i, rows, product.columns, product.panel, slot, offsets[e]).packed();
+            moe_item(i, rows, product.columns, product.panel, slot, offsets[e], plan.tile_units)
+                .packed();
       }
     };
     write(plan.space.up_items, plan.up);
@@ -261,6 +263,8 @@ __global__ void __launch_bounds__(threads) list(const Plan plan) {
 Plan plan_of(const MoeWork& work, unsigned blocks) {
   const auto u = [](std::int64_t value) { return static_cast<unsigned>(value); };
   const std::int64_t step = std::int64_t{blocks} * threads;
+  const unsigned tile_units =
+      work.kernel == MoeKernel::portable ? moe_portable_tile_units : moe_tile_units;
   return {.ids = work.ids,
           .wide_ids = work.id_type == DType::i64,
           .pairs = u(work.rows()),
@@ -268,8 +272,9 @@ Plan plan_of(const MoeWork& work, unsigned blocks) {
           .pairs_per_block = u((work.rows() + step - 1) / step * threads),
           .slots = work.slots,
           .slot_count = u(work.slot_count),
-          .up = {u(moe_up_columns(work.width)), moe_panel_tiles(work.hidden)},
-          .down = {u(moe_down_columns(work.hidden)), moe_panel_tiles(work.width)},
+          .tile_units = tile_units,
+          .up = {u(moe_up_columns(work.width)), moe_panel_tiles(work.hidden, tile_units)},
+          .down = {u(moe_down_columns(work.hidden)), moe_panel_tiles(work.width, tile_units)},
           .space = MoeSpace(work)};
 }
 
