@@ -39,6 +39,7 @@ struct MoeWork {
   DType type = DType::bf16;  // of x, gate_up, down and out
   GateUpLayout layout = GateUpLayout::concatenated;
   MoeKernel kernel = MoeKernel::best;
+  bool batch_invariant = false;
 
   const void* x = nullptr;
   std::int64_t x_row = 0;  // strides, in elements
