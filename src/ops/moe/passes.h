@@ -60,8 +60,8 @@ PENSTOCK_HD constexpr bool moe_decodes(std::uint64_t passes, std::uint64_t exper
 constexpr MoePath moe_path(std::int64_t tokens, std::int64_t choices, std::int64_t experts) {
   if (tokens <= moe_pass_rows) return MoePath::decode;
   const std::int64_t fewest = (tokens * choices + moe_pass_rows - 1) / moe_pass_rows;
-  const bool never = !moe_decodes(static_cast<std::uint64_t>(fewest),
-                                  static_cast<std::uint64_t>(experts));
+  const bool never =
+      !moe_decodes(static_cast<std::uint64_t>(fewest), static_cast<std::uint64_t>(experts));
   return never ? MoePath::large : MoePath::by_counts;
 }
 

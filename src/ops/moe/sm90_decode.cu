@@ -90,24 +90,23 @@ void run_products(const MoeWork& work, Place place, cudaStream_t stream) {
   const auto u = [](std::int64_t value) { return static_cast<unsigned>(value); };
   const MoeSpace space(work);
   const bool interleaved = work.layout == GateUpLayout::interleaved;
-  MoeDecodeArguments<Element> up{
-      .weights = {},
-      .passes = space.passes,
-      .pass_count = space.counters + 4,
-      .units = moe_up_units(work.width),
-      .steps = 0,
-      .from = work.x,
-      .from_chunks = u(work.x_row / 8),
-      .chunks = u(work.hidden / 8),
-      .source = space.source,
-      .choices = kit::Divisor(u(work.choices)),
-      .to = static_cast<Element*>(space.h),
-      .columns = u(work.width),
-      .bias = static_cast<const Element*>(work.held.gate_up_bias),
-      .bias_slot = work.held.gate_up_bias_slot,
-      .bias_step = interleaved ? 2U : 1U,
-      .bias_up = interleaved ? 1U : u(work.width),
-      .gate = work.gate};
+  MoeDecodeArguments<Element> up{.weights = {},
+                                 .passes = space.passes,
+                                 .pass_count = space.counters + 4,
+                                 .units = moe_up_units(work.width),
+                                 .steps = 0,
+                                 .from = work.x,
+                                 .from_chunks = u(work.x_row / 8),
+                                 .chunks = u(work.hidden / 8),
+                                 .source = space.source,
+                                 .choices = kit::Divisor(u(work.choices)),
+                                 .to = static_cast<Element*>(space.h),
+                                 .columns = u(work.width),
+                                 .bias = static_cast<const Element*>(work.held.gate_up_bias),
+                                 .bias_slot = work.held.gate_up_bias_slot,
+                                 .bias_step = interleaved ? 2U : 1U,
+                                 .bias_up = interleaved ? 1U : u(work.width),
+                                 .gate = work.gate};
   MoeDecodeArguments<Element> down = up;
   down.units = moe_down_units(work.hidden);
   down.from = space.h;

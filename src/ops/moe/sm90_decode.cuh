@@ -30,9 +30,9 @@ namespace ps::detail {
 template <class Element_, bool is_up_, unsigned most_rows_, bool wide>
 struct MoeDecode {
   using Element = Element_;
-  static constexpr bool is_up = is_up_;               // of gate and up, else of down
-  static constexpr unsigned most_rows = most_rows_;   // of a pass
-  static constexpr unsigned panels = wide ? 2 : 1;    // of 64 columns, in a slot
+  static constexpr bool is_up = is_up_;                // of gate and up, else of down
+  static constexpr unsigned most_rows = most_rows_;    // of a pass
+  static constexpr unsigned panels = wide ? 2 : 1;     // of 64 columns, in a slot
   static constexpr unsigned consumers = wide ? 1 : 2;  // warpgroups, 64 weight rows each
   static constexpr unsigned most_units = 64 * consumers / moe_weight_rows;
   static constexpr unsigned unit_columns = is_up ? 8 : 16;  // of the result
@@ -65,11 +65,11 @@ struct MoeDecodeArguments {
   unsigned units;  // of a pass
   unsigned steps;  // along K
 
-  const void* from;         // x or h
-  unsigned from_chunks;     // 16-byte chunks from one row to the next
-  unsigned chunks;          // in a row
-  const unsigned* source;   // the up-projection's: of each row, t * K + k
-  kit::Divisor choices;     // K
+  const void* from;        // x or h
+  unsigned from_chunks;    // 16-byte chunks from one row to the next
+  unsigned chunks;         // in a row
+  const unsigned* source;  // the up-projection's: of each row, t * K + k
+  kit::Divisor choices;    // K
 
   Element* to;       // h or y
   unsigned columns;  // of `to`
@@ -339,9 +339,8 @@ __global__ void __launch_bounds__(Decode::threads, 1)
     load_tokens<Decode>(shared, work);
   } else {
     MoeDecodeConsumer<Decode> consumer(shared, work);
-    each_part<Decode>(work, [&](const MoeItem& pass, const MoePart& part) {
-      consumer.run(pass, part);
-    });
+    each_part<Decode>(work,
+                      [&](const MoeItem& pass, const MoePart& part) { consumer.run(pass, part); });
   }
 }
 
