@@ -42,11 +42,12 @@ void moe_sort(const MoeWork& work, MoePath path, bool and_list, cudaStream_t str
 // items, which all kernels but `decode` use, or the table of passes is empty: the latter unless
 // `path` is decode, or by_counts and the rows of all experts make it so.
 void moe_list(const MoeWork& work, MoePath path, cudaStream_t stream);
-// Both products of the listed items.
+// Both products of the listed items. The portable ones need MoeKernel::portable in the work that
+// was planned, too: it decides the height of the items.
 void moe_products_portable(const MoeWork& work, Place place, cudaStream_t stream);
 void moe_products_sm90(const MoeWork& work, Place place, cudaStream_t stream);
 void moe_products_sequential_sm90(const MoeWork& work, Place place, cudaStream_t stream);
-// Both products of the listed passes.
+// Both products of the listed passes. Rows of the weights are contiguous.
 void moe_products_decode_sm90(const MoeWork& work, Place place, cudaStream_t stream);
 void moe_add_up(const MoeWork& work, cudaStream_t stream);
 

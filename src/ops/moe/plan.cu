@@ -32,6 +32,7 @@ struct Plan {
   unsigned pairs_per_block;  // a multiple of `threads`
   const std::int32_t* slots;
   unsigned slot_count;
+  unsigned tile_units;  // the height of tiles
   Product up, down;
   MoePath path;
   unsigned rows_per_pass;
@@ -140,13 +141,15 @@ __device__ void each_expert(const Plan& plan, const unsigned* offsets, const Wri
 
 // Lists the items and returns the number of tiles.
 __device__ unsigned list_items(const Plan& plan, const unsigned* offsets, unsigned* first) {
-  const unsigned total = add_experts(plan, offsets, true, moe_tiles, first);
+  const auto tiles = [&](unsigned rows) { return moe_tiles(rows, plan.tile_units); };
+  const unsigned total = add_experts(plan, offsets, true, tiles, first);
   each_expert(plan, offsets, [&](unsigned e, unsigned slot, unsigned rows) {
     const auto write = [&](std::uint64_t* items, const Product& product) {
-      const unsigned count = moe_tiles(rows) * product.columns;
+      const unsigned count = tiles(rows) * product.columns;
       for (unsigned i = threadIdx.x % 32; i < count; i += 32) {
         items[first[e] * product.columns + i] =
-            moe_item(i, rows, product.columns, product.panel, slot, offsets[e]).packed();
+            moe_item(i, rows, product.columns, product.panel, slot, offsets[e], plan.tile_units)
+                .packed();
       }
     };
     write(plan.space.up_items, plan.up);
@@ -322,6 +325,8 @@ __global__ void __launch_bounds__(threads) list(const Plan plan) {
 Plan plan_of(const MoeWork& work, MoePath path, unsigned blocks) {
   const auto u = [](std::int64_t value) { return static_cast<unsigned>(value); };
   const std::int64_t step = std::int64_t{blocks} * threads;
+  const unsigned tile_units =
+      work.kernel == MoeKernel::portable ? moe_portable_tile_units : moe_tile_units;
   return {.ids = work.ids,
           .wide_ids = work.id_type == DType::i64,
           .pairs = u(work.rows()),
@@ -329,8 +334,9 @@ Plan plan_of(const MoeWork& work, MoePath path, unsigned blocks) {
           .pairs_per_block = u((work.rows() + step - 1) / step * threads),
           .slots = work.slots,
           .slot_count = u(work.slot_count),
-          .up = {u(moe_up_columns(work.width)), moe_panel_tiles(work.hidden)},
-          .down = {u(moe_down_columns(work.hidden)), moe_panel_tiles(work.width)},
+          .tile_units = tile_units,
+          .up = {u(moe_up_columns(work.width)), moe_panel_tiles(work.hidden, tile_units)},
+          .down = {u(moe_down_columns(work.hidden)), moe_panel_tiles(work.width, tile_units)},
           .path = path,
           .rows_per_pass = moe_rows_per_pass(work.tokens),
           .space = MoeSpace(work)};
