@@ -76,22 +76,6 @@ std::string described(const MoeShape& shape, const MoeStorage& storage) {
          std::to_string(storage.gate_up_by_column) + std::to_string(storage.down_by_column);
 }
 
-// Numbers of the shape in which expert e has counts[e] rows, in random order.
-MoeNumbers ragged(MoeShape shape, const std::vector<int>& counts, std::uint32_t seed) {
-  std::mt19937 random(seed);
-  std::vector<std::int64_t> ids;
-  for (std::size_t e = 0; e < counts.size(); ++e) {
-    ids.insert(ids.end(), static_cast<std::size_t>(counts[e]), static_cast<std::int64_t>(e));
-  }
-  std::shuffle(ids.begin(), ids.end(), random);
-  shape.tokens = static_cast<std::int64_t>(ids.size());
-  shape.choices = 1;
-  shape.experts = static_cast<std::int64_t>(counts.size());
-  MoeNumbers numbers(shape, random);
-  numbers.ids = ids;
-  return numbers;
-}
-
 // Experts of one, two and three units of rows, and d and n that are not whole steps, panels and
 // columns of tiles.
 TEST_P(MoeLayoutsGpu, EveryLayoutActivationAndBias) {
@@ -107,7 +91,7 @@ TEST_P(MoeLayoutsGpu, EveryLayoutActivationAndBias) {
                              .down_bias = biased,
                              .activation = activation,
                              .limit = 0.75F};
-        const MoeNumbers numbers = ragged(shape, counts, ++seed);
+        const MoeNumbers numbers = with_counts(counts, shape, ++seed);
         for (const MoeStorage& storage : storages(takes_columns(), seed % 2 == 0 ? 8 : 0)) {
           ASSERT_EQ(run(numbers, storage), "") << described(shape, storage);
         }
@@ -120,7 +104,7 @@ TEST_P(MoeLayoutsGpu, EveryLayoutActivationAndBias) {
 TEST_P(MoeLayoutsGpu, EitherBias) {
   for (const bool first : {false, true}) {
     const MoeShape shape{.hidden = 72, .width = 136, .gate_up_bias = first, .down_bias = !first};
-    const MoeNumbers numbers = ragged(shape, {3, 70, 0, 200}, 1);
+    const MoeNumbers numbers = with_counts({3, 70, 0, 200}, shape, 1);
     for (const GateUpLayout layout : layouts) {
       MoeArrays arrays(numbers, {.layout = layout});
       OnGpu there(arrays, gpu, *stream);
@@ -170,13 +154,14 @@ TEST_P(MoeLayoutsGpu, TransposedWeightsGiveTheBitsOfPlainOnes) {
   if (!takes_columns()) GTEST_SKIP() << "the kernel takes no transposed weights";
   for (const MoeActivation activation : activations) {
     for (const bool biased : {false, true}) {
-      const MoeNumbers numbers = ragged({.hidden = 200,
-                                         .width = 264,
-                                         .gate_up_bias = biased,
-                                         .down_bias = biased,
-                                         .activation = activation,
-                                         .shared_width = 136},
-                                        {1, 130, 0, 64}, 2);
+      const MoeNumbers numbers = with_counts({1, 130, 0, 64},
+                                             MoeShape{.hidden = 200,
+                                                      .width = 264,
+                                                      .gate_up_bias = biased,
+                                                      .down_bias = biased,
+                                                      .activation = activation,
+                                                      .shared_width = 136},
+                                             2);
       const auto plain = bits(numbers);
       for (MoeStorage storage : storages(true, 0)) {
         storage.shared_gate_up_by_column = storage.gate_up_by_column;
@@ -189,7 +174,7 @@ TEST_P(MoeLayoutsGpu, TransposedWeightsGiveTheBitsOfPlainOnes) {
 
 TEST_P(MoeLayoutsGpu, DecodeRefusesTransposedWeights) {
   if (takes_columns()) GTEST_SKIP() << "the kernel takes them";
-  const MoeNumbers numbers = ragged({}, {3, 2}, 3);
+  const MoeNumbers numbers = with_counts({3, 2}, MoeShape{}, 3);
   for (const MoeStorage& storage :
        {MoeStorage{.gate_up_by_column = true}, MoeStorage{.down_by_column = true}}) {
     EXPECT_THROW(run(numbers, storage), InvalidArgument);
