@@ -1,10 +1,11 @@
-// Rows of numbers on the CPU: to f32 and back, and the activation, by the instructions that
-// transform has for them.
+// Rows of numbers on the CPU: to f32 and back, and activations, by the instructions that transform
+// has for them.
 #pragma once
 
 #include <cstddef>
 
 #include "penstock/base/dtype.h"
+#include "penstock/ops/transform.h"
 
 namespace ps::detail {
 
@@ -13,5 +14,8 @@ void narrow_row(const float* from, DType type, void* to, std::size_t count);
 
 // to[i] = silu(gate[i]) * up[i]
 void swiglu_row(const float* gate, const float* up, float* to, std::size_t count);
+
+// to[i] = gelu(gate[i]) * up[i]
+void geglu_row(Gelu form, const float* gate, const float* up, float* to, std::size_t count);
 
 }  // namespace ps::detail

@@ -1,6 +1,7 @@
 // Arguments that moe() refuses, and memory that runs out.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <random>
@@ -148,9 +149,13 @@ TEST_F(MoeErrors, Limits) {
 TEST_F(MoeErrors, Strides) {
   EXPECT_EQ(named([](auto& o) { o.x = changed(o.x, {6, 16}, {1, 6}); }), "x");
   EXPECT_EQ(named([](auto& o) { o.out = changed(o.out, {6, 16}, {1, 6}); }), "out");
-  EXPECT_EQ(named([](auto& o) { o.gate_up = changed(o.gate_up, {5, 16, 16}, {256, 1, 16}); }),
+  EXPECT_EQ(named([](auto& o) { o.gate_up = changed(o.gate_up, {5, 16, 16}, {256, 1, 16}); }), "");
+  EXPECT_EQ(named([](auto& o) { o.down = changed(o.down, {5, 16, 8}, {128, 1, 16}); }), "");
+  EXPECT_EQ(named([](auto& o) { o.gate_up = changed(o.gate_up, {5, 16, 16}, {1, 2, 16}); }),
             "gate_up");
-  EXPECT_EQ(named([](auto& o) { o.down = changed(o.down, {5, 16, 8}, {128, 1, 16}); }), "down");
+  EXPECT_EQ(named([](auto& o) { o.down = changed(o.down, {5, 16, 8}, {128, 8, 2}); }), "down");
+  EXPECT_EQ(spoilt([](auto& o) { o.down = changed(o.down, {5, 16, 8}, {128, 8, 2}); }).expected,
+            "one of the last two dimensions contiguous (a stride of 1)");
   for (const std::int64_t stride : {0, -16}) {
     EXPECT_EQ(named([&](auto& o) { o.gate_up = changed(o.gate_up, {5, 16, 16}, {stride, 16, 1}); }),
               "gate_up");
@@ -162,6 +167,140 @@ TEST_F(MoeErrors, Strides) {
   EXPECT_EQ(named([](auto& o) { o.slots = changed(o.slots, {2}, {2}); }), "slots");
   EXPECT_EQ(named([](auto& o) { o.x = moved(o.x, 1); }), "x");
   EXPECT_EQ(named([](auto& o) { o.weights = moved(o.weights, 2); }), "weights");
+}
+
+TEST_F(MoeErrors, Activations) {
+  EXPECT_EQ(named([](auto& o) { o.activation = MoeActivation{4}; }), "activation");
+  EXPECT_EQ(named([](auto& o) { o.alpha = NAN, o.limit = -1; }), "") << "swiglu has neither";
+  const auto clamped = [&](float alpha, float limit) {
+    return named([&](auto& o) {
+      o.activation = MoeActivation::clamped_swiglu;
+      o.alpha = alpha;
+      o.limit = limit;
+    });
+  };
+  EXPECT_EQ(clamped(0, INFINITY), "");
+  EXPECT_EQ(clamped(NAN, 7), "alpha");
+  EXPECT_EQ(clamped(INFINITY, 7), "alpha");
+  EXPECT_EQ(clamped(1, 0), "limit");
+  EXPECT_EQ(clamped(1, -7), "limit");
+  EXPECT_EQ(clamped(1, NAN), "limit");
+}
+
+TEST_F(MoeErrors, Kernels) {
+  EXPECT_EQ(named([](auto& o) { o.kernel = MoeKernel{5}; }), "kernel");
+  for (const MoeKernel kernel :
+       {MoeKernel::sequential, MoeKernel::large, MoeKernel::decode, MoeKernel::portable}) {
+    EXPECT_EQ(named([&](auto& o) { o.kernel = kernel; }), "") << "the CPU ignores it";
+  }
+}
+
+// With biases and a shared expert of width 24.
+class MoeExtraErrors : public MoeErrors {
+ protected:
+  MoeExtraErrors() {
+    options = more_arrays.options();
+    options.workspace = more_workspace.view();
+  }
+
+  MoeNumbers more_numbers{{.tokens = 6,
+                           .gate_up_bias = true,
+                           .down_bias = true,
+                           .shared_width = 24,
+                           .shared_weighted = true},
+                          random};
+  MoeArrays more_arrays{more_numbers, {.padding = 8}};
+  GuardedMemory more_workspace{moe_workspace_bytes(more_arrays.options())};
+};
+
+TEST_F(MoeExtraErrors, NoneForACallThatIsRight) {
+  EXPECT_EQ(named([](MoeOptions&) {}), "");
+  EXPECT_EQ(named([](auto& o) { o.shared_weights = {}; }), "");
+  EXPECT_EQ(named([](auto& o) { o.gate_up_bias = {}; }), "");
+  EXPECT_EQ(named([](auto& o) { o.down_bias = {}; }), "");
+  EXPECT_EQ(named([](auto& o) { o.shared_gate_up = o.shared_down = o.shared_weights = {}; }), "");
+}
+
+TEST_F(MoeExtraErrors, RanksAndShapes) {
+  EXPECT_EQ(named([](auto& o) { o.gate_up_bias = changed(o.gate_up_bias, {4, 8}); }),
+            "gate_up_bias");
+  EXPECT_EQ(named([](auto& o) { o.gate_up_bias = changed(o.gate_up_bias, {3, 16}); }),
+            "gate_up_bias");
+  EXPECT_EQ(named([](auto& o) { o.gate_up_bias = changed(o.gate_up_bias, {64}); }), "gate_up_bias");
+  EXPECT_EQ(named([](auto& o) { o.down_bias = changed(o.down_bias, {4, 8}); }), "down_bias");
+  EXPECT_EQ(named([](auto& o) { o.shared_gate_up = changed(o.shared_gate_up, {1, 48, 16}); }),
+            "shared_gate_up");
+  EXPECT_EQ(named([](auto& o) { o.shared_gate_up = changed(o.shared_gate_up, {48, 8}); }),
+            "shared_gate_up");
+  EXPECT_EQ(
+      spoilt([](auto& o) { o.shared_gate_up = changed(o.shared_gate_up, {40, 16}); }).expected,
+      "m that is a multiple of 8");
+  EXPECT_EQ(named([](auto& o) { o.shared_gate_up = changed(o.shared_gate_up, {0, 16}); }),
+            "shared_gate_up");
+  EXPECT_EQ(named([](auto& o) { o.shared_gate_up = changed(o.shared_gate_up, {32, 16}); }),
+            "shared_down");
+  EXPECT_EQ(named([](auto& o) { o.shared_down = {}; }), "shared_down");
+  EXPECT_EQ(named([](auto& o) { o.shared_down = changed(o.shared_down, {24, 16}); }),
+            "shared_down");
+  EXPECT_EQ(named([](auto& o) { o.shared_weights = changed(o.shared_weights, {5}); }),
+            "shared_weights");
+  EXPECT_EQ(named([](auto& o) { o.shared_gate_up = {}; }), "shared_down");
+  EXPECT_EQ(named([](auto& o) { o.shared_gate_up = o.shared_down = {}; }), "shared_weights");
+}
+
+TEST_F(MoeExtraErrors, Types) {
+  EXPECT_EQ(named([](auto& o) { o.gate_up_bias = typed(o.gate_up_bias, DType::f16); }),
+            "gate_up_bias");
+  EXPECT_EQ(named([](auto& o) { o.down_bias = typed(o.down_bias, DType::f16); }), "down_bias");
+  EXPECT_EQ(named([](auto& o) { o.shared_gate_up = typed(o.shared_gate_up, DType::f16); }),
+            "shared_gate_up");
+  EXPECT_EQ(named([](auto& o) { o.shared_down = typed(o.shared_down, DType::f16); }),
+            "shared_down");
+  EXPECT_EQ(named([](auto& o) { o.shared_weights = typed(o.shared_weights, DType::i32); }),
+            "shared_weights");
+}
+
+TEST_F(MoeExtraErrors, StridesAndPlaces) {
+  EXPECT_EQ(named([](auto& o) { o.gate_up_bias = changed(o.gate_up_bias, {4, 16}, {1, 4}); }),
+            "gate_up_bias");
+  EXPECT_EQ(named([](auto& o) { o.down_bias = changed(o.down_bias, {4, 16}, {1, 4}); }),
+            "down_bias");
+  EXPECT_EQ(named([](auto& o) { o.shared_gate_up = changed(o.shared_gate_up, {48, 16}, {2, 20}); }),
+            "shared_gate_up");
+  EXPECT_EQ(named([](auto& o) { o.shared_down = changed(o.shared_down, {16, 24}, {0, 1}); }),
+            "shared_down");
+  EXPECT_EQ(named([](auto& o) { o.shared_weights = changed(o.shared_weights, {6}, {0}); }),
+            "shared_weights");
+  const Place gpu{Memory::device, 0};
+  EXPECT_EQ(named([&](auto& o) { o.gate_up_bias = at_place(o.gate_up_bias, gpu); }),
+            "gate_up_bias");
+  EXPECT_EQ(named([&](auto& o) { o.down_bias = at_place(o.down_bias, gpu); }), "down_bias");
+  EXPECT_EQ(named([&](auto& o) { o.shared_gate_up = at_place(o.shared_gate_up, gpu); }),
+            "shared_gate_up");
+  EXPECT_EQ(named([&](auto& o) { o.shared_down = at_place(o.shared_down, gpu); }), "shared_down");
+  EXPECT_EQ(named([&](auto& o) { o.shared_weights = at_place(o.shared_weights, gpu); }),
+            "shared_weights");
+}
+
+TEST_F(MoeExtraErrors, ResultsThatOverlap) {
+  EXPECT_EQ(named([](auto& o) { o.out = changed(o.gate_up_bias, {6, 16}, {8, 1}); }), "out");
+  for (TensorView MoeOptions::* const input :
+       {&MoeOptions::gate_up_bias, &MoeOptions::down_bias, &MoeOptions::shared_gate_up,
+        &MoeOptions::shared_down}) {
+    EXPECT_EQ(named([&](auto& o) {
+                o.*input = {o.out.data(), DType::bf16, (o.*input).shape(), o.out.place()};
+              }),
+              "out");
+  }
+}
+
+// The shared expert has a workspace of its own.
+TEST_F(MoeExtraErrors, Workspaces) {
+  const std::size_t bytes = moe_workspace_bytes(options);
+  MoeOptions without = options;
+  without.shared_gate_up = without.shared_down = without.shared_weights = {};
+  EXPECT_LT(moe_workspace_bytes(without), bytes);
+  EXPECT_EQ(named([&](auto& o) { o.workspace.bytes = bytes - 1; }), "workspace");
 }
 
 TEST_F(MoeErrors, ResultsThatOverlap) {

@@ -1,6 +1,7 @@
 // What moe() refuses on a GPU, a fake one: everything that happens before a kernel is launched.
 #include <gtest/gtest.h>
 
+#include <exception>
 #include <functional>
 #include <optional>
 #include <random>
@@ -73,6 +74,9 @@ TEST_F(MoeGpuErrors, AlignmentOfRows) {
   EXPECT_EQ(named([](auto& o) { o.gate_up = changed(o.gate_up, {5, 16, 16}, {260, 16, 1}); }),
             "gate_up");
   EXPECT_EQ(named([](auto& o) { o.down = changed(o.down, {5, 16, 8}, {128, 12, 1}); }), "down");
+  EXPECT_EQ(named([](auto& o) { o.gate_up = changed(o.gate_up, {5, 16, 16}, {256, 1, 20}); }),
+            "gate_up");
+  EXPECT_EQ(named([](auto& o) { o.down = changed(o.down, {5, 16, 8}, {132, 1, 16}); }), "down");
 }
 
 TEST_F(MoeGpuErrors, OrderAndReachOfRows) {
@@ -83,11 +87,6 @@ TEST_F(MoeGpuErrors, OrderAndReachOfRows) {
 }
 
 TEST_F(MoeGpuErrors, TypesAndPlaces) {
-  EXPECT_EQ(named([](auto& o) {
-              o.x = typed(changed(o.x, {3, 16}), DType::f32);
-              o.ids = changed(o.ids, {3, 2});
-            }),
-            "x");
   for (const Place place : {Place{}, Place{Memory::pinned}, Place{Memory::device, 1}}) {
     EXPECT_EQ(named([&](auto& o) { o.x = at_place(o.x, place); }), "x");
     EXPECT_EQ(named([&](auto& o) { o.slots = at_place(o.slots, place); }), "slots");
@@ -130,29 +129,69 @@ TEST_F(MoeGpuErrors, AStepThatFailsLeavesNothing) {
 }
 #endif
 
-TEST(MoeGpu, NeedsComputeCapability90) {
-  for (const auto& capability : {std::pair{8, 9}, std::pair{10, 0}}) {
-    FakeMachine machine({.adjust = [capability](int, cuda::Properties& gpu) {
-      gpu.major = capability.first;
-      gpu.minor = capability.second;
-    }});
-    std::mt19937 random(1);
-    const MoeNumbers numbers({}, random);
-    MoeArrays arrays(numbers);
+// A fake GPU, and a call of moe() there that its checks stop.
+class MoeGpu {
+ public:
+  MoeGpu(int major, int minor, DType type)
+      : machine_({.adjust =
+                      [major, minor](int, cuda::Properties& gpu) {
+                        gpu.major = major;
+                        gpu.minor = minor;
+                      }}),
+        numbers_({.type = type}, random_) {}
+
+  // What a call with this kernel throws.
+  std::string refusal(MoeKernel kernel) {
     MoeOptions options =
-        arrays.options([&](Strided& array) { return array.view(machine.gpu().place()); });
-    const Pool pool(machine.gpu());
+        arrays_.options([&](Strided& array) { return array.view(machine_.gpu().place()); });
+    const Pool pool(machine_.gpu());
     options.pool = &pool;
+    options.kernel = kernel;
     try {
-      moe(options, Stream(machine.gpu()));
-      FAIL();
-    } catch (const Unsupported& error) {
-      const std::string found =
-          std::to_string(capability.first) + "." + std::to_string(capability.second);
-      EXPECT_NE(std::string(error.what()).find("needs compute capability 9.0, found " + found),
-                std::string::npos)
-          << error.what();
+      moe(options, Stream(machine_.gpu()));
+    } catch (const std::exception& error) {
+      return error.what();
     }
+    return "";
+  }
+
+ private:
+  std::mt19937 random_{1};
+  FakeMachine machine_;
+  MoeNumbers numbers_;
+  MoeArrays arrays_{numbers_, {.padding = 48}};  // rows at multiples of 16 bytes in any type
+};
+
+TEST(MoeGpuKernels, NeedComputeCapability80) {
+  MoeGpu gpu(7, 5, DType::bf16);
+  for (const MoeKernel kernel : {MoeKernel::best, MoeKernel::portable, MoeKernel::large}) {
+    const std::string refusal = gpu.refusal(kernel);
+    EXPECT_NE(refusal.find("needs compute capability 8.0 or later, found 7.5"), std::string::npos)
+        << refusal;
+  }
+}
+
+TEST(MoeGpuKernels, SomeNeedComputeCapability90) {
+  const std::pair<MoeKernel, std::string> kernels[] = {{MoeKernel::sequential, "sequential"},
+                                                       {MoeKernel::large, "large"},
+                                                       {MoeKernel::decode, "decode"}};
+  for (const auto& capability : {std::pair{8, 9}, std::pair{10, 0}}) {
+    MoeGpu gpu(capability.first, capability.second, DType::bf16);
+    for (const auto& [kernel, name] : kernels) {
+      const std::string refusal = gpu.refusal(kernel);
+      EXPECT_NE(refusal.find("needs compute capability 9.0 for kernel " + name), std::string::npos)
+          << refusal;
+      EXPECT_NE(refusal.find("use the kernel portable"), std::string::npos) << refusal;
+    }
+  }
+}
+
+TEST(MoeGpuKernels, SomeDoNotTakeF32) {
+  MoeGpu gpu(9, 0, DType::f32);
+  for (const MoeKernel kernel : {MoeKernel::sequential, MoeKernel::large, MoeKernel::decode}) {
+    const std::string refusal = gpu.refusal(kernel);
+    EXPECT_NE(refusal.find("kernel: expected best or portable, for x of f32"), std::string::npos)
+        << refusal;
   }
 }
 

@@ -82,6 +82,23 @@ TEST_F(MoeSteps, GiveTheBitsOfOneCall) {
   }
 }
 
+// Which moe_combine() computes.
+TEST_F(MoeSteps, GiveTheBitsOfOneCallWithASharedExpert) {
+  for (const bool weighted : {false, true}) {
+    std::mt19937 random(5);
+    const MoeNumbers numbers({.tokens = 25,
+                              .choices = 2,
+                              .experts = 5,
+                              .gate_up_bias = true,
+                              .down_bias = true,
+                              .shared_width = 40,
+                              .shared_weighted = weighted},
+                             random);
+    EXPECT_EQ(in_groups(numbers, GateUpLayout::interleaved, {{3, 1}, {0}, {4, 2}}, random),
+              in_one_call(numbers, {.layout = GateUpLayout::interleaved}));
+  }
+}
+
 TEST_F(MoeSteps, ExpertsThatNoCallComputesAddNothing) {
   std::mt19937 random(1);
   const MoeNumbers numbers({.tokens = 30, .choices = 3, .experts = 5}, random);

@@ -19,7 +19,10 @@ struct MoeStorage {
   std::vector<std::int32_t>
       slots{};                  // by expert; empty: expert e is in slot e, and moe() gets none
   std::int64_t slot_count = 0;  // 0: as many as experts
-  std::int64_t padding = 0;     // elements between rows of x, out and weights
+  std::int64_t padding = 0;     // elements between rows of x, out, weights and biases
+  // Weights whose columns are contiguous instead of their rows.
+  bool gate_up_by_column = false, down_by_column = false;
+  bool shared_gate_up_by_column = false, shared_down_by_column = false;
 };
 
 class MoeArrays {
@@ -31,11 +34,14 @@ class MoeArrays {
         x_(rows(numbers.shape.tokens, numbers.shape.hidden)),
         ids_(numbers.shape.id_type, {numbers.shape.tokens, numbers.shape.choices}),
         weights_(numbers.shape.weight_type, {numbers.shape.tokens, numbers.shape.choices}) {
-    const auto& [T, K, d, n, E, type, id_type, weight_type] = numbers.shape;
-    if (storage_.slot_count == 0) storage_.slot_count = E;
-    gate_up_ = matrices(2 * n, d);
-    down_ = matrices(d, n);
-    if (!storage_.slots.empty()) slots_ = Strided(DType::i32, {E});
+    const MoeShape& shape = numbers.shape;
+    const std::int64_t T = shape.tokens, K = shape.choices, d = shape.hidden, n = shape.width;
+    if (storage_.slot_count == 0) storage_.slot_count = shape.experts;
+    gate_up_ = matrices(2 * n, d, storage_.gate_up_by_column);
+    down_ = matrices(d, n, storage_.down_by_column);
+    if (shape.gate_up_bias) gate_up_bias_ = rows(storage_.slot_count, 2 * n);
+    if (shape.down_bias) down_bias_ = rows(storage_.slot_count, d);
+    if (!storage_.slots.empty()) slots_ = Strided(DType::i32, {shape.experts});
     for (std::int64_t t = 0; t < T; ++t) {
       for (std::int64_t i = 0; i < d; ++i) set(x_, {t, i}, numbers.x, t * d + i);
       for (std::int64_t k = 0; k < K; ++k) {
@@ -44,22 +50,28 @@ class MoeArrays {
         set(weights_, {t, k}, numbers.weights, t * K + k);
       }
     }
-    for (std::int64_t expert = 0; expert < E; ++expert) put(expert, slot_of(expert));
+    for (std::int64_t expert = 0; expert < shape.experts; ++expert) put(expert, slot_of(expert));
+    if (shape.shared_width > 0) put_shared();
   }
 
   // Makes this the expert's slot and stores its weights there, if the slot is one.
   void put(std::int64_t expert, std::int64_t slot) {
-    const auto& [T, K, d, n, E, type, id_type, weight_type] = numbers_.shape;
+    const std::int64_t d = numbers_.shape.hidden, n = numbers_.shape.width;
     if (!storage_.slots.empty()) slots_.set_bits({expert}, static_cast<std::uint64_t>(slot));
     if (slot < 0 || slot >= storage_.slot_count) return;
-    const bool interleaved = storage_.layout == GateUpLayout::interleaved;
     for (std::int64_t row = 0; row < n; ++row) {
       for (std::int64_t i = 0; i < d; ++i) {
         const std::int64_t from = (expert * n + row) * d + i;
-        set(gate_up_, {slot, interleaved ? 2 * row : row, i}, numbers_.gate, from);
-        set(gate_up_, {slot, interleaved ? 2 * row + 1 : n + row, i}, numbers_.up, from);
+        set(gate_up_, {slot, gate_row(row), i}, numbers_.gate, from);
+        set(gate_up_, {slot, up_row(row, n), i}, numbers_.up, from);
         set(down_, {slot, i, row}, numbers_.down, (expert * d + i) * n + row);
       }
+      if (!numbers_.shape.gate_up_bias) continue;
+      set(gate_up_bias_, {slot, gate_row(row)}, numbers_.gate_bias, expert * n + row);
+      set(gate_up_bias_, {slot, up_row(row, n)}, numbers_.up_bias, expert * n + row);
+    }
+    for (std::int64_t i = 0; numbers_.shape.down_bias && i < d; ++i) {
+      set(down_bias_, {slot, i}, numbers_.down_bias, expert * d + i);
     }
   }
 
@@ -78,14 +90,25 @@ class MoeArrays {
   // it, for instance of a copy on a GPU.
   template <class Place>
   MoeOptions options(const Place& place) {
+    const MoeShape& shape = numbers_.shape;
     MoeOptions call{.x = place(x_),
                     .gate_up = place(gate_up_),
                     .down = place(down_),
                     .ids = place(ids_),
                     .weights = place(weights_),
                     .out = place(out_),
-                    .layout = storage_.layout};
+                    .layout = storage_.layout,
+                    .activation = shape.activation,
+                    .alpha = shape.alpha,
+                    .limit = shape.limit};
     if (!storage_.slots.empty()) call.slots = place(slots_);
+    if (shape.gate_up_bias) call.gate_up_bias = place(gate_up_bias_);
+    if (shape.down_bias) call.down_bias = place(down_bias_);
+    if (shape.shared_width > 0) {
+      call.shared_gate_up = place(shared_gate_up_);
+      call.shared_down = place(shared_down_);
+      if (shape.shared_weighted) call.shared_weights = place(shared_weights_);
+    }
     return call;
   }
   MoeOptions options() {
@@ -101,11 +124,43 @@ class MoeArrays {
   Strided rows(std::int64_t count, std::int64_t columns) const {
     return {numbers_.shape.type, {count, columns}, {columns + storage_.padding, 1}};
   }
-  Strided matrices(std::int64_t count, std::int64_t columns) const {
-    const std::int64_t row = columns + storage_.padding;
+  // The rows of gate_up that hold row `row` of gate and of up, of an expert of some width.
+  std::int64_t gate_row(std::int64_t row) const {
+    return storage_.layout == GateUpLayout::interleaved ? 2 * row : row;
+  }
+  std::int64_t up_row(std::int64_t row, std::int64_t width) const {
+    return storage_.layout == GateUpLayout::interleaved ? 2 * row + 1 : width + row;
+  }
+  Strided matrices(std::int64_t count, std::int64_t columns, bool by_column) const {
+    const std::int64_t row = by_column ? 1 : columns + storage_.padding;
+    const std::int64_t column = by_column ? count + storage_.padding : 1;
+    const std::int64_t slot = by_column ? columns * column : count * row;
     return {numbers_.shape.type,
             {storage_.slot_count, count, columns},
-            {count * row + storage_.padding, row, 1}};
+            {slot + storage_.padding, row, column}};
+  }
+  Strided matrix(std::int64_t count, std::int64_t columns, bool by_column) const {
+    const std::int64_t padding = storage_.padding;
+    if (by_column) return {numbers_.shape.type, {count, columns}, {1, count + padding}};
+    return rows(count, columns);
+  }
+  void put_shared() {
+    const MoeShape& shape = numbers_.shape;
+    const std::int64_t m = shape.shared_width, d = shape.hidden;
+    shared_gate_up_ = matrix(2 * m, d, storage_.shared_gate_up_by_column);
+    shared_down_ = matrix(d, m, storage_.shared_down_by_column);
+    for (std::int64_t row = 0; row < m; ++row) {
+      for (std::int64_t i = 0; i < d; ++i) {
+        set(shared_gate_up_, {gate_row(row), i}, numbers_.shared_gate, row * d + i);
+        set(shared_gate_up_, {up_row(row, m), i}, numbers_.shared_up, row * d + i);
+        set(shared_down_, {i, row}, numbers_.shared_down, i * m + row);
+      }
+    }
+    if (!shape.shared_weighted) return;
+    shared_weights_ = Strided(shape.shared_weight_type, {shape.tokens});
+    for (std::int64_t t = 0; t < shape.tokens; ++t) {
+      set(shared_weights_, {t}, numbers_.shared_weights, t);
+    }
   }
   static void set(Strided& array, const std::vector<std::int64_t>& at,
                   const std::vector<float>& from, std::int64_t i) {
@@ -114,16 +169,22 @@ class MoeArrays {
 
   const MoeNumbers& numbers_;
   MoeStorage storage_;
-  Strided out_, x_, gate_up_, down_, ids_, weights_, slots_;
+  Strided out_, x_, gate_up_, down_, ids_, weights_, slots_, gate_up_bias_, down_bias_;
+  Strided shared_gate_up_, shared_down_, shared_weights_;
 };
 
-// A call of random shape, types and layout. Fits the rules of GPUs, too, unless `with_f32`.
+// A call of random shape, types, layout, activation, biases and shared expert. Fits the rules of
+// GPUs, too.
 class RandomMoe {
  public:
   explicit RandomMoe(std::uint32_t seed, bool with_f32) : random_(seed), numbers_(make(with_f32)) {
     MoeStorage storage{
         .layout = below(2) == 0 ? GateUpLayout::concatenated : GateUpLayout::interleaved,
-        .padding = below(3) == 0 ? 8 * (1 + below(3)) : 0};
+        .padding = below(3) == 0 ? 8 * (1 + below(3)) : 0,
+        .gate_up_by_column = below(3) == 0,
+        .down_by_column = below(3) == 0,
+        .shared_gate_up_by_column = below(3) == 0,
+        .shared_down_by_column = below(3) == 0};
     if (below(2) == 0) add_slots(storage);
     arrays_ = std::make_unique<MoeArrays>(numbers_, storage);
   }
@@ -150,6 +211,14 @@ class RandomMoe {
     shape.type = types[static_cast<std::size_t>(below(with_f32 ? 3 : 2))];
     shape.weight_type = types[static_cast<std::size_t>(below(3))];
     shape.id_type = below(2) == 0 ? DType::i32 : DType::i64;
+    shape.gate_up_bias = below(3) == 0;
+    shape.down_bias = below(3) == 0;
+    shape.activation = static_cast<MoeActivation>(below(4));
+    shape.alpha = below(2) == 0 ? 1.702F : 0.5F;
+    shape.limit = below(2) == 0 ? 7.F : 0.75F;  // most numbers are below the one, not the other
+    if (below(3) == 0) shape.shared_width = 8 * (1 + below(below(6) == 0 ? 40 : 6));
+    shape.shared_weighted = below(2) == 0;
+    shape.shared_weight_type = types[static_cast<std::size_t>(below(3))];
     MoeNumbers numbers(shape, random_);
     spread(numbers);
     return numbers;

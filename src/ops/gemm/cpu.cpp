@@ -31,8 +31,8 @@ void compute_block(const GemmWork& work, ProductBlock& block, std::size_t row, s
   const std::size_t width = std::min(columns.size(), static_cast<std::size_t>(work.n) - column);
   point_at(rows, work.a, work.a_row, row, height, work.type);
   point_at(columns, work.b, work.b_row, column, width, work.type);
-  block.multiply({rows.data(), height}, {columns.data(), width}, static_cast<std::size_t>(work.k),
-                 work.type);
+  block.multiply({rows.data(), height}, {.first = {columns.data(), width}},
+                 static_cast<std::size_t>(work.k), work.type);
   for (std::size_t r = 0; r < height; ++r) {
     const std::int64_t at =
         static_cast<std::int64_t>(row + r) * work.out_row + static_cast<std::int64_t>(column);

@@ -26,12 +26,10 @@ std::int64_t expert_of(const MoeWork& work, std::size_t pair) {
   return id < work.experts ? std::max<std::int64_t>(id, -1) : -1;
 }
 
-float weight_of(const MoeWork& work, std::size_t pair) {
-  if (work.weight_type == DType::f32) return static_cast<const float*>(work.weights)[pair];
-  if (work.weight_type == DType::f16) {
-    return detail::widen(static_cast<const detail::F16*>(work.weights)[pair]);
-  }
-  return detail::widen(static_cast<const detail::BF16*>(work.weights)[pair]);
+float weight_of(const void* weights, DType type, std::size_t i) {
+  if (type == DType::f32) return static_cast<const float*>(weights)[i];
+  if (type == DType::f16) return detail::widen(static_cast<const detail::F16*>(weights)[i]);
+  return detail::widen(static_cast<const detail::BF16*>(weights)[i]);
 }
 
 // Turns counts of pairs, (blocks, experts), into the row of each block's first pair of each expert,
@@ -57,18 +55,27 @@ void add_token(const MoeWork& work, std::size_t token) {
   const std::size_t element = size_of(work.type);
   const std::int32_t* rows = work.space.pair_rows(work.memory) + token * choices;
   const std::byte* y = work.space.y_rows(work.memory);
+  const std::byte* shared_y = work.shared_space.y_rows(work.memory + work.space.bytes);
   auto* out = static_cast<std::byte*>(work.out) +
               static_cast<std::int64_t>(token) * work.out_row * static_cast<std::int64_t>(element);
   std::array<float, block> sum, values;
   for (std::size_t begin = 0; begin < hidden; begin += block) {
     const std::size_t count = std::min(block, hidden - begin);
+    const auto add = [&](const std::byte* of, std::size_t row, float weight) {
+      widen_row(of + (row * hidden + begin) * element, work.type, values.data(), count);
+      for (std::size_t i = 0; i < count; ++i) sum[i] += weight * values[i];
+    };
     sum.fill(0);
     for (std::size_t k = 0; k < choices; ++k) {
       if (rows[k] < 0) continue;
-      const auto row = static_cast<std::size_t>(rows[k]);
-      widen_row(y + (row * hidden + begin) * element, work.type, values.data(), count);
-      const float weight = weight_of(work, token * choices + k);
-      for (std::size_t i = 0; i < count; ++i) sum[i] += weight * values[i];
+      const float weight = weight_of(work.weights, work.weight_type, token * choices + k);
+      add(y, static_cast<std::size_t>(rows[k]), weight);
+    }
+    if (work.shared_width > 0) {
+      add(shared_y, token,
+          work.shared_weights == nullptr
+              ? 1.F
+              : weight_of(work.shared_weights, work.shared_weight_type, token));
     }
     narrow_row(sum.data(), work.type, out + begin * element, count);
   }

@@ -9,15 +9,17 @@
 #include "ops/cpu_product.h"
 #include "ops/cpu_rows.h"
 #include "ops/moe/cpu.h"
+#include "ops/moe/cpu_activation.h"
 #include "penstock/base/checked.h"
 
 namespace ps::mixture {
 namespace {
 
+using detail::Columns;
+using detail::MoeWeights;
 using detail::MoeWork;
 using detail::narrow_row;
-using detail::RowPointers;
-using detail::swiglu_row;
+using detail::widen_row;
 using Block = detail::ProductBlock;
 
 // The rows of an expert whose weights are there.
@@ -50,9 +52,9 @@ void for_blocks(const std::vector<Part>& parts, std::size_t blocks, Ranges range
 }
 
 // Multiplies rows of a part, as many as a block holds at a time, with the same columns: finish()
-// gets the first row and the number of rows whose sums the block then has.
+// gets each row's number and its sums.
 template <class Row, class Finish>
-void for_rows(Block& block, const Part& part, RowPointers columns, std::size_t depth, DType type,
+void for_rows(Block& block, const Part& part, const Columns& columns, std::size_t depth, DType type,
               const Row& row_at, const Finish& finish) {
   std::array<const std::byte*, Block::most_rows> rows;
   for (std::size_t begin = 0; begin < part.rows; begin += rows.size()) {
@@ -60,46 +62,73 @@ void for_rows(Block& block, const Part& part, RowPointers columns, std::size_t d
     const std::size_t count = std::min(rows.size(), part.rows - begin);
     for (std::size_t r = 0; r < count; ++r) rows[r] = row_at(first + r);
     block.multiply({rows.data(), count}, columns, depth, type);
-    finish(first, count);
+    for (std::size_t r = 0; r < count; ++r) finish(first + r, block.sums(r));
   }
 }
 
-// h = silu(gate x) * (up x)
+void add(const float* from, float* to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
+const std::byte* element_at(const void* array, std::int64_t index, DType type) {
+  return static_cast<const std::byte*>(array) + index * static_cast<std::int64_t>(size_of(type));
+}
+
+// Where the rows of gate and of up are in gate_up.
+struct GateUpRows {
+  std::int64_t step = 1, up_first = 0;
+
+  explicit GateUpRows(const MoeWork& work) {
+    const bool interleaved = work.layout == GateUpLayout::interleaved;
+    step = interleaved ? 2 : 1;
+    up_first = interleaved ? 1 : work.width;
+  }
+  std::int64_t gate(std::size_t row) const { return static_cast<std::int64_t>(row) * step; }
+  std::int64_t up(std::size_t row) const { return gate(row) + up_first; }
+};
+
+// h = act(gate x, up x)
 void compute_h(const MoeWork& work, const std::vector<Part>& parts, Ranges ranges) {
   constexpr std::size_t each = Block::most_columns / 2;  // as many of gate, then of up
   const auto width = static_cast<std::size_t>(work.width);
   const auto hidden = static_cast<std::size_t>(work.hidden);
-  const auto element = static_cast<std::int64_t>(size_of(work.type));
+  const MoeWeights& held = work.held;
   const std::uint32_t* source = work.space.source_pairs(work.memory);
+  std::byte* h = work.space.h_rows(work.memory);
   const auto x_of = [&](std::size_t row) {
-    const std::int64_t token = source[row] / work.choices;
-    return static_cast<const std::byte*>(work.x) + token * work.x_row * element;
+    return element_at(work.x, source[row] / work.choices * work.x_row, work.type);
   };
-  const bool interleaved = work.layout == GateUpLayout::interleaved;
-  const std::int64_t gate_step = interleaved ? 2 : 1, up_first = interleaved ? 1 : work.width;
+  const GateUpRows rows(work);
   for_blocks(
       parts, ceil_div(width, each), ranges,
       [&](Block& block, const Part& part, std::size_t number) {
         const std::size_t begin = number * each, count = std::min(each, width - begin);
+        const auto weights = [&](std::int64_t row) {
+          return element_at(held.gate_up, part.slot * held.gate_up_slot + row * held.gate_up_row,
+                            work.type);
+        };
         std::array<const std::byte*, 2 * each> columns;
+        std::array<float, 2 * each> bias{};
         for (std::size_t c = 0; c < count; ++c) {
-          const auto gate = static_cast<std::int64_t>(begin + c) * gate_step;
-          const auto weights = [&](std::int64_t row) {
-            return static_cast<const std::byte*>(work.held.gate_up) +
-                   (part.slot * work.held.gate_up_slot + row * work.held.gate_up_row) * element;
-          };
-          columns[c] = weights(gate);
-          columns[count + c] = weights(gate + up_first);
+          columns[c] = weights(rows.gate(begin + c));
+          columns[count + c] = weights(rows.up(begin + c));
         }
-        for_rows(block, part, {columns.data(), 2 * count}, hidden, work.type, x_of,
-                 [&](std::size_t first, std::size_t rows) {
-                   for (std::size_t r = 0; r < rows; ++r) {
-                     float h[each];
-                     swiglu_row(block.sums(r), block.sums(r) + count, h, count);
-                     const std::size_t at = (first + r) * width + begin;
-                     narrow_row(h, work.type,
-                                work.space.h_rows(work.memory) + at * size_of(work.type), count);
-                   }
+        if (held.gate_up_bias != nullptr) {
+          const auto bias_of = [&](std::int64_t row, float& to) {
+            const std::int64_t at = part.slot * held.gate_up_bias_slot + row;
+            widen_row(element_at(held.gate_up_bias, at, work.type), work.type, &to, 1);
+          };
+          for (std::size_t c = 0; c < count; ++c) {
+            bias_of(rows.gate(begin + c), bias[c]);
+            bias_of(rows.up(begin + c), bias[count + c]);
+          }
+        }
+        for_rows(block, part, {.first = {columns.data(), 2 * count}, .stride = held.gate_up_column},
+                 hidden, work.type, x_of, [&](std::size_t row, float* sums) {
+                   if (held.gate_up_bias != nullptr) add(bias.data(), sums, 2 * count);
+                   activate_row(work.gate, sums, sums + count, sums, count);
+                   narrow_row(sums, work.type, h + (row * width + begin) * size_of(work.type),
+                              count);
                  });
       });
 }
@@ -110,27 +139,32 @@ void compute_y(const MoeWork& work, const std::vector<Part>& parts, Ranges range
   const auto width = static_cast<std::size_t>(work.width);
   const auto hidden = static_cast<std::size_t>(work.hidden);
   const std::size_t element = size_of(work.type);
+  const MoeWeights& held = work.held;
   const std::byte* h = work.space.h_rows(work.memory);
   std::byte* y = work.space.y_rows(work.memory);
   const auto h_of = [&](std::size_t row) { return h + row * width * element; };
-  for_blocks(parts, ceil_div(hidden, each), ranges,
-             [&](Block& block, const Part& part, std::size_t number) {
-               const std::size_t begin = number * each, count = std::min(each, hidden - begin);
-               std::array<const std::byte*, each> columns;
-               for (std::size_t c = 0; c < count; ++c) {
-                 const auto row = static_cast<std::int64_t>(begin + c);
-                 columns[c] = static_cast<const std::byte*>(work.held.down) +
-                              (part.slot * work.held.down_slot + row * work.held.down_row) *
-                                  static_cast<std::int64_t>(element);
-               }
-               for_rows(block, part, {columns.data(), count}, width, work.type, h_of,
-                        [&](std::size_t first, std::size_t rows) {
-                          for (std::size_t r = 0; r < rows; ++r) {
-                            narrow_row(block.sums(r), work.type,
-                                       y + ((first + r) * hidden + begin) * element, count);
-                          }
-                        });
-             });
+  for_blocks(
+      parts, ceil_div(hidden, each), ranges,
+      [&](Block& block, const Part& part, std::size_t number) {
+        const std::size_t begin = number * each, count = std::min(each, hidden - begin);
+        std::array<const std::byte*, each> columns;
+        for (std::size_t c = 0; c < count; ++c) {
+          const auto row = static_cast<std::int64_t>(begin + c);
+          columns[c] =
+              element_at(held.down, part.slot * held.down_slot + row * held.down_row, work.type);
+        }
+        std::array<float, each> bias;
+        if (held.down_bias != nullptr) {
+          const std::int64_t at =
+              part.slot * held.down_bias_slot + static_cast<std::int64_t>(begin);
+          widen_row(element_at(held.down_bias, at, work.type), work.type, bias.data(), count);
+        }
+        for_rows(block, part, {.first = {columns.data(), count}, .stride = held.down_column}, width,
+                 work.type, h_of, [&](std::size_t row, float* sums) {
+                   if (held.down_bias != nullptr) add(bias.data(), sums, count);
+                   narrow_row(sums, work.type, y + (row * hidden + begin) * element, count);
+                 });
+      });
 }
 
 }  // namespace
