@@ -25,6 +25,7 @@ from ._memory import empty
 from ._moe import moe, moe_combine, moe_experts, moe_plan, moe_workspace_bytes
 from ._pipeline import Pipeline
 from ._resample import Sensor, resample
+from ._round_routes import round_routes
 from ._route import route
 
 __all__ = [
@@ -32,7 +33,8 @@ __all__ = [
     "Item", "Limits", "OutOfMemory", "Overlap", "Pipeline", "PipelineError", "Ring", "RunReport",
     "Sensor", "Stage", "Stream", "Timeline", "Unsupported", "__version__", "copy", "doctor", "empty",
     "gemm", "iterate", "limits", "moe", "moe_combine", "moe_experts", "moe_plan",
-    "moe_workspace_bytes", "overlap", "read_file", "resample", "route", "transform", "write_file",
+    "moe_workspace_bytes", "overlap", "read_file", "resample", "round_routes", "route",
+    "transform", "write_file",
 ]
 
 __version__ = _core.version()

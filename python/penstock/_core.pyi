@@ -204,6 +204,9 @@ def resample_gradient(gradient: Any, times: Any, lengths: Any, offsets: Any, at:
 def gemm(a: Any, b: Any, out: Any, kernel: str, stream: Any) -> None:
     """Implements penstock.gemm."""
 
+def round_routes(logits: Any, ids: Any, weights: Any, rounded_ids: Any, rounded_weights: Any, changes: Any, tile: int, scoring: str, stream: Any) -> None:
+    """Implements penstock.round_routes."""
+
 def route(logits: Any, k: int, ids: Any, weights: Any, scoring: str, bias: Any, groups: int, top_groups: int, renormalise: bool, scale: float, stream: Any) -> None:
     """Implements penstock.route."""
 

@@ -5,14 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <map>
 #include <string>
 #include <string_view>
 
 #include "bindings.h"
+#include "call_pool.h"
 #include "call_stream.h"
 #include "penstock/base/error.h"
-#include "penstock/host/pool.h"
 #include "penstock/ops/moe.h"
 #include "views.h"
 
@@ -54,15 +53,6 @@ MemoryView aligned(const MemoryView& memory, const CallStream& on) {
   return skipped < memory.bytes ? memory.sub(skipped, memory.bytes - skipped) : memory;
 }
 
-// Memory for calls without a workspace. It goes back to the system when a call's work is done,
-// since it may be large. The GIL is held.
-const Pool& pool_on(const Device& device) {
-  static auto& pools = *new std::map<int, Pool>;
-  const auto known = pools.find(device.index());
-  if (known != pools.end()) return known->second;
-  return pools.emplace(device.index(), Pool(device, {.release_threshold = 0})).first->second;
-}
-
 using Step = void (*)(const MoeOptions&, const Stream&);
 
 // One step, or moe() itself, which alone may do without a workspace.
@@ -96,7 +86,7 @@ void moe_arrays(nb::handle x, nb::handle gate_up, nb::handle down, nb::handle id
                      .kernel = kernel_named(kernel),
                      .check = check};
   if (allocates && workspace.is_none()) {
-    options.pool = &pool_on(on.stream ? on.stream->device() : Device::cpu());
+    options.pool = &call_pool(on.stream ? on.stream->device() : Device::cpu());
   }
   run_on(on.stream, [&](const Stream& own) { step(options, own); });
 }

@@ -17,9 +17,10 @@ namespace ps::kit {
 struct LaunchOptions {
   dim3 grid = 1;
   dim3 block = 1;
-  std::size_t shared_bytes = 0;    // of dynamic shared memory; launch() sets the kernel's attribute
-  unsigned cluster = 1;            // blocks per cluster, along x
-  bool overlaps_previous = false;  // starts early; the kernel calls wait_for_previous()
+  std::size_t shared_bytes = 0;  // of dynamic shared memory; launch() sets the kernel's attribute
+  unsigned cluster = 1;          // blocks per cluster, along x
+  // Starts early; the kernel calls wait_for_previous(). No effect below compute capability 9.0.
+  bool overlaps_previous = false;
   bool all_blocks_at_once = false;  // cooperative, for GridBarrier; fails if they do not fit
 };
 
@@ -54,7 +55,7 @@ struct LaunchConfig {
   cudaLaunchAttribute attributes[3];
   cudaLaunchConfig_t config = {};
 
-  LaunchConfig(const LaunchOptions& options, cudaStream_t stream) {
+  LaunchConfig(const LaunchOptions& options, cudaStream_t stream, bool overlaps = false) {
     config.gridDim = options.grid;
     config.blockDim = options.block;
     config.dynamicSmemBytes = options.shared_bytes;
@@ -63,7 +64,7 @@ struct LaunchConfig {
     if (options.cluster > 1) {
       add(cudaLaunchAttributeClusterDimension).clusterDim = {options.cluster, 1, 1};
     }
-    if (options.overlaps_previous) {
+    if (overlaps) {
       add(cudaLaunchAttributeProgrammaticStreamSerialization)
           .programmaticStreamSerializationAllowed = 1;
     }
@@ -167,6 +168,21 @@ inline void allow(const void* kernel, const LaunchOptions& options) {
   LaunchCache::of_this_thread().keep(key, 1);
 }
 
+// Whether the kernel may start early. Code that was compiled for less than 9.0 does not wait for
+// the previous kernel, whatever GPU it runs on, so it must not. Asks once per kernel, device and
+// thread.
+inline bool may_overlap(const void* kernel) {
+  constexpr unsigned question = ~0u;  // no cluster: tells these entries from the others
+  const LaunchCache::Key key{kernel, current_device(), question, 0, 0};
+  LaunchCache& cache = LaunchCache::of_this_thread();
+  if (const unsigned* known = cache.find(key)) return *known != 0;
+  cudaFuncAttributes has{};
+  check(cudaFuncGetAttributes(&has, kernel), "cudaFuncGetAttributes");
+  const bool waits = has.ptxVersion >= 90;
+  cache.keep(key, waits);
+  return waits;
+}
+
 // The launch, for error messages.
 inline std::string describe(const LaunchOptions& options) {
   const auto product = [](const dim3& d) { return std::to_string(std::uint64_t{d.x} * d.y * d.z); };
@@ -182,8 +198,10 @@ inline std::string describe(const LaunchOptions& options) {
 template <class... Parameter, class... Argument>
 void launch(void (*kernel)(Parameter...), const LaunchOptions& options, cudaStream_t stream,
             Argument&&... arguments) {
-  detail::allow(reinterpret_cast<const void*>(kernel), options);
-  const detail::LaunchConfig launch(options, stream);
+  const auto* const function = reinterpret_cast<const void*>(kernel);
+  detail::allow(function, options);
+  const detail::LaunchConfig launch(options, stream,
+                                    options.overlaps_previous && detail::may_overlap(function));
   const cudaError_t refused =
       cudaLaunchKernelEx(&launch.config, kernel, std::forward<Argument>(arguments)...);
   if (refused != cudaSuccess) detail::check(refused, detail::describe(options).c_str());

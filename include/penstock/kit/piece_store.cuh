@@ -3,28 +3,16 @@
 // compute capability 9.0.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <cstdint>
 
 #include "penstock/kit/fence.cuh"
 #include "penstock/kit/matrix.cuh"
+#include "penstock/kit/packed.cuh"
 #include "penstock/kit/tile.h"
 #include "penstock/kit/tma.cuh"
 #include "penstock/kit/warp.cuh"
 
 namespace ps::kit {
-
-// Two floats rounded to the element type, in one register.
-__device__ inline std::uint32_t packed(float low, float high, __nv_bfloat16) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return reinterpret_cast<const std::uint32_t&>(pair);
-}
-__device__ inline std::uint32_t packed(float low, float high, __half) {
-  const __half2 pair = __floats2half2_rn(low, high);
-  return reinterpret_cast<const std::uint32_t&>(pair);
-}
 
 // The buffers of one warpgroup, `count` pieces of 64 x 64 elements. Every warp stores its own 16
 // rows and waits for no other warp. Buffers are used in turn; up to count - 1 stores are in flight

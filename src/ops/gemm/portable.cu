@@ -9,11 +9,10 @@
 #include "ops/gemm/gpu.h"
 #include "penstock/kit/cp_async.cuh"
 #include "penstock/kit/launch.cuh"
-#include "penstock/kit/matrix.cuh"
-#include "penstock/kit/mma.cuh"
 #include "penstock/kit/scheduler.h"
 #include "penstock/kit/tile.h"
 #include "penstock/kit/warp.cuh"
+#include "penstock/kit/warp_product.cuh"
 
 namespace ps::detail {
 namespace {
@@ -94,57 +93,29 @@ class TileLoads {
   unsigned row_, column_;
 };
 
-// A warp's part of the product.
+// A warp multiplies 64 x 32 elements.
 template <class Element>
-class WarpProduct {
- public:
-  __device__ explicit WarpProduct(unsigned warp)
-      : row_(warp / 4 * warp_rows), column_(warp % 4 * warp_columns) {}
+using Product = kit::WarpProduct<Element, SharedMatrix<Element>, SharedMatrix<Element>,
+                                 warp_rows / 16, 16, warp_columns / 8>;
 
-  // Adds the products of 16 columns of K from `k` on.
-  __device__ void multiply(const unsigned char* a, const unsigned char* b, unsigned k) {
-    using Tile = SharedMatrix<Element>;
-    const unsigned lane = kit::lane_index();
-    std::uint32_t left[warp_rows / 16][4], right[warp_columns / 16][4];
+// Stores a warp's sums; `row` and `column` are those of its first element.
+template <class Element>
+__device__ void store(const Product<Element>& product, const Matrix<Element>& out, unsigned row,
+                      unsigned column) {
+  const unsigned lane = kit::lane_index();
 #pragma unroll
-    for (unsigned i = 0; i < warp_rows / 16; ++i) {
-      kit::load_matrices(left[i], a + Tile::offset(row_ + 16 * i + lane % 16, k + lane / 16 * 8));
-    }
+  for (unsigned i = 0; i < warp_rows / 16; ++i) {
 #pragma unroll
-    for (unsigned j = 0; j < warp_columns / 16; ++j) {
-      kit::load_matrices(right[j], b + Tile::offset(column_ + 16 * j + lane / 16 * 8 + lane % 8,
-                                                    k + lane / 8 % 2 * 8));
-    }
+    for (unsigned j = 0; j < warp_columns / 8; ++j) {
 #pragma unroll
-    for (unsigned i = 0; i < warp_rows / 16; ++i) {
-#pragma unroll
-      for (unsigned j = 0; j < warp_columns / 8; ++j) {
-        const std::uint32_t pair[2] = {right[j / 2][j % 2 * 2], right[j / 2][j % 2 * 2 + 1]};
-        kit::mma<Element>(sum_[i][j], left[i], pair);
+      for (unsigned e = 0; e < 4; ++e) {
+        const unsigned r = row + 16 * i + lane / 4 + e / 2 * 8;
+        const unsigned c = column + 8 * j + lane % 4 * 2 + e % 2;
+        if (r < out.rows && c < out.columns) *out.at(r, c) = Element(product.sums[i][j][e]);
       }
     }
   }
-
-  __device__ void store(const Matrix<Element>& out, unsigned row, unsigned column) const {
-    const unsigned lane = kit::lane_index();
-#pragma unroll
-    for (unsigned i = 0; i < warp_rows / 16; ++i) {
-#pragma unroll
-      for (unsigned j = 0; j < warp_columns / 8; ++j) {
-#pragma unroll
-        for (unsigned e = 0; e < 4; ++e) {
-          const unsigned r = row + row_ + 16 * i + lane / 4 + e / 2 * 8;
-          const unsigned c = column + column_ + 8 * j + lane % 4 * 2 + e % 2;
-          if (r < out.rows && c < out.columns) *out.at(r, c) = Element(sum_[i][j][e]);
-        }
-      }
-    }
-  }
-
- private:
-  unsigned row_, column_;
-  float sum_[warp_rows / 16][warp_columns / 8][4] = {};
-};
+}
 
 template <class Element, bool aligned>
 __global__ void __launch_bounds__(threads)
@@ -167,17 +138,21 @@ __global__ void __launch_bounds__(threads)
   };
   for (unsigned step = 0; step + 1 < depth; ++step) load_step(step);
 
-  WarpProduct<Element> product(kit::warp_index());
+  const unsigned warp_row = kit::warp_index() / 4 * warp_rows;
+  const unsigned warp_column = kit::warp_index() % 4 * warp_columns;
+  Product<Element> product(warp_row, warp_column);
   for (unsigned step = 0; step < steps; ++step) {
     kit::cp_async_wait<depth - 2>();  // this thread's part of the step,
     __syncthreads();                  // and that of all others, who are done with the last step
     load_step(step + depth - 1);
 #pragma unroll
-    for (unsigned k = 0; k < tile_k; k += 16) {
-      product.multiply(shared.a[step % depth], shared.b[step % depth], k);
+    for (unsigned slice = 0; slice < tile_k / 16; ++slice) {
+      typename Product<Element>::Fragments fragments;
+      product.load(fragments, shared.a[step % depth], shared.b[step % depth], slice);
+      product.multiply(fragments);
     }
   }
-  product.store(operands.out, row, column);
+  store(product, operands.out, row + warp_row, column + warp_column);
 }
 
 template <class Element, bool aligned>

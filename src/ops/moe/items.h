@@ -9,14 +9,16 @@
 
 namespace ps::detail {
 
-// The rows of an expert are padded to units of 64. Tiles have three units; the last one or two have
-// two where needed. Only an expert of at most 64 rows has a tile of one unit.
+// The rows of an expert are padded to units of 64. Tiles have three units, those of the portable
+// kernels two; the last one or two tiles have one unit less where needed. Of tiles of three, only
+// an expert of at most 64 rows has one of a single unit.
 inline constexpr unsigned moe_tile_units = 3;
+inline constexpr unsigned moe_portable_tile_units = 2;
 
 // The number of tiles of an expert with this many rows.
-PENSTOCK_HD constexpr unsigned moe_tiles(unsigned rows) {
+PENSTOCK_HD constexpr unsigned moe_tiles(unsigned rows, unsigned tile_units = moe_tile_units) {
   const unsigned units = (rows + moe_unit_rows - 1) / moe_unit_rows;
-  return (units + moe_tile_units - 1) / moe_tile_units;
+  return (units + tile_units - 1) / tile_units;
 }
 
 struct MoeTile {
@@ -25,15 +27,16 @@ struct MoeTile {
 };
 
 // Tile `index` of an expert with this many rows.
-PENSTOCK_HD constexpr MoeTile moe_tile(unsigned rows, unsigned index) {
+PENSTOCK_HD constexpr MoeTile moe_tile(unsigned rows, unsigned index,
+                                       unsigned tile_units = moe_tile_units) {
   const unsigned units = (rows + moe_unit_rows - 1) / moe_unit_rows;
-  const unsigned tiles = moe_tiles(rows);
-  // Tiles from this one on have two units: one tile if a unit is missing to whole tiles, two tiles
-  // if two are.
-  const unsigned missing = tiles * moe_tile_units - units;
+  const unsigned tiles = moe_tiles(rows, tile_units);
+  // Tiles from this one on have one unit less: one tile if a unit is missing to whole tiles, two
+  // tiles if two are.
+  const unsigned missing = tiles * tile_units - units;
   const unsigned short_from = units == 1 ? tiles : tiles - missing;
-  const unsigned unit = index * moe_tile_units - (index > short_from ? index - short_from : 0);
-  const unsigned height = units == 1 ? 1 : index >= short_from ? 2 : moe_tile_units;
+  const unsigned unit = index * tile_units - (index > short_from ? index - short_from : 0);
+  const unsigned height = units == 1 ? 1 : index >= short_from ? tile_units - 1 : tile_units;
   const unsigned first = unit * moe_unit_rows;
   const unsigned most = height * moe_unit_rows;
   return {first, rows - first < most ? rows - first : most};
@@ -60,17 +63,19 @@ struct MoeItem {
 // that run at the same time share the panel's rows and a column's weights. The blocks are at
 // different places along their rows of `depth` elements, so a panel's rows should fit into the L2
 // cache; but the lower the panels, the more often the weights are loaded again.
-constexpr unsigned moe_panel_tiles(std::int64_t depth) {
-  constexpr std::int64_t most = 12, cache = 30 << 20;
-  const std::int64_t tiles = cache / (moe_tile_units * moe_unit_rows * 2 * depth);
+constexpr unsigned moe_panel_tiles(std::int64_t depth, unsigned tile_units = moe_tile_units) {
+  constexpr std::int64_t cache = 30 << 20;
+  const std::int64_t most = 36 / tile_units;
+  const std::int64_t tiles = cache / (tile_units * moe_unit_rows * 2 * depth);
   return static_cast<unsigned>(tiles < 1 ? 1 : tiles < most ? tiles : most);
 }
 
 // Item `index` of an expert with `rows` rows, of moe_tiles(rows) * columns, in panels of at most
 // `panel` tiles.
 PENSTOCK_HD constexpr MoeItem moe_item(unsigned index, unsigned rows, unsigned columns,
-                                       unsigned panel, unsigned slot, unsigned first_row) {
-  const unsigned tiles = moe_tiles(rows);
+                                       unsigned panel, unsigned slot, unsigned first_row,
+                                       unsigned tile_units = moe_tile_units) {
+  const unsigned tiles = moe_tiles(rows, tile_units);
   const unsigned panels = (tiles + panel - 1) / panel;
   // Panels of nearly equal height: the first `tall` ones have one tile more than the others.
   const unsigned low = tiles / panels, tall = tiles % panels, tall_end = tall * (low + 1);
@@ -80,7 +85,7 @@ PENSTOCK_HD constexpr MoeItem moe_item(unsigned index, unsigned rows, unsigned c
   const unsigned height = low + (number < tall ? 1 : 0);
   const unsigned inside = index - begin * columns;
   const unsigned column = inside / height;
-  const MoeTile tile = moe_tile(rows, begin + inside - column * height);
+  const MoeTile tile = moe_tile(rows, begin + inside - column * height, tile_units);
   return {slot, first_row + tile.first, tile.rows, column};
 }
 
