@@ -7,6 +7,7 @@
 #include "ops/arguments.h"
 #include "ops/moe/arguments.h"
 #include "ops/moe/work.h"
+#include "ops/scratch.h"
 #include "penstock/base/error.h"
 #include "penstock/host/buffer.h"
 
@@ -74,23 +75,6 @@ MoeWork ready(const MoeOptions& options, Workspace workspace, bool check, const 
   return work;
 }
 
-// Memory of a pool for the work that a stream is given meanwhile.
-class Scratch {
- public:
-  Scratch(const Pool& pool, std::size_t bytes, const Stream& stream)
-      : pool_(pool), stream_(stream), memory_(pool.allocate(bytes, stream)) {}
-  ~Scratch() { pool_.free(memory_, stream_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-
-  std::byte* data() const { return memory_.data; }
-
- private:
-  const Pool& pool_;
-  const Stream& stream_;
-  MemoryView memory_;
-};
-
 void plan(const MoeWork& work, bool and_experts, const Stream& stream) {
   if (on_cpu(stream)) return detail::moe_plan_cpu(work, stream);
   detail::moe_plan_gpu(work, and_experts, stream);
@@ -130,7 +114,7 @@ void moe(const MoeOptions& options, const Stream& stream) {
   detail::MoeWork work = mixture::ready(options, Workspace::given_or_pool, options.check, stream);
   if (work.tokens == 0) return;
   if (work.memory != nullptr) return mixture::run(work, stream);
-  const mixture::Scratch scratch(*options.pool, work.bytes(), stream);
+  const detail::Scratch scratch(*options.pool, work.bytes(), stream);
   work.memory = scratch.data();
   mixture::run(work, stream);
 }
