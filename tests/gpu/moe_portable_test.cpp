@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "gpu/gpu_test.h"
-#include "gpu/moe_call.h"
+#include "gpu/moe_gpu.h"
 #include "gpu/recording.h"
 #include "penstock/host/cuda.h"
 #include "penstock/ops/moe.h"

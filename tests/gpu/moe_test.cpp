@@ -14,7 +14,7 @@
 
 #include "gpu/copies.h"
 #include "gpu/gpu_test.h"
-#include "gpu/moe_call.h"
+#include "gpu/moe_gpu.h"
 #include "gpu/recording.h"
 #include "ops/moe/workspace.h"
 #include "penstock/host/cuda.h"
@@ -23,29 +23,6 @@
 
 namespace ps::test {
 namespace {
-
-class MoeGpu : public GpuTest {
- protected:
-  void SetUp() override {
-    GpuTest::SetUp();
-    if (IsSkipped()) return;
-    if (gpu.capabilities().compute_major != 9) GTEST_SKIP() << "needs compute capability 9.0";
-    stream.emplace(gpu);
-  }
-
-  // moe() of these numbers; returns what is wrong with the result.
-  std::string run(const MoeNumbers& numbers, const MoeStorage& storage = {}) {
-    MoeArrays arrays(numbers, storage);
-    OnGpu there(arrays, gpu, *stream);
-    moe(there.options(), *stream);
-    there.fetch();
-    if (!arrays.out().surroundings_untouched()) return "bytes around out were written";
-    if (!there.surroundings_untouched()) return "bytes around the workspace were written";
-    return wrong(arrays.out(), expected(numbers, arrays.present()));
-  }
-
-  std::optional<Stream> stream;
-};
 
 TEST_F(MoeGpu, AgreesWithTheFormula) {
   for (std::uint32_t seed = 0; seed < 150; ++seed) {

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "gpu/copies.h"
@@ -54,24 +55,50 @@ class OnGpu {
 
 inline std::vector<std::uint8_t> bits_of(const MoeArrays& arrays) { return arrays.out().bytes(); }
 
-// Numbers in which expert e has counts[e] rows, in random order, one choice per token.
-inline MoeNumbers with_counts(const std::vector<int>& counts, std::int64_t hidden,
-                              std::int64_t width, DType type, std::uint32_t seed) {
+class MoeGpu : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    if (gpu.capabilities().compute_major != 9) GTEST_SKIP() << "needs compute capability 9.0";
+    stream.emplace(gpu);
+  }
+
+  // moe() of these numbers; returns what is wrong with the result.
+  std::string run(const MoeNumbers& numbers, const MoeStorage& storage = {},
+                  MoeKernel kernel = MoeKernel::best) {
+    MoeArrays arrays(numbers, storage);
+    OnGpu there(arrays, gpu, *stream);
+    there.options().kernel = kernel;
+    moe(there.options(), *stream);
+    there.fetch();
+    if (!arrays.out().surroundings_untouched()) return "bytes around out were written";
+    if (!there.surroundings_untouched()) return "bytes around the workspace were written";
+    return wrong(arrays.out(), expected(numbers, arrays.present()));
+  }
+
+  std::optional<Stream> stream;
+};
+
+// Numbers of this shape in which expert e has counts[e] rows, in random order, one choice per
+// token.
+inline MoeNumbers with_counts(const std::vector<int>& counts, MoeShape shape, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<std::int64_t> ids;
   for (std::size_t e = 0; e < counts.size(); ++e) {
     ids.insert(ids.end(), static_cast<std::size_t>(counts[e]), static_cast<std::int64_t>(e));
   }
   std::shuffle(ids.begin(), ids.end(), random);
-  MoeNumbers numbers({.tokens = static_cast<std::int64_t>(ids.size()),
-                      .choices = 1,
-                      .hidden = hidden,
-                      .width = width,
-                      .experts = static_cast<std::int64_t>(counts.size()),
-                      .type = type},
-                     random);
+  shape.tokens = static_cast<std::int64_t>(ids.size());
+  shape.choices = 1;
+  shape.experts = static_cast<std::int64_t>(counts.size());
+  MoeNumbers numbers(shape, random);
   numbers.ids = ids;
   return numbers;
+}
+inline MoeNumbers with_counts(const std::vector<int>& counts, std::int64_t hidden,
+                              std::int64_t width, DType type, std::uint32_t seed) {
+  return with_counts(counts, {.hidden = hidden, .width = width, .type = type}, seed);
 }
 
 }  // namespace ps::test
