@@ -54,6 +54,7 @@ resample+=':ResampleGpu.EpisodesOfManySamplesKeepToTheirOwn:ResampleGpu.Episodes
 resample+=':ResampleGpu.ManyRowsOfSeveralSensorsAreThoseOfTheCpu:ResampleGpu.RowsMayStandBackwards'
 experts='MoeGpu.AnyNumberOfRows:MoeGpu.AllTokensOnOneExpert:MoeGpu.PartsHaveTheBitsOfTheWhole'
 experts+=':RouteGpu.*:MoePortableGpu.AnyNumberOfRowsInEveryLayout:MoePortableGpu.OneStep'
+experts+=':MoePortableGpu.ManyItemsOfEveryNumberOfSteps'
 portable='CopyLadderGpu.SmallSizesWithoutHopper:CopyLadderGpu.SmallSizesOfPipelines'
 portable+=':GemmLadder.SmallSizesWithoutHopper:GemmGpu.PortableTakesAnySizeAndStride'
 hopper='CopyLadderGpu.SmallSizesOnHopper:GemmLadder.SmallSizesOnHopper'

@@ -226,6 +226,24 @@ TEST_F(KitLaunchGpu, KernelsThatOverlapKeepTheirOrder) {
   EXPECT_TRUE(same(odd.values(), [&](std::size_t i) { return values[i] + kernels; }));
 }
 
+__global__ void say_whether_it_waits(unsigned* out) {
+#if __CUDA_ARCH__ >= 900
+  *out = 1;
+#else
+  *out = 0;
+#endif
+}
+
+// Code for less than 9.0 has no wait; on a later GPU it may run, too, compiled from PTX.
+TEST_F(KitLaunchGpu, KernelsStartEarlyOnlyIfTheirCodeWaits) {
+  const DeviceArray<unsigned> waits(1);
+  run(say_whether_it_waits, {.overlaps_previous = true}, waits.data());
+  const auto* const kernel = reinterpret_cast<const void*>(say_whether_it_waits);
+  const bool should = waits.values()[0] == 1;
+  EXPECT_EQ(ps::kit::detail::may_overlap(kernel), should);
+  EXPECT_EQ(ps::kit::detail::may_overlap(kernel), should) << "asked again";
+}
+
 // Says when it began and when the kernel before it was seen to have ended.
 __global__ void slow(volatile unsigned* done) {
   ps::kit::let_next_start();

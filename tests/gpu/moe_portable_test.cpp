@@ -109,6 +109,42 @@ TEST_F(MoePortableGpu, OneStep) {
   }
 }
 
+// Several items for every block, of each number of steps up to some more than their successors are
+// looked up ahead. Every token has an expert of its own; all of them are in one slot.
+TEST_F(MoePortableGpu, ManyItemsOfEveryNumberOfSteps) {
+  constexpr std::int64_t tokens = 1000;
+  for (const DType type : types) {
+    const std::int64_t step = type == DType::f32 ? 16 : 32;
+    for (std::int64_t size = step - 8; size < 11 * step; size += step) {
+      SCOPED_TRACE(testing::Message() << name(type) << ", d and n " << size);
+      std::mt19937 random(13);
+      const MoeNumbers numbers({.tokens = tokens,
+                                .choices = 1,
+                                .hidden = size,
+                                .width = size,
+                                .experts = 1,
+                                .type = type},
+                               random);
+      MoeArrays arrays(numbers);
+      OnGpu there(arrays, gpu, *stream);
+      std::vector<std::int32_t> ids(tokens);
+      std::iota(ids.begin(), ids.end(), 0);
+      const DeviceBuffer id(gpu, tokens * 4), slots(gpu, tokens * 4);
+      send(id.view(), 0, ids, *stream);
+      fill(slots.view(), 0, *stream);
+      MoeOptions call = there.options();
+      call.kernel = MoeKernel::portable;
+      call.ids = TensorView(id.view().data, DType::i32, {tokens, 1}, gpu.place());
+      call.slots = TensorView(slots.view().data, DType::i32, {tokens}, gpu.place());
+      const DeviceBuffer memory(gpu, moe_workspace_bytes(call));
+      call.workspace = memory.view();
+      moe(call, *stream);
+      there.fetch();
+      ASSERT_EQ(wrong(arrays.out(), expected(numbers)), "");
+    }
+  }
+}
+
 TEST_F(MoePortableGpu, ManyStepsAndColumns) {
   for (const DType type : types) {
     EXPECT_EQ(run(with_counts({5, 0, 200, 70}, 1032, 528, type, 5)), "");
