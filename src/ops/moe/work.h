@@ -27,9 +27,6 @@ struct MoeWeights {
   std::int64_t gate_up_bias_slot = 0;
   const void* down_bias = nullptr;  // null: none
   std::int64_t down_bias_slot = 0;
-
-  // Whether the columns of some weights are contiguous instead of their rows.
-  bool by_column() const { return gate_up_column != 1 || down_column != 1; }
 };
 
 struct MoeWork {
@@ -67,6 +64,9 @@ struct MoeWork {
   MoeWorkspace shared_space{};
 
   std::int64_t rows() const { return tokens * choices; }
+
+  // Whether the kernel `decode` takes the weights of the slots.
+  bool decodes() const { return held.gate_up_column == 1 || layout == GateUpLayout::interleaved; }
   std::size_t bytes() const { return space.bytes + shared_space.bytes; }
 
   // The shared expert as the only expert of a layer. Nothing reads its weights and out: its results
