@@ -22,7 +22,7 @@ if [[ $file == *.cu && $preset != gpu ]]; then
 fi
 echo "$file"
 # The compiler's figures of a kernel are of no interest here.
-if ! said=$(scripts/build.sh "$preset" "${kind}_$number" 2>&1); then
+if ! said=$(scripts/build.sh "$preset" -DPENSTOCK_GPU_TESTS=ON "${kind}_$number" 2>&1); then
   echo "$said" >&2
   echo "exercise $number: does not compile" >&2
   exit 1

@@ -11,9 +11,9 @@ for word in "$@"; do
 done
 if [[ $build == yes ]] && { [[ -f build/gpu/build.ninja ]] || ! compgen -G "build/gpu/bin/bench_*" >/dev/null; }; then
   if "${PENSTOCK_PYTHON:-python3}" -c 'import nanobind' 2>/dev/null; then
-    scripts/python_module.sh gpu all
+    scripts/python_module.sh gpu -DPENSTOCK_GPU_TESTS=ON all
   else
-    scripts/build.sh gpu
+    scripts/build.sh gpu -DPENSTOCK_GPU_TESTS=ON
   fi
 fi
 exec python3 tools/gpu_bench.py "$@"

@@ -58,7 +58,7 @@ phase "setup" scripts/setup.sh
 main=$(scripts/preset.sh)
 phase "format" scripts/format.sh --check
 beside "project checks" build/venv/bin/pytest tests/project
-# What was green on a GPU was compiled for it, and cannot run here.
+# What was green on a GPU was compiled for it, rungs and exercises included, and cannot run here.
 gpu_tests=ON
 if python3 tools/gpu_evidence.py current; then gpu_tests=OFF; fi
 phase "build $main" scripts/build.sh "$main" "-DPENSTOCK_GPU_TESTS=$gpu_tests"

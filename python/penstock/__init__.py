@@ -11,6 +11,8 @@ not survive a fork; calls there raise :class:`Unsupported`. Start processes with
 ``multiprocessing.set_start_method("spawn")``.
 """
 
+from typing import TYPE_CHECKING
+
 from . import _core, transform
 from ._core import (Array, Device, File, Item, Ring, RunReport, Stage, Stream, Timeline, copy,
                     iterate)
@@ -23,6 +25,7 @@ from ._memory import empty
 from ._moe import moe, moe_combine, moe_experts, moe_plan, moe_workspace_bytes
 from ._pipeline import Pipeline
 from ._resample import Sensor, resample
+from ._round_routes import round_routes
 from ._route import route
 
 __all__ = [
@@ -30,7 +33,20 @@ __all__ = [
     "Item", "Limits", "OutOfMemory", "Overlap", "Pipeline", "PipelineError", "Ring", "RunReport",
     "Sensor", "Stage", "Stream", "Timeline", "Unsupported", "__version__", "copy", "doctor", "empty",
     "gemm", "iterate", "limits", "moe", "moe_combine", "moe_experts", "moe_plan",
-    "moe_workspace_bytes", "overlap", "read_file", "resample", "route", "transform", "write_file",
+    "moe_workspace_bytes", "overlap", "read_file", "resample", "round_routes", "route",
+    "transform", "write_file",
 ]
 
 __version__ = _core.version()
+
+if TYPE_CHECKING:
+    from ._moe_module import MoE as MoE
+else:
+
+    def __getattr__(name):
+        """MoE is a torch module: importing it imports torch, which the package does not need."""
+        if name != "MoE":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from ._moe_module import MoE
+
+        return MoE

@@ -204,22 +204,25 @@ def resample_gradient(gradient: Any, times: Any, lengths: Any, offsets: Any, at:
 def gemm(a: Any, b: Any, out: Any, kernel: str, stream: Any) -> None:
     """Implements penstock.gemm."""
 
+def round_routes(logits: Any, ids: Any, weights: Any, rounded_ids: Any, rounded_weights: Any, changes: Any, tile: int, scoring: str, stream: Any) -> None:
+    """Implements penstock.round_routes."""
+
 def route(logits: Any, k: int, ids: Any, weights: Any, scoring: str, bias: Any, groups: int, top_groups: int, renormalise: bool, scale: float, stream: Any) -> None:
     """Implements penstock.route."""
 
-def moe(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, out: Any, slots: Any, layout: str, kernel: str, workspace: Any, batch_invariant: bool, check: bool, stream: Any) -> None:
+def moe(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, gate_up_bias: Any, down_bias: Any, shared_gate_up: Any, shared_down: Any, shared_weights: Any, slots: Any, activation: str, alpha: float, limit: float, layout: str, kernel: str, batch_invariant: bool, check: bool, out: Any, workspace: Any, stream: Any) -> None:
     """Implements penstock.moe."""
 
-def moe_plan(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, out: Any, slots: Any, layout: str, kernel: str, workspace: Any, batch_invariant: bool, check: bool, stream: Any) -> None:
+def moe_plan(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, gate_up_bias: Any, down_bias: Any, shared_gate_up: Any, shared_down: Any, shared_weights: Any, slots: Any, activation: str, alpha: float, limit: float, layout: str, kernel: str, batch_invariant: bool, check: bool, out: Any, workspace: Any, stream: Any) -> None:
     """Implements penstock.moe_plan."""
 
-def moe_experts(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, out: Any, slots: Any, layout: str, kernel: str, workspace: Any, batch_invariant: bool, check: bool, stream: Any) -> None:
+def moe_experts(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, gate_up_bias: Any, down_bias: Any, shared_gate_up: Any, shared_down: Any, shared_weights: Any, slots: Any, activation: str, alpha: float, limit: float, layout: str, kernel: str, batch_invariant: bool, check: bool, out: Any, workspace: Any, stream: Any) -> None:
     """Implements penstock.moe_experts."""
 
-def moe_combine(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, out: Any, slots: Any, layout: str, kernel: str, workspace: Any, batch_invariant: bool, check: bool, stream: Any) -> None:
+def moe_combine(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, gate_up_bias: Any, down_bias: Any, shared_gate_up: Any, shared_down: Any, shared_weights: Any, slots: Any, activation: str, alpha: float, limit: float, layout: str, kernel: str, batch_invariant: bool, check: bool, out: Any, workspace: Any, stream: Any) -> None:
     """Implements penstock.moe_combine."""
 
-def moe_workspace_bytes(x: Any, gate_up: Any, ids: Any, slots: Any) -> int:
+def moe_workspace_bytes(x: Any, gate_up: Any, ids: Any, slots: Any, shared_gate_up: Any) -> int:
     """Implements penstock.moe_workspace_bytes."""
 
 class File:

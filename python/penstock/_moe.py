@@ -16,8 +16,10 @@ def _load() -> Any:
 _torch = TorchPart(_load)
 
 
-def moe(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: Any = None,
-        slots: Any = None, layout: str = "concatenated", kernel: str = "best",
+def moe(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, gate_up_bias: Any = None,
+        down_bias: Any = None, activation: str = "swiglu", alpha: float = 1.702, limit: float = 7.0,
+        shared_gate_up: Any = None, shared_down: Any = None, shared_weights: Any = None,
+        out: Any = None, slots: Any = None, layout: str = "concatenated", kernel: str = "best",
         workspace: Any = None, batch_invariant: bool = False, check: bool = False,
         stream: Any = None) -> Any:
     """Computes the experts of a mixture-of-experts layer, forward, and adds up their results.
@@ -26,11 +28,12 @@ def moe(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: Any = N
 
         out[t] = sum over k of weights[t, k] * down[e] @ (silu(gate[e] @ x[t]) * (up[e] @ x[t]))
 
-    `x` has shape (T, d), `gate_up` (E, 2n, d) and `down` (E, d, n), all with the same dtype: bf16 or
-    f16, on the CPU also f32. The rows of `gate_up` are n rows of gate and then n of up, or with
-    ``layout="interleaved"`` gate 0, up 0, gate 1, up 1 and so on. `ids` (T, K), i32 or i64, and
-    `weights` (T, K), f32, bf16 or f16, are what :func:`route` returns. An id of E or more adds
-    nothing. d and n are multiples of 8.
+    `x` has shape (T, d), `gate_up` (E, 2n, d) and `down` (E, d, n), all with the same dtype: bf16,
+    f16 or f32. The rows of `gate_up` are n rows of gate and then n of up, or with
+    ``layout="interleaved"`` gate 0, up 0, gate 1, up 1 and so on. Weights that are stored as
+    (E, d, 2n) and (E, n, d) are passed as views, ``gate_up.transpose(1, 2)`` in torch. `ids` (T, K),
+    i32 or i64, and `weights` (T, K), f32, bf16 or f16, are what :func:`route` returns. An id of E or
+    more adds nothing. d and n are multiples of 8.
 
     Arrays are NumPy arrays, torch tensors, Penstock arrays or other DLPack arrays.
 
@@ -43,6 +46,16 @@ def moe(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: Any = N
     >>> penstock.moe(x, gate_up, down, ids, weights)[:, 0].round(3)
     array([ 2.924, 10.235], dtype=float32)
 
+    `gate_up_bias` (E, 2n), in the order of the rows of `gate_up`, and `down_bias` (E, d) are added to
+    the products. `activation` replaces silu(gate) * up, which is ``"swiglu"``: ``"geglu"`` is
+    gelu(gate) * up, ``"geglu_tanh"`` the same with the approximation by tanh, and
+    ``"clamped_swiglu"`` is g * sigmoid(`alpha` * g) * (u + 1), where g is gate, at most `limit`, and
+    u is up, clamped to [-`limit`, `limit`], as in gpt-oss.
+
+    `shared_gate_up` (2m, d) and `shared_down` (d, m) are an expert of width m that computes every
+    token in addition to the chosen ones, with the same layout and activation and without biases. Its
+    result is multiplied by `shared_weights` (T), if given, and added last.
+
     With `slots` (E), i32, expert e is at index slots[e] of `gate_up` and `down`, which then hold any
     number S of experts; experts whose slot is not in [0, S) add nothing.
 
@@ -53,24 +66,28 @@ def moe(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: Any = N
     InvalidArgument for a negative id, which is skipped otherwise. torch can compile and capture the
     call. It has no backward.
 
-    ``kernel="sequential"`` runs the products on a GPU without overlapping loads, products and
-    stores, to measure what that gains; the bits are the same.
+    `kernel` names the kernels of the products on a GPU. ``"best"`` chooses; ``"large"``, for many
+    tokens per expert, ``"decode"``, for few, and ``"portable"``, the only one for f32 and for GPUs
+    whose compute capability is not 9.0, compare them. ``"sequential"`` is ``"large"`` without
+    overlapping loads, products and stores, to measure what that gains; the bits are the same.
 
     The same call gives the same bits every time. With ``batch_invariant=True`` the result of a token
     does not depend on the other tokens of the batch either.
     """
+    inputs = (x, gate_up, down, ids, weights, gate_up_bias, down_bias, shared_gate_up, shared_down,
+              shared_weights, slots)
+    options = activation, alpha, limit, layout, kernel, batch_invariant, check
     torch_part = _torch.of(x)
     if torch_part is not None:
-        return torch_part.moe(x, gate_up, down, ids, weights, out, slots, layout, kernel, workspace,
-                              batch_invariant, check, stream)
+        return torch_part.moe(inputs, options, out, workspace, stream)
     if out is None:
         out = empty_like(x, getattr(x, "shape", ()))
-    _core.moe(x, gate_up, down, ids, weights, out, slots, layout, kernel, workspace, batch_invariant,
-              check, stream)
+    _core.moe(*inputs, *options, out, workspace, stream)
     return out
 
 
-def moe_workspace_bytes(x: Any, gate_up: Any, ids: Any, slots: Any = None) -> int:
+def moe_workspace_bytes(x: Any, gate_up: Any, ids: Any, slots: Any = None, *,
+                        shared_gate_up: Any = None) -> int:
     """The bytes of `workspace` that a call of :func:`moe` with arrays of these shapes and dtypes
     needs. The contents of the arrays are not read. A workspace is any contiguous array on the device
     of the other arrays.
@@ -80,12 +97,15 @@ def moe_workspace_bytes(x: Any, gate_up: Any, ids: Any, slots: Any = None) -> in
     >>> ids = numpy.zeros((2, 1), numpy.int32)
     >>> workspace = numpy.empty(penstock.moe_workspace_bytes(x, gate_up, ids), numpy.uint8)
     """
-    return _core.moe_workspace_bytes(x, gate_up, ids, slots)
+    return _core.moe_workspace_bytes(x, gate_up, ids, slots, shared_gate_up)
 
 
 def moe_plan(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: Any, workspace: Any,
-             slots: Any = None, layout: str = "concatenated", kernel: str = "best",
-             batch_invariant: bool = False, check: bool = False, stream: Any = None) -> None:
+             gate_up_bias: Any = None, down_bias: Any = None, activation: str = "swiglu",
+             alpha: float = 1.702, limit: float = 7.0, shared_gate_up: Any = None,
+             shared_down: Any = None, shared_weights: Any = None, slots: Any = None,
+             layout: str = "concatenated", kernel: str = "best", batch_invariant: bool = False,
+             check: bool = False, stream: Any = None) -> None:
     """The first step of :func:`moe`, for experts that arrive one after the other: sorts the tokens
     by expert.
 
@@ -108,14 +128,18 @@ def moe_plan(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: An
     >>> bool((out == penstock.moe(**{**call, "out": None})).all())
     True
     """
-    _step("moe_plan", x, gate_up, down, ids, weights, out, slots, layout, kernel, workspace,
-          batch_invariant, check, stream)
+    _step("moe_plan",
+          (x, gate_up, down, ids, weights, gate_up_bias, down_bias, shared_gate_up, shared_down,
+           shared_weights, slots),
+          (activation, alpha, limit, layout, kernel, batch_invariant, check), out, workspace, stream)
 
 
-def moe_experts(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: Any,
-                workspace: Any, slots: Any = None, layout: str = "concatenated",
-                kernel: str = "best", batch_invariant: bool = False, check: bool = False,
-                stream: Any = None) -> None:
+def moe_experts(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: Any, workspace: Any,
+                gate_up_bias: Any = None, down_bias: Any = None, activation: str = "swiglu",
+                alpha: float = 1.702, limit: float = 7.0, shared_gate_up: Any = None,
+                shared_down: Any = None, shared_weights: Any = None, slots: Any = None,
+                layout: str = "concatenated", kernel: str = "best", batch_invariant: bool = False,
+                check: bool = False, stream: Any = None) -> None:
     """The second step of :func:`moe`: computes the experts that are in `slots` now. See
     :func:`moe_plan`.
 
@@ -136,14 +160,18 @@ def moe_experts(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out:
     >>> penstock.moe_combine(**call)[0, 0].round(3)  # 8 silu(1) (1 + 3)
     np.float32(23.394)
     """
-    _step("moe_experts", x, gate_up, down, ids, weights, out, slots, layout, kernel, workspace,
-          batch_invariant, check, stream)
+    _step("moe_experts",
+          (x, gate_up, down, ids, weights, gate_up_bias, down_bias, shared_gate_up, shared_down,
+           shared_weights, slots),
+          (activation, alpha, limit, layout, kernel, batch_invariant, check), out, workspace, stream)
 
 
-def moe_combine(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: Any,
-                workspace: Any, slots: Any = None, layout: str = "concatenated",
-                kernel: str = "best", batch_invariant: bool = False, check: bool = False,
-                stream: Any = None) -> Any:
+def moe_combine(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: Any, workspace: Any,
+                gate_up_bias: Any = None, down_bias: Any = None, activation: str = "swiglu",
+                alpha: float = 1.702, limit: float = 7.0, shared_gate_up: Any = None,
+                shared_down: Any = None, shared_weights: Any = None, slots: Any = None,
+                layout: str = "concatenated", kernel: str = "best", batch_invariant: bool = False,
+                check: bool = False, stream: Any = None) -> Any:
     """The last step of :func:`moe`: adds up the results of the experts that were computed, writes
     `out` and returns it. See :func:`moe_plan`.
 
@@ -157,14 +185,17 @@ def moe_combine(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out:
     >>> penstock.moe_combine(**call)[:, 0]  # no expert was computed
     array([0., 0.], dtype=float32)
     """
-    _step("moe_combine", x, gate_up, down, ids, weights, out, slots, layout, kernel, workspace,
-          batch_invariant, check, stream)
+    _step("moe_combine",
+          (x, gate_up, down, ids, weights, gate_up_bias, down_bias, shared_gate_up, shared_down,
+           shared_weights, slots),
+          (activation, alpha, limit, layout, kernel, batch_invariant, check), out, workspace, stream)
     return out
 
 
-def _step(name: str, x: Any, *arguments: Any) -> None:
-    torch_part = _torch.of(x)
+def _step(name: str, inputs: tuple[Any, ...], options: tuple[Any, ...], out: Any, workspace: Any,
+          stream: Any) -> None:
+    torch_part = _torch.of(inputs[0])
     if torch_part is not None:
-        torch_part.step(name, x, *arguments)
+        torch_part.step(name, inputs, options, out, workspace, stream)
     else:
-        getattr(_core, name)(x, *arguments)
+        getattr(_core, name)(*inputs, *options, out, workspace, stream)

@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+import time
 import types
 
 import pytest
 
+from penstock.bench import BenchError, _clock
 from penstock.bench._clock import CpuClock, CudaClock
-from penstock.bench import BenchError
 
 
 def fake_torch(calls, available=True, passed=()):
@@ -77,6 +78,29 @@ def test_a_call_is_timed_until_its_work_is_done(monkeypatch):
     taken = clock.call_time(lambda: calls.append("run"))
     assert calls == ["synchronize", "run", "synchronize"]
     assert 0 < taken.host_us <= taken.call_us
+
+
+@pytest.mark.parametrize("calls, counted", [(2, 1), (12, 6), (30, 20)])
+def test_the_first_calls_in_a_row_only_wake_the_host(monkeypatch, calls, counted):
+    """Each call takes a microsecond of a clock that nothing else moves, but the first take ten."""
+    now = [0]
+    monkeypatch.setattr(_clock, "WAKING_SECONDS", 0)
+    monkeypatch.setattr(_clock.time, "perf_counter_ns", lambda: now[0])
+    done = []
+
+    def run():
+        done.append("run")
+        now[0] += 10_000 if len(done) <= calls - counted else 1000
+
+    assert CpuClock().enqueue_us(run, calls) == 1
+    assert len(done) == calls
+
+
+def test_the_thread_is_awake_before_its_calls_count():
+    begin = time.perf_counter()
+    first = []
+    CpuClock().enqueue_us(lambda: first.append(time.perf_counter()), 2)
+    assert first[0] - begin >= _clock.WAKING_SECONDS
 
 
 @pytest.mark.parametrize("torch, said", [(None, "pip install torch"),

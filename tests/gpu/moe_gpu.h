@@ -80,24 +80,25 @@ class MoeGpu : public GpuTest {
   std::optional<Stream> stream;
 };
 
-// Numbers in which expert e has counts[e] rows, in random order, one choice per token.
-inline MoeNumbers with_counts(const std::vector<int>& counts, std::int64_t hidden,
-                              std::int64_t width, DType type, std::uint32_t seed) {
+// Numbers of this shape in which expert e has counts[e] rows, in random order, one choice per
+// token.
+inline MoeNumbers with_counts(const std::vector<int>& counts, MoeShape shape, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<std::int64_t> ids;
   for (std::size_t e = 0; e < counts.size(); ++e) {
     ids.insert(ids.end(), static_cast<std::size_t>(counts[e]), static_cast<std::int64_t>(e));
   }
   std::shuffle(ids.begin(), ids.end(), random);
-  MoeNumbers numbers({.tokens = static_cast<std::int64_t>(ids.size()),
-                      .choices = 1,
-                      .hidden = hidden,
-                      .width = width,
-                      .experts = static_cast<std::int64_t>(counts.size()),
-                      .type = type},
-                     random);
+  shape.tokens = static_cast<std::int64_t>(ids.size());
+  shape.choices = 1;
+  shape.experts = static_cast<std::int64_t>(counts.size());
+  MoeNumbers numbers(shape, random);
   numbers.ids = ids;
   return numbers;
+}
+inline MoeNumbers with_counts(const std::vector<int>& counts, std::int64_t hidden,
+                              std::int64_t width, DType type, std::uint32_t seed) {
+  return with_counts(counts, {.hidden = hidden, .width = width, .type = type}, seed);
 }
 
 }  // namespace ps::test

@@ -81,3 +81,11 @@ def test_cuobjdump_of_the_environment_is_found(write, tmp_path, monkeypatch):
     assert sass.find_cuobjdump(tmp_path) is None
     packaged = write("build/venv/lib/python3.11/site-packages/nvidia/cu13/bin/cuobjdump")
     assert sass.find_cuobjdump(tmp_path) == str(packaged)
+
+
+@pytest.mark.parametrize("words, code", [([], sass.SKIPPED), (["--if-possible"], 0)])
+def test_without_cuobjdump_it_is_skipped_or_passes(monkeypatch, tmp_path, words, code):
+    monkeypatch.setattr(sass, "find_cuobjdump", lambda root: None)
+    monkeypatch.setattr("sys.argv", ["sass.py", "--penstock", "none", "--objects",
+                                     str(tmp_path / "none"), "copy", *words])
+    assert sass.main() == code

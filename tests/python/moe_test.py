@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import penstock
-from moe_support import draw, interleaved, reference
+from moe_support import ACTIVATIONS, draw, interleaved, more, reference
 from penstock import moe
 
 SHAPES = {"tokens": st.integers(0, 20), "choices": st.integers(1, 4), "experts": st.integers(4, 9),
@@ -47,6 +47,12 @@ def test_as_the_reference(seed, dtype, **shapes):
     assert np.array_equal(moe(**call, batch_invariant=True, check=True), out)
     call["gate_up"] = interleaved(call["gate_up"])
     assert np.array_equal(moe(**call, layout="interleaved"), out)
+
+
+@pytest.mark.parametrize("kernel", ["sequential", "large", "decode", "portable"])
+def test_kernels_of_a_gpu_are_ignored(kernel):
+    call = draw()
+    assert np.array_equal(moe(**call, kernel=kernel), moe(**call))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
@@ -96,6 +102,58 @@ def test_no_token_depends_on_the_others():
         assert np.array_equal(moe(**some, batch_invariant=True), whole[part])
 
 
+@hypothesis.settings(max_examples=200, deadline=None)
+@hypothesis.given(seed=st.integers(0, 2**32), dtype=st.sampled_from([np.float32, np.float16]),
+                  biases=st.booleans(), shared=st.sampled_from([0, 8, 40]), weighted=st.booleans(),
+                  activation=st.sampled_from(ACTIVATIONS), alpha=st.sampled_from([1.702, 0.5]),
+                  limit=st.sampled_from([7.0, 0.5]), **SHAPES)
+def test_options(seed, dtype, biases, shared, weighted, activation, alpha, limit, **shapes):
+    call = draw(seed, dtype=dtype, **shapes)
+    call |= more(call, seed, biases, shared, weighted)
+    call |= {"activation": activation, "alpha": alpha, "limit": limit}
+    out = moe(**call)
+    check(out, call)
+    room = workspace_of(call, shared_gate_up=call.get("shared_gate_up"))
+    assert np.array_equal(moe(**call, workspace=room), out)
+    for name, axis in (("gate_up", 1), ("gate_up_bias", 1), ("shared_gate_up", 0)):
+        if name in call:
+            call[name] = interleaved(call[name], axis)
+    assert np.array_equal(moe(**call, layout="interleaved"), out)
+
+
+class TestTransposedWeights:
+    @pytest.mark.parametrize("which", [("gate_up",), ("down",), ("gate_up", "down")])
+    @pytest.mark.parametrize("dtype", [np.float32, np.float16])
+    def test_have_the_result_of_the_others(self, dtype, which):
+        call = draw(dtype=dtype, tokens=30)
+        wanted = moe(**call)
+        for name in which:
+            call[name] = np.ascontiguousarray(call[name].transpose(0, 2, 1)).transpose(0, 2, 1)
+            assert call[name].strides[1] < call[name].strides[2]
+        check(moe(**call), call)
+        assert np.allclose(moe(**call), wanted, rtol=0, atol=8 * np.finfo(dtype).eps)
+
+    def test_as_gpt_oss_has_them(self):
+        call = draw(tokens=30)
+        call |= more(call, shared=0) | {"activation": "clamped_swiglu", "layout": "interleaved"}
+        for name in ("gate_up", "down"):
+            call[name] = np.ascontiguousarray(call[name].transpose(0, 2, 1)).transpose(0, 2, 1)
+        check(moe(**call), call)
+
+    def test_of_the_shared_expert(self):
+        call = draw()
+        call |= more(call)
+        for name in ("shared_gate_up", "shared_down"):
+            call[name] = np.asfortranarray(call[name])
+        check(moe(**call), call)
+
+    def test_of_which_no_dimension_is_contiguous_are_refused(self):
+        call = draw()
+        call["gate_up"] = call["gate_up"].repeat(2, 1).repeat(2, 2)[:, ::2, ::2]
+        with pytest.raises(penstock.InvalidArgument, match="^gate_up: expected .*contiguous"):
+            moe(**call)
+
+
 def test_tokens_without_experts_are_zero():
     call = draw()
     call["ids"][:] = 5
@@ -120,10 +178,12 @@ class TestSteps:
     def run(self, call, parts, room):
         """Computes the experts in `parts`, each of which fits in `room` slots."""
         slots = np.full(len(call["gate_up"]), -1, np.int32)
-        held = {"gate_up": np.full_like(call["gate_up"][:room], np.nan),
-                "down": np.full_like(call["down"][:room], np.nan)}
-        more = {"slots": slots, "out": np.full_like(call["x"], np.nan)}
-        call = {**call, **more, "workspace": workspace_of({**call, **held}, slots=slots)}
+        held = {name: np.full_like(call[name][:room], np.nan)
+                for name in ("gate_up", "down", "gate_up_bias", "down_bias") if name in call}
+        workspace = workspace_of({**call, **held}, slots=slots,
+                                 shared_gate_up=call.get("shared_gate_up"))
+        call = {**call, "slots": slots, "out": np.full_like(call["x"], np.nan),
+                "workspace": workspace}
         penstock.moe_plan(**{**call, **held})
         for part in parts:
             slots[:] = -1
@@ -139,6 +199,14 @@ class TestSteps:
     def test_have_the_bits_of_one_call(self, dtype, parts):
         call = draw(dtype=dtype, tokens=40)
         got = self.run(call, parts, max(map(len, parts)))
+        assert np.array_equal(got, moe(**call))
+
+    @pytest.mark.parametrize("activation", ACTIVATIONS)
+    def test_have_the_same_options(self, activation):
+        call = draw(tokens=40)
+        call |= more(call) | {"activation": activation}
+        got = self.run(call, [(4, 1), (2,), (0, 3)], 2)
+        check(got, call)
         assert np.array_equal(got, moe(**call))
 
     def test_leave_out_what_is_not_computed(self):
@@ -192,9 +260,20 @@ def test_a_negative_id_is_found_when_asked():
     ({"out": lambda _: np.empty((9, 8), np.float32)}, "^out: "),
     ({"out": lambda _: np.empty((9, 24), np.float16)}, "^out: "),
     ({"slots": lambda _: np.zeros(5, np.int64)}, "^slots: expected .*given i64"),
+    ({"gate_up_bias": lambda _: np.zeros((5, 16), np.float32)}, "^gate_up_bias: "),
+    ({"gate_up_bias": lambda _: np.zeros((5, 32), np.float16)}, "^gate_up_bias: expected .*f32"),
+    ({"down_bias": lambda _: np.zeros((4, 24), np.float32)}, "^down_bias: "),
+    ({"shared_gate_up": lambda _: np.zeros((32, 24), np.float32)}, "^shared_down: "),
+    ({"shared_gate_up": lambda _: np.zeros((32, 16), np.float32),
+      "shared_down": lambda _: np.zeros((24, 16), np.float32)}, "^shared_gate_up: "),
+    ({"shared_gate_up": lambda _: np.zeros((32, 24), np.float32),
+      "shared_down": lambda _: np.zeros((24, 16), np.float32),
+      "shared_weights": lambda _: np.zeros(8, np.float32)}, "^shared_weights: "),
+    ({"activation": lambda _: "relu"},
+     "^activation: expected 'swiglu', .* or 'clamped_swiglu', given 'relu'"),
     ({"layout": lambda _: "sideways"},
      "^layout: expected 'concatenated' or 'interleaved', given 'sideways'"),
-    ({"kernel": lambda _: "slow"}, "^kernel: expected 'best' or 'sequential', given 'slow'"),
+    ({"kernel": lambda _: "slow"}, "^kernel: expected 'best', .* or 'portable', given 'slow'"),
 ])
 def test_errors_name_the_argument(change, says):
     call = draw()

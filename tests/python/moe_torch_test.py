@@ -9,6 +9,10 @@ from penstock import moe, route
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 
 
+# The options of the operators, after their tensors.
+OPTIONS = "swiglu", 1.702, 7.0, "concatenated", "best", False, False
+
+
 def draw(seed=1, dtype=torch.float32, **shapes):
     """The arguments of moe()."""
     call = {name: torch.from_numpy(each) for name, each in moe_support.draw(seed, **shapes).items()}
@@ -16,11 +20,24 @@ def draw(seed=1, dtype=torch.float32, **shapes):
             for name, each in call.items()}
 
 
+def with_more(call):
+    """The call with biases and a shared expert."""
+    arrays = {name: call[name].float().numpy() for name in ("x", "gate_up")}
+    drawn = {name: torch.from_numpy(each) for name, each in moe_support.more(arrays).items()}
+    return call | {name: each if name == "shared_weights" else each.to(call["x"].dtype)
+                   for name, each in drawn.items()}
+
+
+def transposed(weights):
+    """The same weights, stored with swapped last dimensions."""
+    return weights.mT.contiguous().mT
+
+
 def reference(call):
     """The result in f64, and its difference to one that is rounded as moe() does."""
     dtype = call["x"].dtype
-    arrays = {name: (each.double() if each.is_floating_point() else each).numpy()
-              for name, each in call.items()}
+    arrays = {name: each.double().numpy() if isinstance(each, torch.Tensor) and
+              each.is_floating_point() else each for name, each in call.items()}
     wanted = moe_support.reference(**arrays)
     rounded = moe_support.reference(
         **arrays, rounded=lambda each: torch.from_numpy(each).to(dtype).double().numpy())
@@ -64,6 +81,17 @@ def test_as_the_reference(dtype):
     room = torch.full_like(out, torch.nan)
     assert moe(**call, out=room) is room and torch.equal(room, out)
     call["weights"] = call["weights"].to(dtype)
+    check(moe(**call), call)
+
+
+@pytest.mark.parametrize("activation", moe_support.ACTIVATIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_options(dtype, activation):
+    call = with_more(draw(dtype=dtype, tokens=30)) | {"activation": activation}
+    out = moe(**call)
+    check(out, call)
+    call |= {name: transposed(call[name]) for name in ("gate_up", "down")}
+    assert not call["gate_up"].is_contiguous()
     check(moe(**call), call)
 
 
@@ -129,9 +157,10 @@ def test_steps_have_the_bits_of_one_call():
 
 
 class TestGradients:
-    @pytest.mark.parametrize("name", ["x", "gate_up", "down", "weights"])
+    @pytest.mark.parametrize("name", ["x", "gate_up", "down", "weights", "gate_up_bias", "down_bias",
+                                      "shared_gate_up", "shared_down", "shared_weights"])
     def test_are_refused(self, name):
-        call = draw()
+        call = with_more(draw())
         wanted = moe(**call)
         call[name] = torch.nn.Parameter(call[name])
         says = f"moe: {name} requires a gradient, but moe has no backward; call it under torch.no_grad"
@@ -175,7 +204,7 @@ class TestGradients:
         call = draw()
         moe(**call)
         call["x"].requires_grad_()
-        out = torch.ops.penstock.moe(*call.values(), None, "concatenated", "best", False, False)
+        out = torch.ops.penstock.moe(*call.values(), *[None] * 6, *OPTIONS)
         with pytest.raises(penstock.Unsupported, match="moe has no backward"):
             out.sum().backward()
 
@@ -218,6 +247,17 @@ class TestCompiled:
         assert torch.equal(ids, wanted_ids) and torch.equal(weights, wanted)
         assert torch.equal(out, moe(*parts, ids, weights)) and torch.equal(got, out * 2)
 
+    def test_with_options(self, compiled):
+        def function(call):
+            return moe(**call, activation="clamped_swiglu", limit=1.5) + 1
+
+        call = with_more(draw())
+        call |= {name: transposed(call[name]) for name in ("gate_up", "down")}
+        with torch.no_grad():
+            got = compiled(function)({name: torch.nn.Parameter(each) if each.is_floating_point()
+                                      else each for name, each in call.items()})
+        torch.testing.assert_close(got, function(call))
+
     def test_in_steps(self, compiled):
         def function(call):
             penstock.moe_plan(**call)
@@ -258,15 +298,17 @@ def test_the_operators_keep_torchs_rules():
     check(torch.ops.penstock.route_out.default, (logits, 3, ids, weights, *options))
     moe(**call)
     slots = torch.arange(5, dtype=torch.int32)
-    inputs, end = tuple(call.values()), (slots, "concatenated", "best")
+    arguments = (*call.values(), *[None] * 5, slots, *OPTIONS)
+    more = tuple(with_more(call).values())
     out = torch.zeros_like(call["x"])
     workspace = torch.zeros(penstock.moe_workspace_bytes(call["x"], call["gate_up"], call["ids"]),
                             dtype=torch.uint8)
     operators = torch.ops.penstock
-    check(operators.moe.default, (*inputs, *end, False, False))
-    check(operators.moe_out.default, (*inputs, out, *end, None, True, True))
+    check(operators.moe.default, arguments)
+    check(operators.moe.default, (*more, None, *OPTIONS))
+    check(operators.moe_out.default, (*arguments, out, None))
     for step in (operators.moe_plan, operators.moe_experts, operators.moe_combine):
-        check(step.default, (*inputs, out, *end, workspace, False, False))
+        check(step.default, (*arguments, out, workspace))
 
 
 def test_shapes_without_data():
@@ -286,6 +328,8 @@ def test_shapes_without_data():
     ({"ids": lambda each: each.short()}, "^ids: expected .*given i16"),
     ({"weights": lambda each: each.double()}, "^weights: expected .*given f64"),
     ({"slots": lambda _: torch.arange(5)}, "^slots: expected .*given i64"),
+    ({"down_bias": lambda _: [1]}, "^down_bias: expected a torch tensor, .*given list"),
+    ({"gate_up_bias": lambda _: torch.zeros(5, 31)}, "^gate_up_bias: "),
     ({"workspace": lambda _: torch.empty(8, dtype=torch.uint8)}, "^workspace: expected .* bytes"),
 ])
 def test_errors_name_the_argument(change, says):

@@ -1,21 +1,29 @@
 """Times our kernels and their peers in interleaved runs, with rotated buffers and equal pauses."""
 
+import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ._clock import Clock
 
 FEWEST_SAMPLES = 5
 BLOCKS = 3  # of back-to-back calls, for each kernel or peer
+# In a row when their host time is taken. With fewer of the long calls, the first ones, which are slow
+# for the host, would weigh more than in cases with short calls.
+FEWEST_ENQUEUED = 30
 
 
 @dataclass(frozen=True)
 class Plan:
     warm_up: int = 5
     samples: int = 50
-    rest_seconds: float = 0.0005  # pause after every timed call
+    # The pause after a timed call: a share of the call's time, within these bounds. A call heats the
+    # GPU and lowers its clock; for long calls this would be seen in the next one's time.
+    rest_share: float = 0.5
+    rest_seconds: float = 0.0005
+    most_rest_seconds: float = 0.01
     seconds: float = 20.0  # for the samples of a case; slow cases get fewer samples
     sustained_seconds: float = 0.5  # of back-to-back calls, for each kernel or peer
     # The most calls in a row whose host time is taken. A stream accepts about a thousand launches
@@ -24,8 +32,11 @@ class Plan:
 
     @classmethod
     def quick(cls) -> "Plan":
-        return cls(warm_up=1, samples=7, rest_seconds=0, seconds=2, sustained_seconds=0.02,
-                   enqueued=20)
+        return cls(warm_up=1, samples=7, rest_share=0, rest_seconds=0, seconds=2,
+                   sustained_seconds=0.02, enqueued=20)
+
+    def rest_after(self, call_us: float) -> float:
+        return min(self.most_rest_seconds, max(self.rest_seconds, self.rest_share * call_us * 1e-6))
 
 
 @dataclass
@@ -67,10 +78,31 @@ def percentile(values: list[float], share: float) -> float:
     return ordered[below] + (at - below) * (ordered[above] - ordered[below])
 
 
+class Turns:
+    """Who runs when: in each round all, in a new order, the same in every run of the program.
+
+    In a fixed order the neighbour that ran before would decide a few per cent of a long call's time.
+    """
+
+    def __init__(self, plan: Plan, sleep: Callable[[float], object]) -> None:
+        self._random = random.Random(0)
+        self._plan, self._sleep = plan, sleep
+
+    def of(self, names: Iterable[str]) -> list[str]:
+        """One round."""
+        order = list(names)
+        self._random.shuffle(order)
+        return order
+
+    def rest(self, call_us: float) -> None:
+        """The pause after a call that took so long."""
+        self._sleep(self._plan.rest_after(call_us))
+
+
 def measure(runs: Mapping[str, Callable[[], object]], clock: Clock, plan: Plan,
             sleep: Callable[[float], object] = time.sleep,
             known: Mapping[str, Callable[[], object]] | None = None) -> dict[str, Samples]:
-    """Times single calls in the order A B A B ..., then back-to-back calls.
+    """Times single calls by turns, in a new order in every round, then back-to-back calls.
 
     `known` are calls with buffers that the host has used just before, as a program would; the enqueue
     time is measured with these. Only the calls that it names are also measured back to back.
@@ -81,51 +113,55 @@ def measure(runs: Mapping[str, Callable[[], object]], clock: Clock, plan: Plan,
             expected_host_us[name] = clock.call_time(run).host_us
 
     samples = {name: Samples() for name in runs}
+    turns = Turns(plan, sleep)
     begin = time.monotonic()
     for number in range(plan.samples):
         if number >= FEWEST_SAMPLES and time.monotonic() - begin > plan.seconds:
             break
-        for name, run in runs.items():
+        for name in turns.of(runs):
+            run = runs[name]
             taken = clock.call_time(run)
             samples[name].call_us.append(taken.call_us)
             samples[name].host_us.append(taken.host_us)
-            sleep(plan.rest_seconds)
+            turns.rest(taken.call_us)
             gpu = clock.gpu_us(run, max(expected_host_us.get(name, 0), taken.host_us))
             if gpu is None:
                 continue
             samples[name].gpu_us.append(gpu)
-            sleep(plan.rest_seconds)
+            turns.rest(gpu)
             alone = clock.alone_us(run)
             if alone is not None:
                 samples[name].alone_us.append(alone)
-                sleep(plan.rest_seconds)
+                turns.rest(alone)
 
     known = known or runs
-    _measure_sustained({name: runs[name] for name in known}, clock, plan, samples)
-    _measure_enqueuing(known, clock, plan, samples)
+    _measure_sustained({name: runs[name] for name in known}, clock, plan, turns, samples)
+    _measure_enqueuing(known, clock, plan, turns, samples)
     return samples
 
 
 def _measure_sustained(runs: Mapping[str, Callable[[], object]], clock: Clock, plan: Plan,
-                       samples: Mapping[str, Samples]) -> None:
+                       turns: Turns, samples: Mapping[str, Samples]) -> None:
     blocks: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(BLOCKS):
-        for name, run in runs.items():
+        for name in turns.of(runs):
             calls = _calls_in(plan.sustained_seconds / BLOCKS, samples[name].judged_us)
-            blocks[name].append(clock.call_time(_repeated(run, calls)).call_us / calls)
+            taken = clock.call_time(_repeated(runs[name], calls))
+            blocks[name].append(taken.call_us / calls)
+            turns.rest(taken.call_us)
     for name, times in blocks.items():
         samples[name].sustained_us = round(statistics.median(times), 3)
 
 
 def _measure_enqueuing(runs: Mapping[str, Callable[[], object]], clock: Clock, plan: Plan,
-                       samples: Mapping[str, Samples]) -> None:
-    """The calling thread's time for one of many back-to-back calls."""
+                       turns: Turns, samples: Mapping[str, Samples]) -> None:
+    """The calling thread's time for one of many back-to-back calls, however long the GPU takes."""
     blocks: dict[str, list[float]] = {name: [] for name in runs if samples[name].gpu_us}
     for _ in range(BLOCKS):
-        for name, times in blocks.items():
-            calls = min(plan.enqueued,
-                        _calls_in(plan.sustained_seconds / BLOCKS, samples[name].judged_us))
-            times.append(clock.call_time(_repeated(runs[name], calls)).host_us / calls)
+        for name in turns.of(blocks):
+            calls = _calls_in(plan.sustained_seconds / BLOCKS, samples[name].judged_us)
+            calls = min(plan.enqueued, max(calls, FEWEST_ENQUEUED))
+            blocks[name].append(clock.enqueue_us(runs[name], calls))
     for name, times in blocks.items():
         samples[name].enqueue_us = round(statistics.median(times), 3)
 

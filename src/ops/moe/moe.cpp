@@ -7,6 +7,7 @@
 #include "ops/arguments.h"
 #include "ops/moe/arguments.h"
 #include "ops/moe/work.h"
+#include "ops/scratch.h"
 #include "penstock/base/error.h"
 #include "penstock/host/buffer.h"
 
@@ -17,6 +18,13 @@ namespace {
 using detail::MoeWork;
 
 bool on_cpu(const Stream& stream) { return stream.device().kind() == DeviceKind::cpu; }
+
+// Whether there are no biases, the activation is SwiGLU and the rows of all weights are contiguous.
+bool plain(const MoeWork& work) {
+  return work.held.gate_up_bias == nullptr && work.held.down_bias == nullptr &&
+         work.gate.activation == MoeActivation::swiglu && !work.held.by_column() &&
+         !work.shared.by_column();
+}
 
 // That the kernel named runs on the device and takes the type of x and the weights.
 void require_kernel(const MoeOptions& options, const MoeWork& work, const Device& device) {
@@ -40,6 +48,12 @@ void require_kernel(const MoeOptions& options, const MoeWork& work, const Device
         "kernel", "best, large or portable, for concatenated gate and up with contiguous columns",
         std::string(name));
   }
+  if (options.kernel == MoeKernel::sequential && !plain(work)) {
+    throw InvalidArgument(
+        "kernel",
+        "another kernel, for biases, activations but swiglu and weights with contiguous columns",
+        std::string(name));
+  }
 }
 
 // The work of a call that has something to do and may run here. Waits for the ids if they are to
@@ -61,23 +75,6 @@ MoeWork ready(const MoeOptions& options, Workspace workspace, bool check, const 
   }
   return work;
 }
-
-// Memory of a pool for the work that a stream is given meanwhile.
-class Scratch {
- public:
-  Scratch(const Pool& pool, std::size_t bytes, const Stream& stream)
-      : pool_(pool), stream_(stream), memory_(pool.allocate(bytes, stream)) {}
-  ~Scratch() { pool_.free(memory_, stream_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-
-  std::byte* data() const { return memory_.data; }
-
- private:
-  const Pool& pool_;
-  const Stream& stream_;
-  MemoryView memory_;
-};
 
 void plan(const MoeWork& work, bool and_experts, const Stream& stream) {
   if (on_cpu(stream)) return detail::moe_plan_cpu(work, stream);
@@ -118,7 +115,7 @@ void moe(const MoeOptions& options, const Stream& stream) {
   detail::MoeWork work = mixture::ready(options, Workspace::given_or_pool, options.check, stream);
   if (work.tokens == 0) return;
   if (work.memory != nullptr) return mixture::run(work, stream);
-  const mixture::Scratch scratch(*options.pool, work.bytes(), stream);
+  const detail::Scratch scratch(*options.pool, work.bytes(), stream);
   work.memory = scratch.data();
   mixture::run(work, stream);
 }

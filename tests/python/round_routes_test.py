@@ -1,0 +1,79 @@
+"""round_routes() on the CPU. tests/ops/round_routes_test.cpp checks every promise; here are arguments
+and torch."""
+
+import numpy as np
+import pytest
+
+import penstock
+from penstock import moe, round_routes, route
+
+
+def routed(tokens=300, experts=8, k=2, dtype="int32", scoring="softmax_topk"):
+    rng = np.random.default_rng(1)
+    logits = rng.normal(size=(tokens, experts)).astype(np.float32)
+    return logits, *route(logits, k, id_dtype=dtype, scoring=scoring)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("scoring", ["softmax_topk", "topk_softmax", "sigmoid"])
+def test_counts_are_multiples(dtype, scoring):
+    logits, ids, weights = routed(dtype=dtype, scoring=scoring)
+    new_ids, new_weights, changes = round_routes(logits, ids, weights, tile=16, extra=6,
+                                                 scoring=scoring)
+    assert new_ids.shape == new_weights.shape == (300, 8)
+    assert new_ids.dtype == ids.dtype and changes.dtype == np.int32
+    before, after = (np.bincount(each.ravel(), minlength=9)[:8] for each in (ids, new_ids))
+    assert (after % 16 == 0).all() and (after - before == changes).all()
+    assert (abs(changes) < 16).all() and (changes > 0).any() and (changes < 0).any()
+
+
+def test_moe_takes_the_result():
+    logits, ids, weights = routed()
+    rng = np.random.default_rng(2)
+    x, gate_up, down = (rng.normal(0, 0.3, shape).astype(np.float32)
+                        for shape in ((300, 16), (8, 48, 16), (8, 16, 24)))
+    new_ids, new_weights, _ = round_routes(logits, ids, weights, tile=32)
+    out = moe(x, gate_up, down, new_ids, new_weights)
+    same = moe(x, gate_up, down, new_ids[:, ::-1].copy(), new_weights[:, ::-1].copy())
+    assert np.allclose(out, same, atol=1e-5) and np.isfinite(out).all()
+
+
+@pytest.mark.parametrize("name, change", [
+    ("tile", {"tile": 0}), ("extra", {"extra": 15}), ("extra", {"extra": -1}),
+    ("scoring", {"scoring": "best"}), ("logits", {"logits": np.zeros(3, np.float32)}),
+    ("ids", {"ids": np.zeros((299, 2), np.int32)}),
+    ("weights", {"weights": np.zeros((300, 3), np.float32)}),
+])
+def test_errors_name_the_argument(name, change):
+    arguments = dict(zip(("logits", "ids", "weights"), routed())) | change
+    with pytest.raises(penstock.InvalidArgument, match=f"^{name}: "):
+        round_routes(**arguments)
+
+
+@pytest.mark.torch
+class TestTorch:
+    def test_as_numpy_and_compiled(self):
+        torch = pytest.importorskip("torch")
+        arrays = routed()
+        expected = round_routes(*arrays, tile=16)
+        tensors = [torch.from_numpy(each) for each in arrays]
+        compiled = torch.compile(lambda *given: round_routes(*given, tile=16), fullgraph=True,
+                                 backend="eager")
+        for got in (round_routes(*tensors, tile=16), compiled(*tensors)):
+            for one, other in zip(got, expected, strict=True):
+                assert np.array_equal(one.numpy(), other)
+
+    def test_has_no_backward(self):
+        torch = pytest.importorskip("torch")
+        logits, ids, weights = (torch.from_numpy(each) for each in routed())
+        with pytest.raises(penstock.Unsupported, match="logits requires a gradient"):
+            round_routes(logits.requires_grad_(), ids, weights)
+
+    @pytest.mark.gpu
+    def test_on_the_gpu(self):
+        torch = pytest.importorskip("torch")
+        arrays = routed()
+        expected = round_routes(*arrays, tile=16)
+        got = round_routes(*(torch.from_numpy(each).cuda() for each in arrays), tile=16)
+        for one, other in zip(got, expected, strict=True):
+            assert np.array_equal(one.cpu().numpy(), other)
