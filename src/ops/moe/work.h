@@ -27,6 +27,9 @@ struct MoeWeights {
   std::int64_t gate_up_bias_slot = 0;
   const void* down_bias = nullptr;  // null: none
   std::int64_t down_bias_slot = 0;
+
+  // Whether the columns of some weights are contiguous instead of their rows.
+  bool by_column() const { return gate_up_column != 1 || down_column != 1; }
 };
 
 struct MoeWork {
