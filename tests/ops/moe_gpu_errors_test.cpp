@@ -218,7 +218,7 @@ TEST(MoeGpuKernels, DecodeNeedsInterleavedColumns) {
   MoeGpu gpu(9, 0, DType::bf16, {.padding = 48, .gate_up_by_column = true});
   const std::string refusal = gpu.refusal(MoeKernel::decode);
   EXPECT_NE(refusal.find("kernel: expected best, large or portable, for concatenated gate and up "
-                         "with contiguous columns, got decode"),
+                         "with contiguous columns, given decode"),
             std::string::npos)
       << refusal;
 }
