@@ -70,4 +70,22 @@ TEST_F(KitMatrixGpu, LoadsUndoStores) {
   }
 }
 
+__global__ void transpose_tile(const std::uint32_t* in, std::uint32_t* out) {
+  out[threadIdx.x] = ps::kit::transpose(in[threadIdx.x]);
+}
+
+TEST_F(KitMatrixGpu, TransposesATile) {
+  const auto words = noise(32);
+  const DeviceArray<std::uint32_t> in(words), out(32);
+  run(transpose_tile, {.block = 32}, in.data(), out.data());
+  const auto element = [&](std::size_t row, std::size_t column) {
+    const std::uint32_t word = words[row * 4 + column / 2];
+    return column % 2 == 0 ? word & 0xFFFF : word >> 16;
+  };
+  EXPECT_TRUE(same(out.values(), [&](std::size_t lane) {
+    const std::size_t row = lane / 4, column = lane % 4 * 2;
+    return element(column, row) | element(column + 1, row) << 16;
+  }));
+}
+
 }  // namespace

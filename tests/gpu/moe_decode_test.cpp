@@ -33,8 +33,8 @@ class MoeDecodeGpu : public MoeGpu {
   }
 };
 
-// Shapes, types, layouts, biases and activations; ids that are none of an expert; experts without
-// a slot.
+// Shapes, types, layouts, strides, biases and activations; ids that are none of an expert; experts
+// without a slot.
 TEST_F(MoeDecodeGpu, AgreesWithTheFormula) {
   int calls = 0;
   for (std::uint32_t seed = 0; calls < 200; ++seed) {
@@ -46,7 +46,9 @@ TEST_F(MoeDecodeGpu, AgreesWithTheFormula) {
     const std::int64_t experts = numbers.shape.experts;
     MoeStorage storage{
         .layout = seed % 2 == 0 ? GateUpLayout::concatenated : GateUpLayout::interleaved,
-        .padding = seed % 3 == 0 ? 8 : 0};
+        .padding = seed % 3 == 0 ? 8 : 0,
+        .gate_up_by_column = seed % 4 == 1,  // of the interleaved ones
+        .down_by_column = seed % 7 < 3};
     if (seed % 5 < 2) {  // in reverse, and with the last expert nowhere
       for (std::int64_t e = 0; e < experts; ++e) {
         storage.slots.push_back(static_cast<std::int32_t>(experts - 1 - e));
@@ -97,6 +99,15 @@ TEST_F(MoeDecodeGpu, ManyExperts) {
 TEST_F(MoeDecodeGpu, ManyStepsAndUnits) {
   EXPECT_EQ(decode(with_counts({5, 0, 200, 70}, 1032, 528, DType::bf16, 7)), "");
   EXPECT_EQ(decode(with_counts({3, 0, 1, 4}, 2056, 1032, DType::f16, 8)), "");
+}
+
+TEST_F(MoeDecodeGpu, WeightsWithContiguousColumns) {
+  const std::vector<int> counts{0, 1, 7, 8, 9, 17, 33, 64, 65};
+  const MoeStorage storage{
+      .layout = GateUpLayout::interleaved, .gate_up_by_column = true, .down_by_column = true};
+  EXPECT_EQ(decode(with_counts(counts, 72, 136, DType::bf16, 14), storage), "");
+  EXPECT_EQ(decode(with_counts(counts, 328, 40, DType::f16, 15), storage), "");
+  EXPECT_EQ(decode(with_counts({2, 0, 5}, 520, 264, DType::bf16, 16), storage), "");
 }
 
 TEST_F(MoeDecodeGpu, NoExperts) {

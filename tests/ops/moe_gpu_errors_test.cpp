@@ -132,13 +132,15 @@ TEST_F(MoeGpuErrors, AStepThatFailsLeavesNothing) {
 // A fake GPU, and a call of moe() there that its checks stop.
 class MoeGpu {
  public:
-  MoeGpu(int major, int minor, DType type)
+  // Rows at multiples of 16 bytes in any type.
+  MoeGpu(int major, int minor, DType type, const MoeStorage& storage = {.padding = 48})
       : machine_({.adjust =
                       [major, minor](int, cuda::Properties& gpu) {
                         gpu.major = major;
                         gpu.minor = minor;
                       }}),
-        numbers_({.type = type}, random_) {}
+        numbers_({.type = type}, random_),
+        arrays_(numbers_, storage) {}
 
   // What a call with this kernel throws, and with options changed by `change`.
   std::string refusal(MoeKernel kernel, const std::function<void(MoeOptions&)>& change = {}) {
@@ -160,7 +162,7 @@ class MoeGpu {
   std::mt19937 random_{1};
   FakeMachine machine_;
   MoeNumbers numbers_;
-  MoeArrays arrays_{numbers_, {.padding = 48}};  // rows at multiples of 16 bytes in any type
+  MoeArrays arrays_;
 };
 
 TEST(MoeGpuKernels, NeedComputeCapability80) {
@@ -210,6 +212,15 @@ TEST(MoeGpuKernels, SomeDoNotTakeF32) {
     EXPECT_NE(refusal.find("kernel: expected best or portable, for x of f32"), std::string::npos)
         << refusal;
   }
+}
+
+TEST(MoeGpuKernels, DecodeNeedsInterleavedColumns) {
+  MoeGpu gpu(9, 0, DType::bf16, {.padding = 48, .gate_up_by_column = true});
+  const std::string refusal = gpu.refusal(MoeKernel::decode);
+  EXPECT_NE(refusal.find("kernel: expected best, large or portable, for concatenated gate and up "
+                         "with contiguous columns, given decode"),
+            std::string::npos)
+      << refusal;
 }
 
 }  // namespace

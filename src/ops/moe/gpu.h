@@ -47,7 +47,7 @@ void moe_list(const MoeWork& work, MoePath path, cudaStream_t stream);
 void moe_products_portable(const MoeWork& work, Place place, cudaStream_t stream);
 void moe_products_sm90(const MoeWork& work, Place place, cudaStream_t stream);
 void moe_products_sequential_sm90(const MoeWork& work, Place place, cudaStream_t stream);
-// Both products of the listed passes. Rows of the weights are contiguous.
+// Both products of the listed passes, if work.decodes().
 void moe_products_decode_sm90(const MoeWork& work, Place place, cudaStream_t stream);
 void moe_add_up(const MoeWork& work, cudaStream_t stream);
 

@@ -16,7 +16,7 @@ MoeWork runnable(MoeWork work, const Device& gpu) {
 // The same in all steps of a call, because it depends only on what they have in common.
 MoePath path_of(const MoeWork& work) {
   if (work.kernel == MoeKernel::decode) return MoePath::decode;
-  if (work.kernel != MoeKernel::best || work.batch_invariant || work.held.by_column()) {
+  if (work.kernel != MoeKernel::best || work.batch_invariant || !work.decodes()) {
     return MoePath::large;
   }
   return moe_path(work.tokens, work.choices, work.experts);

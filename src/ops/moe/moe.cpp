@@ -43,9 +43,10 @@ void require_kernel(const MoeOptions& options, const MoeWork& work, const Device
   if (options.x.dtype() == DType::f32) {
     throw InvalidArgument("kernel", "best or portable, for x of f32", std::string(name));
   }
-  if (options.kernel == MoeKernel::decode && (work.held.by_column() || work.shared.by_column())) {
-    throw InvalidArgument("kernel", "best, large or portable, for weights with contiguous columns",
-                          std::string(name));
+  if (options.kernel == MoeKernel::decode && !(work.decodes() && work.shared_work().decodes())) {
+    throw InvalidArgument(
+        "kernel", "best, large or portable, for concatenated gate and up with contiguous columns",
+        std::string(name));
   }
   if (options.kernel == MoeKernel::sequential && !plain(work)) {
     throw InvalidArgument(

@@ -19,14 +19,8 @@ constexpr unsigned moe_rows_per_pass(std::int64_t tokens) {
 }
 
 // Weight rows of a unit: of the up-projection eight of gate and the eight of up that belong to
-// them.
+// them. Weights whose columns are contiguous have larger units.
 inline constexpr unsigned moe_weight_rows = 16;
-constexpr unsigned moe_up_units(std::int64_t width) {
-  return static_cast<unsigned>(2 * width / moe_weight_rows);
-}
-constexpr unsigned moe_down_units(std::int64_t hidden) {
-  return static_cast<unsigned>((hidden + moe_weight_rows - 1) / moe_weight_rows);
-}
 
 // The number of passes of an expert with this many rows.
 PENSTOCK_HD constexpr unsigned moe_passes(unsigned rows, unsigned rows_per_pass) {

@@ -41,6 +41,15 @@ kit::TensorMap down_map(const MoeWork& work, Place place, std::int64_t units) {
                 {1, moe_weight_rows * units, 64});
 }
 
+// Weights whose columns are contiguous, as {slots, K, rows}.
+kit::TensorMap by_column_map(const MoeWork& work, const void* data, std::int64_t slot,
+                             std::int64_t column, std::int64_t depth, std::int64_t rows,
+                             Place place) {
+  const std::int64_t shape[] = {work.slot_count, depth, rows};
+  const std::int64_t strides[] = {slot, column, 1};
+  return loaded(TensorView(const_cast<void*>(data), work.type, shape, strides, place), {1, 64, 64});
+}
+
 template <class Decode>
 kit::LaunchOptions options_of() {
   return {.block = Decode::threads,
@@ -69,13 +78,18 @@ void launch(MoeDecodeArguments<typename Decode::Element>& arguments, unsigned de
 // One projection, along `depth` elements of K.
 template <class Element, bool is_up>
 void run(MoeDecodeArguments<Element>& arguments, const MoeWork& work, unsigned depth,
-         cudaStream_t stream) {
-  using High = MoeDecode<Element, is_up, moe_pass_rows, false>;
-  using Low = MoeDecode<Element, is_up, moe_low_pass_rows, false>;
-  using Wide = MoeDecode<Element, is_up, moe_low_pass_rows, true>;
+         bool by_column, cudaStream_t stream) {
+  using High = MoeDecode<Element, is_up, moe_pass_rows, false, false>;
+  using Low = MoeDecode<Element, is_up, moe_low_pass_rows, false, false>;
+  using Wide = MoeDecode<Element, is_up, moe_low_pass_rows, true, false>;
+  using ByColumn = MoeDecode<Element, is_up, moe_pass_rows, false, true>;
+  const unsigned unit_rows = by_column ? ByColumn::unit_rows : moe_weight_rows;
+  arguments.units = (arguments.rows + unit_rows - 1) / unit_rows;
   const std::int64_t most_units = moe_most_passes(work.rows(), work.experts) * arguments.units;
   const std::int64_t usual_units = std::min(work.rows(), work.experts) * arguments.units;
-  if (moe_rows_per_pass(work.tokens) > moe_low_pass_rows) {
+  if (by_column) {
+    launch<ByColumn>(arguments, depth, most_units, stream);
+  } else if (moe_rows_per_pass(work.tokens) > moe_low_pass_rows) {
     launch<High>(arguments, depth, most_units, stream);
   } else if (usual_units <= std::int64_t{Low::most_units} * resident<Wide>()) {
     // A block has no more units than fit into one slot: fewer rows and longer steps are faster.
@@ -93,7 +107,7 @@ void run_products(const MoeWork& work, Place place, cudaStream_t stream) {
   MoeDecodeArguments<Element> up{.weights = {},
                                  .passes = space.passes,
                                  .pass_count = space.counters + 4,
-                                 .units = moe_up_units(work.width),
+                                 .units = 0,
                                  .steps = 0,
                                  .from = work.x,
                                  .from_chunks = u(work.x_row / 8),
@@ -102,26 +116,36 @@ void run_products(const MoeWork& work, Place place, cudaStream_t stream) {
                                  .choices = kit::Divisor(u(work.choices)),
                                  .to = static_cast<Element*>(space.h),
                                  .columns = u(work.width),
+                                 .rows = u(2 * work.width),
                                  .bias = static_cast<const Element*>(work.held.gate_up_bias),
                                  .bias_slot = work.held.gate_up_bias_slot,
                                  .bias_step = interleaved ? 2U : 1U,
                                  .bias_up = interleaved ? 1U : u(work.width),
                                  .gate = work.gate};
   MoeDecodeArguments<Element> down = up;
-  down.units = moe_down_units(work.hidden);
   down.from = space.h;
   down.from_chunks = down.chunks = u(work.width / 8);
   down.to = static_cast<Element*>(space.y);
-  down.columns = u(work.hidden);
+  down.columns = down.rows = u(work.hidden);
   down.bias = static_cast<const Element*>(work.held.down_bias);
   down.bias_slot = work.held.down_bias_slot;
   down.bias_step = 1;
+  const MoeWeights& held = work.held;
+  const bool up_by_column = held.gate_up_column != 1, down_by_column = held.down_column != 1;
   for (unsigned i = 0; i < 4; ++i) {
-    up.weights[i] = gate_up_map(work, place, std::int64_t{1} << i);
-    down.weights[i] = down_map(work, place, std::int64_t{1} << i);
+    if (!up_by_column) up.weights[i] = gate_up_map(work, place, std::int64_t{1} << i);
+    if (!down_by_column) down.weights[i] = down_map(work, place, std::int64_t{1} << i);
   }
-  run<Element, true>(up, work, u(work.hidden), stream);
-  run<Element, false>(down, work, u(work.width), stream);
+  if (up_by_column) {
+    up.weights[0] = by_column_map(work, held.gate_up, held.gate_up_slot, held.gate_up_column,
+                                  work.hidden, 2 * work.width, place);
+  }
+  if (down_by_column) {
+    down.weights[0] = by_column_map(work, held.down, held.down_slot, held.down_column, work.width,
+                                    work.hidden, place);
+  }
+  run<Element, true>(up, work, u(work.hidden), up_by_column, stream);
+  run<Element, false>(down, work, u(work.width), down_by_column, stream);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // takes longest. The operands are swapped: rows of weights are wgmma's A, and the expert's tokens
 // are the columns of the result, so that 8 rows of an expert need no more than 8 columns.
 //
-// The blocks share out the units of 16 weight rows of all passes (passes.h). A part of up to
+// The blocks share out the units of weight rows of all passes (passes.h). A part of up to
 // `most_units` units goes through the ring of slots step by step along K.
 #pragma once
 
@@ -26,18 +26,23 @@
 namespace ps::detail {
 
 // Configuration. A slot has 128 weight rows by 64 columns, or with `wide` 64 rows by 128 columns,
-// which shortens the product if a block has few units.
-template <class Element_, bool is_up_, unsigned most_rows_, bool wide>
+// which shortens the product if a block has few units. A unit has 16 rows. With `by_column`, the
+// columns of the weights are contiguous, and those of gate and up are interleaved. Tensor copies
+// then take 64 rows at a time, and that is a unit: the blocks' shares are less even.
+template <class Element_, bool is_up_, unsigned most_rows_, bool wide, bool by_column_>
 struct MoeDecode {
   using Element = Element_;
-  static constexpr bool is_up = is_up_;                // of gate and up, else of down
-  static constexpr unsigned most_rows = most_rows_;    // of a pass
+  static constexpr bool is_up = is_up_;              // of gate and up, else of down
+  static constexpr unsigned most_rows = most_rows_;  // of a pass
+  static constexpr bool by_column = by_column_;
   static constexpr unsigned panels = wide ? 2 : 1;     // of 64 columns, in a slot
   static constexpr unsigned consumers = wide ? 1 : 2;  // warpgroups, 64 weight rows each
-  static constexpr unsigned most_units = 64 * consumers / moe_weight_rows;
-  static constexpr unsigned unit_columns = is_up ? 8 : 16;  // of the result
-  using Weights = kit::SharedTile<Element, 64 * consumers, 64>;
+  static constexpr unsigned unit_rows = by_column ? 64 : moe_weight_rows;
+  static constexpr unsigned most_units = 64 * consumers / unit_rows;
+  using Weights =
+      kit::SharedTile<Element, 64 * consumers, 64, by_column ? kit::Major::mn : kit::Major::k>;
   using Tokens = kit::SharedTile<Element, most_rows, 64>;
+  static_assert(!by_column || !wide);
 
   static constexpr unsigned slot_bytes = panels * (Weights::bytes + Tokens::bytes);
   static constexpr unsigned room = 225 * 1024 / slot_bytes;
@@ -58,7 +63,7 @@ struct MoeDecode {
 
 template <class Element>
 struct MoeDecodeArguments {
-  kit::TensorMap weights[4];  // with boxes of 1, 2, 4 and 8 units by 64 columns
+  kit::TensorMap weights[4];  // with boxes of 1, 2, 4 and 8 units by 64 columns; by column, one map
 
   const std::uint64_t* passes;
   const unsigned* pass_count;
@@ -73,6 +78,7 @@ struct MoeDecodeArguments {
 
   Element* to;       // h or y
   unsigned columns;  // of `to`
+  unsigned rows;     // of the weights
 
   const Element* bias;  // null: none
   std::int64_t bias_slot;
@@ -110,11 +116,39 @@ __device__ inline void each_part(const MoeDecodeArguments<typename Decode::Eleme
   while (run.next(part, Decode::most_units)) use(passes[part.pass], part);
 }
 
-// Loads weights. Units of a part are loaded in boxes of 8, 4, 2 and 1.
+// Starts the loads of `units` units of one panel, from column k on.
+template <class Decode>
+__device__ inline void load_panel(unsigned char* to, kit::Barrier& full, kit::CacheHint hint,
+                                  const MoeDecodeArguments<typename Decode::Element>& work,
+                                  const MoeItem& pass, const MoePart& part, unsigned k) {
+  constexpr unsigned unit_bytes = Decode::Weights::row_offset(Decode::unit_rows);
+  if constexpr (Decode::by_column) {
+    for (unsigned i = 0; i < part.units; ++i) {
+      kit::tensor_load(to + i * unit_bytes, work.weights[0], full, hint, pass.slot, k,
+                       (part.unit + i) * Decode::unit_rows);
+    }
+    return;
+  }
+  unsigned done = 0;
+#pragma unroll
+  for (int size = 3; size >= 0; --size) {  // boxes of 8, 4, 2 and 1
+    if ((part.units >> size & 1) == 0) continue;
+    const unsigned unit = part.unit + done;
+    if constexpr (Decode::is_up) {
+      kit::tensor_load(to + done * unit_bytes, work.weights[size], full, hint, pass.slot, unit, 0,
+                       0, k);
+    } else {
+      kit::tensor_load(to + done * unit_bytes, work.weights[size], full, hint, pass.slot,
+                       unit * Decode::unit_rows, k);
+    }
+    done += 1u << size;
+  }
+}
+
 template <class Decode>
 __device__ inline void load_weights(typename Decode::Shared& shared,
                                     const MoeDecodeArguments<typename Decode::Element>& work) {
-  constexpr unsigned unit_bytes = Decode::Weights::row_offset(moe_weight_rows);
+  constexpr unsigned unit_bytes = Decode::Weights::row_offset(Decode::unit_rows);
   const bool leads = kit::elect();
   const kit::CacheHint hint = kit::evict_first();  // most weights are read once
   kit::Producer<kit::Barrier, Decode::depth> producer(shared.ring);
@@ -126,21 +160,8 @@ __device__ inline void load_weights(typename Decode::Shared& shared,
         full.arrive_expect(Decode::panels * part.units * unit_bytes);
 #pragma unroll
         for (unsigned panel = 0; panel < Decode::panels; ++panel) {
-          const unsigned k = (step * Decode::panels + panel) * 64;
-          unsigned done = 0;
-#pragma unroll
-          for (int size = 3; size >= 0; --size) {
-            if ((part.units >> size & 1) == 0) continue;
-            unsigned char* const to = shared.weights[slot][panel] + done * unit_bytes;
-            const unsigned unit = part.unit + done;
-            if constexpr (Decode::is_up) {
-              kit::tensor_load(to, work.weights[size], full, hint, pass.slot, unit, 0, 0, k);
-            } else {
-              kit::tensor_load(to, work.weights[size], full, hint, pass.slot,
-                               unit * moe_weight_rows, k);
-            }
-            done += 1u << size;
-          }
+          load_panel<Decode>(shared.weights[slot][panel], full, hint, work, pass, part,
+                             (step * Decode::panels + panel) * 64);
         }
       }
       __syncwarp();
@@ -191,48 +212,84 @@ __device__ inline void load_tokens(typename Decode::Shared& shared,
   producer.drain();
 }
 
-// Stores one unit: 16 weight rows, of which a thread has lane / 4 and the one 8 below, by 2 * count
-// rows of the pass. Eight columns of the result are transposed at a time, so that a thread stores
-// two of them for one row.
+// The results of a warp: 16 weight rows from `first` on, of which a thread has lane / 4 (`upper`)
+// and the one 8 below (`lower`), by 2 * count rows of the pass.
 template <class Decode, unsigned count>
-__device__ inline void store_unit(const float (&d)[count],
-                                  const MoeDecodeArguments<typename Decode::Element>& work,
-                                  const MoeItem& pass, unsigned unit) {
+class MoeDecodeStore {
+ public:
   using Element = typename Decode::Element;
-  const unsigned lane = kit::lane_index();
-  const unsigned column = unit * Decode::unit_columns;
-  const bool both = Decode::is_up || column + 8 < work.columns;  // the last unit may be half
-  float upper = 0, lower = 0;                                    // biases
-  if (work.bias != nullptr) {
-    const Element* const bias = work.bias + pass.slot * work.bias_slot;
-    const unsigned first = column + lane / 4;
-    upper = static_cast<float>(bias[first * work.bias_step]);
-    if (both) {
-      lower = static_cast<float>(
-          bias[Decode::is_up ? first * work.bias_step + work.bias_up : first + 8]);
+
+  __device__ MoeDecodeStore(const float (&d)[count], const MoeDecodeArguments<Element>& work,
+                            const MoeItem& pass, unsigned first)
+      : d_(d), work_(work), pass_(pass), first_(first), lane_(kit::lane_index()) {}
+
+  __device__ void run() {
+    const bool both = first_ + 8 < work_.rows;  // the last rows may be 8
+    float upper = 0, lower = 0;                 // biases
+    if (work_.bias != nullptr) {
+      upper = bias(0);
+      if (both) lower = bias(8);
     }
-  }
-  const unsigned row = pass.first + lane / 4;
-  Element* const to = work.to + std::uint64_t{row} * work.columns + column + lane % 4 * 2;
 #pragma unroll
-  for (unsigned j = 0; j < count / 4; ++j) {
-    if (8 * j >= pass.rows) break;
-    const float* const c = d + 4 * j;
-    const bool ours = 8 * j + lane / 4 < pass.rows;
-    Element* const place = to + std::uint64_t{8 * j} * work.columns;
-    const auto put = [&](Element* at, float low, float high, bool store) {
-      const std::uint32_t pair = kit::transposed(kit::packed(low, high, Element()));
-      if (store) *reinterpret_cast<std::uint32_t*>(at) = pair;
-    };
-    if constexpr (Decode::is_up) {
-      put(place, activated<false>(work.gate, c[0] + upper, c[2] + lower),
-          activated<false>(work.gate, c[1] + upper, c[3] + lower), ours);
-    } else {
-      put(place, c[0] + upper, c[1] + upper, ours);
-      put(place + 8, c[2] + lower, c[3] + lower, ours && both);
+    for (unsigned j = 0; j < count / 4; ++j) {
+      if (8 * j >= pass_.rows) break;
+      const float* const c = d_ + 4 * j;
+      if constexpr (!Decode::is_up) {
+        put_pair(j, first_, c[0] + upper, c[1] + upper, true);
+        put_pair(j, first_ + 8, c[2] + lower, c[3] + lower, both);
+      } else if constexpr (!Decode::by_column) {
+        put_pair(j, first_ / 2, act(c[0] + upper, c[2] + lower), act(c[1] + upper, c[3] + lower),
+                 true);
+      } else {
+        put_neighbours(j, first_ / 2, c[0] + upper, c[1] + upper);
+        put_neighbours(j, first_ / 2 + 4, c[2] + lower, c[3] + lower);
+      }
     }
   }
-}
+
+ private:
+  __device__ float act(float gate, float up) const {
+    return activated<false>(work_.gate, gate, up);
+  }
+
+  // The bias of weight row lane / 4, or of the one 8 below. In units of the up-projection by row,
+  // eight rows of gate come before the eight rows of up that belong to them.
+  __device__ float bias(unsigned below) const {
+    unsigned at = first_ + below + lane_ / 4;
+    if constexpr (Decode::is_up && !Decode::by_column) {
+      at = (first_ / 2 + lane_ / 4) * work_.bias_step + (below > 0 ? work_.bias_up : 0);
+    }
+    return static_cast<float>(work_.bias[pass_.slot * work_.bias_slot + at]);
+  }
+
+  __device__ Element* place(unsigned row, unsigned column) const {
+    return work_.to + std::uint64_t{pass_.first + row} * work_.columns + column;
+  }
+
+  // Two results of column lane / 4 behind `column`, in rows 8 j + lane % 4 * 2 and the next.
+  // Transposed, so that a thread stores two columns of one row.
+  __device__ void put_pair(unsigned j, unsigned column, float low, float high, bool store) const {
+    const std::uint32_t pair = kit::transpose(kit::packed(low, high, Element()));
+    const unsigned row = 8 * j + lane_ / 4;
+    if (!store || row >= pass_.rows) return;
+    *reinterpret_cast<std::uint32_t*>(place(row, column + lane_ % 4 * 2)) = pair;
+  }
+
+  // The same sums of neighbouring weight rows, gate and up, in lanes l and l + 4: each of the two
+  // threads computes one row of the pass.
+  __device__ void put_neighbours(unsigned j, unsigned column, float low, float high) const {
+    const bool is_gate = lane_ / 4 % 2 == 0;
+    const float other = __shfl_xor_sync(~0u, is_gate ? high : low, 4);
+    const float result = is_gate ? act(low, other) : act(other, high);
+    const unsigned row = 8 * j + lane_ % 4 * 2 + (is_gate ? 0 : 1);
+    if (row < pass_.rows) *place(row, column + lane_ / 8) = static_cast<Element>(result);
+  }
+
+  const float (&d_)[count];
+  const MoeDecodeArguments<Element>& work_;
+  const MoeItem& pass_;
+  unsigned first_, lane_;
+};
 
 // Multiplies and stores parts.
 template <class Decode>
@@ -289,8 +346,11 @@ class MoeDecodeConsumer {
     }
     kit::wgmma_wait<0>(d);
     release();
-    const unsigned unit = kit::warp_index();
-    if (unit < part.units) store_unit<Decode>(d, work_, pass, part.unit + unit);
+    const unsigned row = kit::warp_index() * moe_weight_rows;  // the warp's first, in the part
+    const unsigned first = part.unit * Decode::unit_rows + row;
+    if (row < part.units * Decode::unit_rows && first < work_.rows) {
+      MoeDecodeStore<Decode, n / 2>(d, work_, pass, first).run();
+    }
   }
 
   __device__ void release() {
