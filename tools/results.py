@@ -60,6 +60,7 @@ ABOUT = {
     "ladder_resample": "resampling kernels, step by step",
     "loading": "from Parquet files to batches on the GPU, by robot.Loader",
     "moe": "mixture-of-experts layers, router included",
+    "moe_transformers": "a transformers model with 8 layers of Qwen3-30B-A3B, experts by Penstock",
     "overlap": "copies and kernels in a Pipeline",
     "overlap-kernel": "copies and arithmetic inside one kernel",
     "python": "cost of a Python stage, and of the import",
@@ -84,6 +85,11 @@ NAMES = {
     "moe": "Every time includes the router's projection, a matrix product of torch's, and the routing. "
            "*torch*: the grouped matrix products of torch, with sorting, gathering, activation and "
            "adding up as operations of their own. *SonicMoE* is there if its wheels were.",
+    "moe_transformers": "*experts*: GPU time of the experts of all layers, router excluded; *forward*: "
+                        "wall time of a whole forward pass, whose floor is the same with experts that "
+                        "return zeros. *decode*: one token per sequence, after 128 tokens. *eager* waits "
+                        "for the GPU, so that its time of the experts includes the host's. A peer without "
+                        "a time ran out of memory.",
     "overlap": "*two-way*: upload and compute; *three-way*: also download; *four-way*: also a copy within "
                "the GPU. *two-way-0.8*: compute takes 0.8 × the upload. *uncut*: three-way with whole items "
                "instead of chunks. *recycle*: uploads from the slots of a SlotRing; the floor is the copies "
