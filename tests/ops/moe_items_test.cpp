@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <set>
@@ -44,6 +45,32 @@ TEST(MoeTiles, AreShortOnlyWhereTheyMustBe) {
   for (unsigned rows = 65; rows <= 2000; ++rows) {
     for (unsigned i = 0; i < moe_tiles(rows); ++i) {
       ASSERT_GT(moe_tile(rows, i).rows, 64U) << rows << " rows, tile " << i;
+    }
+  }
+}
+
+// Tiles of the portable kernels: 128 rows, but for the last.
+TEST(MoeTiles, OfTwoUnitsCoverAllRowsOnceInOrder) {
+  for (unsigned rows = 0; rows <= 2000; ++rows) {
+    const unsigned tiles = moe_tiles(rows, 2);
+    ASSERT_EQ(tiles, (rows + 127) / 128);
+    ASSERT_LE(tiles, detail::moe_most_tiles(rows, 1)) << rows;
+    for (unsigned i = 0; i < tiles; ++i) {
+      const MoeTile tile = moe_tile(rows, i, 2);
+      ASSERT_EQ(tile.first, 128 * i) << rows << " rows, tile " << i;
+      ASSERT_EQ(tile.rows, i + 1 < tiles ? 128 : rows - 128 * i) << rows << " rows, tile " << i;
+    }
+  }
+}
+
+TEST(MoeItems, OfTwoUnitsNameEveryTileAndColumnOnce) {
+  for (const unsigned rows : {1U, 64U, 65U, 129U, 1000U, 4000U}) {
+    std::set<std::pair<unsigned, unsigned>> seen;
+    for (unsigned i = 0; i < moe_tiles(rows, 2) * 5; ++i) {
+      const MoeItem item = moe_item(i, rows, 5, 18, 3, 100, 2);
+      ASSERT_EQ((item.first - 100) % 128, 0U);
+      ASSERT_EQ(item.rows, std::min(128U, rows - (item.first - 100)));
+      ASSERT_TRUE(seen.emplace(item.first, item.column).second) << rows << " rows, item " << i;
     }
   }
 }
@@ -176,16 +203,19 @@ TEST(MoeWorkspace, HasPartsThatAreAlignedAndApart) {
       const auto blocks = static_cast<std::size_t>(detail::moe_blocks(rows));
       const auto R = static_cast<std::size_t>(rows), E = static_cast<std::size_t>(s.experts),
                  d = static_cast<std::size_t>(s.hidden), n = static_cast<std::size_t>(s.width);
-      std::multimap<std::size_t, std::size_t> parts{// bytes, by where they begin
-                                                    {space.counters, 4 * 4},
-                                                    {space.histograms, blocks * E * 4},
-                                                    {space.offsets, E * 4 + 4},
-                                                    {space.source, R * 4},
-                                                    {space.place, R * 4},
-                                                    {space.up_items, tiles * up * 8},
-                                                    {space.down_items, tiles * down * 8},
-                                                    {space.h, (R + 32) * n * element},
-                                                    {space.y, (R + 32) * d * element}};
+      const auto passes = static_cast<std::size_t>(detail::moe_most_passes(rows, s.experts));
+      std::multimap<std::size_t, std::size_t> parts{
+          // bytes, by where they begin
+          {space.counters, 5 * 4},
+          {space.histograms, blocks * E * 4},
+          {space.offsets, E * 4 + 4},
+          {space.source, R * 4},
+          {space.place, R * 4},
+          {space.up_items, tiles * up * 8},
+          {space.down_items, tiles * down * 8},
+          {space.passes, std::max<std::size_t>(passes, 32) * 8},
+          {space.h, (R + 32) * n * element},
+          {space.y, (R + 32) * d * element}};
       std::size_t end = 0;
       for (const auto& [begin, bytes] : parts) {
         EXPECT_EQ(begin % 256, 0U);
