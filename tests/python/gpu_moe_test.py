@@ -105,7 +105,9 @@ def check(torch, out, call, **more):
     wanted = reference(torch, **call, **more)
     near = reference(torch, **call, **more, rounded=lambda each: each.to(dtype).double())
     largest = wanted.abs().max().item()
-    bound = 2 * (near - wanted).abs().max().item() + torch.finfo(dtype).eps * largest
+    # Products of f32 are accumulated in f32, which the reference does not do.
+    step = torch.finfo(dtype).eps * (16 if dtype == torch.float32 else 1)
+    bound = 2 * (near - wanted).abs().max().item() + step * largest
     error = (out.double() - wanted).abs()
     assert (error <= bound).all(), f"{error.max().item()} > {bound}"  # NaN fails, too
 
@@ -258,9 +260,7 @@ class TestOptions:
     @pytest.mark.parametrize("tokens", [0, 1, 150, 700])
     def test_f32(self, torch, tokens, kernel):
         call = with_more(torch, draw(torch, tokens=tokens, dtype="float32"))
-        out = penstock.moe(**call, kernel=kernel)
-        # Products of f32 are accumulated in f32, which the reference does not do.
-        torch.testing.assert_close(out.double(), reference(torch, **call), rtol=0, atol=1e-4)
+        check(torch, penstock.moe(**call, kernel=kernel), call)
 
     def test_kernels_say_what_they_do_not_have(self, torch):
         call = draw(torch)
