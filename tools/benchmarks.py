@@ -50,6 +50,7 @@ class Benchmark:
 
 # Results that another script measures, without a GPU.
 MEASURED_ELSEWHERE = {"first_minutes"}
+SCRIPTS_NEED = {"loading": ("pyarrow",), "moe_transformers": ("torch", "transformers")}
 IMPORTS_ALL = "python"  # measures the import of the whole package
 
 
@@ -67,7 +68,7 @@ def every(root=ROOT):
         found.append(Benchmark(source.stem, "operator", operator_sources(source.stem),
                                ("penstock",)))
     for source in sorted((root / "bench").glob("*.py")):
-        needs = ("pyarrow",) if source.stem == "loading" else ()
+        needs = SCRIPTS_NEED.get(source.stem, ())
         package = ("python/penstock", "python/src") if source.stem == IMPORTS_ALL else ()
         found.append(Benchmark(source.stem, "script", (*package, f"bench/{source.name}"),
                                ("penstock", *needs)))

@@ -63,6 +63,7 @@ ABOUT = {
     "moe_cpu": "mixture-of-experts layers on the CPU",
     "moe_decode": "mixture-of-experts layers of 1, 8 and 64 tokens",
     "moe_portable": "mixture-of-experts layers with the kernel for every supported GPU",
+    "moe_transformers": "a transformers model with 8 layers of Qwen3-30B-A3B, experts by Penstock",
     "overlap": "copies and kernels in a Pipeline",
     "overlap-kernel": "copies and arithmetic inside one kernel",
     "python": "cost of a Python stage, and of the import",
@@ -96,6 +97,11 @@ NAMES = {
                   "chosen experts. *torch* and *SonicMoE*: see [moe](moe.md).",
     "moe_portable": "Our time is that of `kernel=\"portable\"`. Every time includes the router's "
                     "projection, a matrix product of torch's, and the routing. *torch*: see [moe](moe.md).",
+    "moe_transformers": "*experts*: GPU time of the experts of all layers, router excluded; *forward*: "
+                        "wall time of a whole forward pass, whose floor is the same with experts that "
+                        "return zeros. *decode*: one token per sequence, after 128 tokens. *eager* waits "
+                        "for the GPU, so that its time of the experts includes the host's. A peer without "
+                        "a time ran out of memory.",
     "overlap": "*two-way*: upload and compute; *three-way*: also download; *four-way*: also a copy within "
                "the GPU. *two-way-0.8*: compute takes 0.8 × the upload. *uncut*: three-way with whole items "
                "instead of chunks. *recycle*: uploads from the slots of a SlotRing; the floor is the copies "

@@ -46,20 +46,53 @@ def draw(torch, seed=1, dtype="bfloat16", tokens=150, choices=4, experts=12, hid
             "weights": torch.rand(tokens, choices, generator=make, device="cuda")}
 
 
-def reference(torch, x, gate_up, down, ids, weights, rounded=lambda each: each, without=()):
+def with_more(torch, call, seed=1, width=40):
+    """The call with biases and a shared expert of this width."""
+    make = torch.Generator("cuda").manual_seed(seed)
+
+    def normal(*shape, scale=1.0):
+        values = torch.randn(*shape, generator=make, device="cuda") * scale
+        return values.to(call["x"].dtype)
+
+    (tokens, hidden), (experts, rows, _) = call["x"].shape, call["gate_up"].shape
+    return call | {"gate_up_bias": normal(experts, rows), "down_bias": normal(experts, hidden),
+                   "shared_gate_up": normal(2 * width, hidden, scale=hidden**-0.5),
+                   "shared_down": normal(hidden, width, scale=width**-0.5),
+                   "shared_weights": torch.rand(tokens, generator=make, device="cuda")}
+
+
+def activated(torch, gate, up, activation):
+    gelu = torch.nn.functional.gelu
+    if activation == "clamped_swiglu":
+        gate, up = gate.clamp(max=7.0), up.clamp(-7.0, 7.0)
+        return gate * (1.702 * gate).sigmoid() * (up + 1)
+    return up * {"swiglu": torch.nn.functional.silu, "geglu": gelu,
+                 "geglu_tanh": lambda each: gelu(each, approximate="tanh")}[activation](gate)
+
+
+def reference(torch, x, gate_up, down, ids, weights, gate_up_bias=None, down_bias=None,
+              shared_gate_up=None, shared_down=None, shared_weights=None, activation="swiglu",
+              layout="concatenated", rounded=lambda each: each, without=()):
     """The result in f64. `rounded` rounds the input of the down projection and its result; experts
     in `without` are not there."""
-    x, gate_up, down, weights = (each.double() for each in (x, gate_up, down, weights))
-    width = down.shape[2]
+    x, weights = x.double(), weights.double()
+
+    def expert(rows, gate_up, down, gate_up_bias=0, down_bias=0):
+        both = rows @ gate_up.double().T + gate_up_bias
+        gate, up = (both.chunk(2, 1) if layout == "concatenated" else (both[:, ::2], both[:, 1::2]))
+        return rounded(rounded(activated(torch, gate, up, activation)) @ down.double().T + down_bias)
+
     out = torch.zeros_like(x)
-    for expert in range(len(down)):
-        if expert in without:
+    for id in range(len(down)):
+        if id in without:
             continue
-        tokens, choices = (ids == expert).nonzero(as_tuple=True)
-        both = x[tokens] @ gate_up[expert].T
-        h = rounded(torch.nn.functional.silu(both[:, :width]) * both[:, width:])
-        y = rounded(h @ down[expert].T)
+        tokens, choices = (ids == id).nonzero(as_tuple=True)
+        biases = (0 if each is None else each[id].double() for each in (gate_up_bias, down_bias))
+        y = expert(x[tokens], gate_up[id], down[id], *biases)
         out.index_put_((tokens,), weights[tokens, choices][:, None] * y, accumulate=True)
+    if shared_gate_up is not None:
+        weight = 1 if shared_weights is None else shared_weights.double()[:, None]
+        out += weight * expert(x, shared_gate_up, shared_down)
     return out
 
 
@@ -72,13 +105,16 @@ def check(torch, out, call, **more):
     wanted = reference(torch, **call, **more)
     near = reference(torch, **call, **more, rounded=lambda each: each.to(dtype).double())
     largest = wanted.abs().max().item()
-    bound = 2 * (near - wanted).abs().max().item() + torch.finfo(dtype).eps * largest
+    # Products of f32 are accumulated in f32, which the reference does not do.
+    step = torch.finfo(dtype).eps * (16 if dtype == torch.float32 else 1)
+    bound = 2 * (near - wanted).abs().max().item() + step * largest
     error = (out.double() - wanted).abs()
     assert (error <= bound).all(), f"{error.max().item()} > {bound}"  # NaN fails, too
 
 
 def workspace_of(torch, call, slots=None):
-    size = penstock.moe_workspace_bytes(call["x"], call["gate_up"], call["ids"], slots)
+    size = penstock.moe_workspace_bytes(call["x"], call["gate_up"], call["ids"], slots,
+                                        shared_gate_up=call.get("shared_gate_up"))
     return torch.full((size,), 0xFF, dtype=torch.uint8, device="cuda")
 
 
@@ -180,7 +216,7 @@ class TestMoe:
     def test_what_is_wrong_is_found(self, torch):
         call = draw(torch)
         for change, says in [
-                ({"x": call["x"].float()}, "^x: expected .*given f32"),
+                ({"x": call["x"].float()}, "^gate_up: expected .*f32, the type of x"),
                 ({"ids": call["ids"].cpu()}, "^ids: expected memory of cuda:0"),
                 ({"x": call["x"].repeat(1, 2)[:, 1:137]}, "^x: expected .*16 bytes"),
                 ({"workspace": torch.empty(100, device="cuda")}, "^workspace: expected .* bytes"),
@@ -193,12 +229,74 @@ class TestMoe:
         check(torch, penstock.moe(**call), call)
 
 
+class TestOptions:
+    @pytest.mark.parametrize("kernel", ["best", "large", "decode", "portable"])
+    @pytest.mark.parametrize("activation", moe_support.ACTIVATIONS)
+    @pytest.mark.parametrize("tokens", [1, 3, 150, 700])
+    def test_of_every_kernel(self, torch, tokens, activation, kernel):
+        call = with_more(torch, draw(torch, tokens=tokens)) | {"activation": activation}
+        out = torch.full_like(call["x"], torch.nan)
+        penstock.moe(**call, out=out, kernel=kernel)
+        check(torch, out, call)
+
+    @pytest.mark.parametrize("kernel", ["best", "large", "portable"])
+    @pytest.mark.parametrize("tokens", [3, 700])
+    def test_as_gpt_oss_has_them(self, torch, tokens, kernel):
+        call = with_more(torch, draw(torch, tokens=tokens))
+        call |= {name: call[name].mT.contiguous().mT for name in ("gate_up", "down")}
+        call |= {"activation": "clamped_swiglu", "layout": "interleaved"}
+        check(torch, penstock.moe(**call, kernel=kernel), call)
+
+    @pytest.mark.parametrize("which", [("gate_up",), ("down",), ("shared_gate_up", "shared_down")])
+    @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+    def test_transposed_weights(self, torch, dtype, which):
+        call = with_more(torch, draw(torch, dtype=dtype))
+        for name in which:
+            call[name] = call[name].mT.contiguous().mT
+            assert not call[name].is_contiguous()
+        check(torch, penstock.moe(**call), call)
+
+    @pytest.mark.parametrize("kernel", ["best", "portable"])
+    @pytest.mark.parametrize("tokens", [0, 1, 150, 700])
+    def test_f32(self, torch, tokens, kernel):
+        call = with_more(torch, draw(torch, tokens=tokens, dtype="float32"))
+        check(torch, penstock.moe(**call, kernel=kernel), call)
+
+    def test_kernels_say_what_they_do_not_have(self, torch):
+        call = draw(torch)
+        transposed = call | {"down": call["down"].mT.contiguous().mT}
+        for kernel, given in [("large", draw(torch, dtype="float32")), ("decode", transposed),
+                              ("sequential", with_more(torch, call))]:
+            with pytest.raises(penstock.InvalidArgument, match="^kernel: expected .*portable|another"):
+                penstock.moe(**given, kernel=kernel)
+
+    @pytest.mark.parametrize("compile", [False, True])
+    def test_captured(self, torch, compile):
+        call = with_more(torch, draw(torch))
+        function = torch.compile(penstock.moe, fullgraph=True) if compile else penstock.moe
+        with torch.no_grad():
+            function(**call)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                out = function(**call)
+        call["x"].copy_(draw(torch, 2)["x"])
+        call["ids"].copy_(draw(torch, 3)["ids"])
+        graph.replay()
+        assert torch.equal(out, penstock.moe(**call))
+
+
 class TestSteps:
     @pytest.mark.parametrize("room", [1, 5, 12])
     @pytest.mark.parametrize("tokens", [1, 150, 1000])
     def test_have_the_bits_of_one_call(self, torch, tokens, room):
         call = draw(torch, tokens=tokens)
         got = self.run(torch, call, list(range(12)), room)
+        assert torch.equal(got, penstock.moe(**call))
+
+    def test_have_the_same_options(self, torch):
+        call = with_more(torch, draw(torch)) | {"activation": "geglu"}
+        got = self.run(torch, call, list(range(12)), 5)
+        check(torch, got, call)
         assert torch.equal(got, penstock.moe(**call))
 
     def test_leave_out_what_is_not_computed(self, torch):
@@ -208,7 +306,8 @@ class TestSteps:
 
     def run(self, torch, call, experts, room):
         """Computes the experts, `room` at a time, on torch's current stream."""
-        held = {name: torch.full_like(call[name][:room], torch.nan) for name in ("gate_up", "down")}
+        held = {name: torch.full_like(call[name][:room], torch.nan)
+                for name in ("gate_up", "down", "gate_up_bias", "down_bias") if name in call}
         slots = torch.full((12,), -1, dtype=torch.int32, device="cuda")
         more = {"slots": slots, "out": torch.full_like(call["x"], torch.nan),
                 "workspace": workspace_of(torch, {**call, **held}, slots)}

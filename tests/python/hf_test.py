@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed here")
 NAMES = ("qwen3_moe", "mixtral", "olmoe", "deepseek_v3", "gpt_oss")
 DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.gpu))
 FORWARD = {"use_cache": False}
+WITH_INDUCTOR = ("qwen3_moe", "gpt_oss")  # on a GPU; the others are traced only, which takes seconds
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,8 @@ def test_rounds_no_worse_than_eager(small, name, device):
 def test_generates_the_same_tokens(small, name, cache, device):
     model, ids = small.build(name, device), small.prompt(device, tokens=7)
     wanted = generated(model, "eager", ids)
-    got = generated(model, "penstock", ids, cache_implementation=cache)
+    got = generated(model, "penstock", ids, cache_implementation=cache,
+                    disable_compile=name not in WITH_INDUCTOR)
     assert got.shape == (2, 19) and torch.equal(got, wanted)
     assert model.config._experts_implementation == "penstock"
 
@@ -88,7 +90,7 @@ def test_compiled_whole(small, name, device):
     model, ids = small.build(name, device), small.prompt(device)
     wanted = small.logits(model, "penstock", ids)
     torch.compiler.reset()
-    backend = "inductor" if device == "cuda" else "eager"
+    backend = "inductor" if device == "cuda" and name in WITH_INDUCTOR else "aot_eager"
     with torch.no_grad():
         got = torch.compile(model, fullgraph=True, backend=backend)(ids, **FORWARD).logits
     torch.testing.assert_close(got, wanted, rtol=0, atol=1e-4)
