@@ -71,4 +71,11 @@ __device__ inline void store_matrices(void* row, const std::uint32_t (&from)[2])
   }
 }
 
+// Transposes one tile that the warp holds in registers. Needs compute capability 7.5.
+__device__ inline std::uint32_t transposed(std::uint32_t tile) {
+  std::uint32_t result;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(result) : "r"(tile));
+  return result;
+}
+
 }  // namespace ps::kit

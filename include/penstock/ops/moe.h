@@ -43,7 +43,8 @@ enum class MoeKernel : std::uint8_t {
   sequential,  // the bits of `large`; loads, products and stores one after the other, to measure
                // what overlapping them gains
   large,       // for compute capability 9.0: many rows per expert
-  decode,      // for compute capability 9.0: few rows per expert, bound by reading the weights
+  decode,      // for compute capability 9.0: few rows per expert, bound by reading the weights;
+               // only for weights with contiguous rows
   portable,    // for compute capability 8.0 and later; the only one for f32
 };
 

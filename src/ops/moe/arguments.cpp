@@ -416,6 +416,7 @@ MoeWork checked(const MoeOptions& options, Workspace workspace, const Device& de
   }
   work.layout = options.layout;
   work.kernel = options.kernel;
+  work.batch_invariant = options.batch_invariant;
   work.x = options.x.data();
   work.x_row = stride(options.x, 0, work.hidden);
   work.held = weights_of(options.gate_up, options.down);

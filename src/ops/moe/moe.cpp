@@ -19,8 +19,8 @@ using detail::MoeWork;
 
 bool on_cpu(const Stream& stream) { return stream.device().kind() == DeviceKind::cpu; }
 
-// That the kernel named runs on the device and takes the type of x.
-void require_kernel(const MoeOptions& options, const Device& device) {
+// That the kernel named runs on the device and takes the type of x and the weights.
+void require_kernel(const MoeOptions& options, const MoeWork& work, const Device& device) {
   detail::require_compute(device, "moe");
   if (options.kernel == MoeKernel::best || options.kernel == MoeKernel::portable) return;
   if (device.kind() == DeviceKind::cpu) return;
@@ -36,6 +36,10 @@ void require_kernel(const MoeOptions& options, const Device& device) {
   if (options.x.dtype() == DType::f32) {
     throw InvalidArgument("kernel", "best or portable, for x of f32", std::string(name));
   }
+  if (options.kernel == MoeKernel::decode && (work.held.by_column() || work.shared.by_column())) {
+    throw InvalidArgument("kernel", "best, large or portable, for weights with contiguous columns",
+                          std::string(name));
+  }
 }
 
 // The work of a call that has something to do and may run here. Waits for the ids if they are to
@@ -43,7 +47,7 @@ void require_kernel(const MoeOptions& options, const Device& device) {
 MoeWork ready(const MoeOptions& options, Workspace workspace, bool check, const Stream& stream) {
   MoeWork work = checked(options, workspace, stream.device());
   if (work.tokens == 0) return work;
-  require_kernel(options, stream.device());
+  require_kernel(options, work, stream.device());
   if (!check) return work;
   stream.impl().refuse_capture("moe with `check`, which waits for the ids,");
   if (on_cpu(stream)) {

@@ -1,13 +1,14 @@
-// Sorts (token, choice) pairs by expert and lists the work items of the two products, on the device
-// and always with the same result. Two launches: `count` makes a histogram per block, `sort` adds
-// up the histograms before its own and places its pairs.
+// Sorts (token, choice) pairs by expert and lists the work of the two products, on the device and
+// always with the same result. Two launches: `count` makes a histogram per block, `sort` adds up
+// the histograms before its own and places its pairs. Few pairs are sorted by one block, which
+// needs no histograms.
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <cstdint>
 
 #include "ops/moe/gpu.h"
-#include "ops/moe/items.h"
+#include "ops/moe/passes.h"
 #include "penstock/kit/launch.cuh"
 
 namespace ps::detail {
@@ -33,6 +34,8 @@ struct Plan {
   unsigned slot_count;
   unsigned tile_units;  // the height of tiles
   Product up, down;
+  MoePath path;
+  unsigned rows_per_pass;
   MoeSpace space;
 
   // The expert of a pair, or `experts` if there is no such expert.
@@ -93,32 +96,57 @@ __global__ void __launch_bounds__(threads) count(const Plan plan) {
   }
 }
 
-// Lists the items of all experts whose weights are in a slot. Every block calls it with the same
-// offsets; each warp of the grid writes the items of some experts. `first` receives the number of
-// tiles before each expert.
-__device__ void list_items(const Plan& plan, const unsigned* offsets, unsigned* first) {
-  unsigned tiles[per_thread];
+// Calls amount(rows) for each expert that is in a slot, or for all of them, and adds up. `first`,
+// if there is one, receives the sum before each expert. Returns the sum of all.
+template <class Amount>
+__device__ unsigned add_experts(const Plan& plan, const unsigned* offsets, bool in_slots,
+                                const Amount& amount, unsigned* first) {
+  unsigned values[per_thread];
   for (unsigned i = 0; i < per_thread; ++i) {
     const unsigned e = threadIdx.x * per_thread + i;
-    const bool there = e < plan.experts && plan.slot(e) < plan.slot_count;
-    tiles[i] = there ? moe_tiles(offsets[e + 1] - offsets[e], plan.tile_units) : 0;
+    const bool counts = e < plan.experts && (!in_slots || plan.slot(e) < plan.slot_count);
+    values[i] = counts ? amount(offsets[e + 1] - offsets[e]) : 0;
   }
   unsigned total = 0;
-  unsigned before = scan(tiles, total);
-  for (unsigned i = 0; i < per_thread; ++i) {
+  unsigned before = scan(values, total);
+  for (unsigned i = 0; i < per_thread && first != nullptr; ++i) {
     const unsigned e = threadIdx.x * per_thread + i;
     if (e < plan.experts) first[e] = before;
-    before += tiles[i];
+    before += values[i];
   }
   __syncthreads();
-  const unsigned lane = threadIdx.x % 32;
+  return total;
+}
+
+// Whether the kernel `decode` computes the products. Depends on the rows of all experts, so that
+// it is the same whichever of them are in slots.
+__device__ bool decodes(const Plan& plan, const unsigned* offsets) {
+  if (plan.path != MoePath::by_counts) return plan.path == MoePath::decode;
+  const auto passes = [&](unsigned rows) { return moe_passes(rows, plan.rows_per_pass); };
+  const auto any = [](unsigned rows) { return rows > 0 ? 1u : 0u; };
+  return moe_decodes(add_experts(plan, offsets, false, passes, nullptr),
+                     add_experts(plan, offsets, false, any, nullptr));
+}
+
+// Calls write(expert, slot, rows) in all threads of a warp for each expert that has rows and is in
+// a slot. The experts are shared out among the warps of the grid.
+template <class Write>
+__device__ void each_expert(const Plan& plan, const unsigned* offsets, const Write& write) {
   for (unsigned e = blockIdx.x * warps + threadIdx.x / 32; e < plan.experts;
        e += gridDim.x * warps) {
     const unsigned rows = offsets[e + 1] - offsets[e], slot = plan.slot(e);
-    if (rows == 0 || slot >= plan.slot_count) continue;
+    if (rows > 0 && slot < plan.slot_count) write(e, slot, rows);
+  }
+}
+
+// Lists the items and returns the number of tiles.
+__device__ unsigned list_items(const Plan& plan, const unsigned* offsets, unsigned* first) {
+  const auto tiles = [&](unsigned rows) { return moe_tiles(rows, plan.tile_units); };
+  const unsigned total = add_experts(plan, offsets, true, tiles, first);
+  each_expert(plan, offsets, [&](unsigned e, unsigned slot, unsigned rows) {
     const auto write = [&](std::uint64_t* items, const Product& product) {
-      const unsigned count = moe_tiles(rows, plan.tile_units) * product.columns;
-      for (unsigned i = lane; i < count; i += 32) {
+      const unsigned count = tiles(rows) * product.columns;
+      for (unsigned i = threadIdx.x % 32; i < count; i += 32) {
         items[first[e] * product.columns + i] =
             moe_item(i, rows, product.columns, product.panel, slot, offsets[e], plan.tile_units)
                 .packed();
@@ -126,9 +154,37 @@ __device__ void list_items(const Plan& plan, const unsigned* offsets, unsigned* 
     };
     write(plan.space.up_items, plan.up);
     write(plan.space.down_items, plan.down);
+  });
+  return total;
+}
+
+// Lists the passes and returns their number.
+__device__ unsigned list_passes(const Plan& plan, const unsigned* offsets, unsigned* first) {
+  const auto passes = [&](unsigned rows) { return moe_passes(rows, plan.rows_per_pass); };
+  const unsigned total = add_experts(plan, offsets, true, passes, first);
+  each_expert(plan, offsets, [&](unsigned e, unsigned slot, unsigned rows) {
+    for (unsigned i = threadIdx.x % 32; i < passes(rows); i += 32) {
+      plan.space.passes[first[e] + i] =
+          moe_pass(i, rows, plan.rows_per_pass, slot, offsets[e]).packed();
+    }
+  });
+  return total;
+}
+
+// Lists the work of all experts whose weights are in a slot, in one of the tables; the other one is
+// empty. Every block calls it with the same offsets. `first` is memory for a number per expert.
+__device__ void list_work(const Plan& plan, const unsigned* offsets, unsigned* first) {
+  unsigned tiles = 0, passes = 0;
+  if (decodes(plan, offsets)) {
+    passes = list_passes(plan, offsets, first);
+  } else {
+    tiles = list_items(plan, offsets, first);
   }
-  if (blockIdx.x == 0 && threadIdx.x < 4) {
-    const unsigned counters[] = {total * plan.up.columns, total * plan.down.columns, 0, 0};
+  if (blockIdx.x != 0) return;
+  // Readers load the first 32 passes before they know how many there are.
+  if (threadIdx.x >= passes && threadIdx.x < 32) plan.space.passes[threadIdx.x] = 0;
+  if (threadIdx.x < 5) {
+    const unsigned counters[] = {tiles * plan.up.columns, tiles * plan.down.columns, 0, 0, passes};
     plan.space.counters[threadIdx.x] = counters[threadIdx.x];
   }
 }
@@ -154,7 +210,9 @@ __device__ void add_histograms(const Plan& plan, unsigned* totals, unsigned* ear
 }
 
 // Places the block's pairs. A warp has a contiguous part of them and counts it first; pairs of the
-// same expert keep their order. Dynamic shared memory: a count per warp and expert.
+// same expert keep their order. `alone`: the block has all pairs, and nothing is counted before.
+// Dynamic shared memory: a count per warp and expert.
+template <bool alone>
 __global__ void __launch_bounds__(threads, 1) sort(const Plan plan, bool and_list) {
   __shared__ unsigned offsets[most_experts + 1], next[most_experts];
   extern __shared__ unsigned all_counts[];
@@ -165,25 +223,6 @@ __global__ void __launch_bounds__(threads, 1) sort(const Plan plan, bool and_lis
   __syncthreads();
   kit::wait_for_previous();
   kit::let_next_start();
-
-  add_histograms(plan, offsets, next);
-  __syncthreads();
-  unsigned totals[per_thread];
-  for (unsigned i = 0; i < per_thread; ++i) {
-    const unsigned e = threadIdx.x * per_thread + i;
-    totals[i] = e < plan.experts ? offsets[e] : 0;
-  }
-  unsigned all = 0;
-  unsigned before = scan(totals, all);
-  for (unsigned i = 0; i < per_thread; ++i) {
-    const unsigned e = threadIdx.x * per_thread + i;
-    if (e < plan.experts) {
-      offsets[e] = before;
-      next[e] += before;
-    }
-    before += totals[i];
-  }
-  if (threadIdx.x == 0) offsets[plan.experts] = all;
 
   const unsigned per_warp = plan.pairs_per_block / warps;
   const unsigned begin = blockIdx.x * plan.pairs_per_block + warp * per_warp;
@@ -214,16 +253,39 @@ __global__ void __launch_bounds__(threads, 1) sort(const Plan plan, bool and_lis
   };
   each([](unsigned, unsigned, unsigned) {});
   __syncthreads();
+  // Counts become numbers of pairs in the warps before.
   for (unsigned e = threadIdx.x; e < plan.experts; e += threads) {
-    unsigned sum = 0;
+    unsigned counted[warps], sum = 0;
+#pragma unroll
+    for (unsigned w = 0; w < warps; ++w) counted[w] = all_counts[w * plan.experts + e];
+#pragma unroll
     for (unsigned w = 0; w < warps; ++w) {
-      unsigned& own = all_counts[w * plan.experts + e];
-      const unsigned count = own;
-      own = sum;
-      sum += count;
+      all_counts[w * plan.experts + e] = sum;
+      sum += counted[w];
     }
+    if constexpr (alone) offsets[e] = sum;
   }
+  if constexpr (!alone) add_histograms(plan, offsets, next);
   __syncthreads();
+
+  unsigned totals[per_thread];
+  for (unsigned i = 0; i < per_thread; ++i) {
+    const unsigned e = threadIdx.x * per_thread + i;
+    totals[i] = e < plan.experts ? offsets[e] : 0;
+  }
+  unsigned all = 0;
+  unsigned before = scan(totals, all);
+  for (unsigned i = 0; i < per_thread; ++i) {
+    const unsigned e = threadIdx.x * per_thread + i;
+    if (e < plan.experts) {
+      offsets[e] = before;
+      next[e] += before;
+    }
+    before += totals[i];
+  }
+  if (threadIdx.x == 0) offsets[plan.experts] = all;
+  __syncthreads();
+
   each([&](unsigned pair, unsigned expert, unsigned rank) {
     int place = -1;
     if (expert < plan.experts) {
@@ -240,7 +302,7 @@ __global__ void __launch_bounds__(threads, 1) sort(const Plan plan, bool and_lis
     }
   }
   __syncthreads();
-  if (and_list) list_items(plan, offsets, next);
+  if (and_list) list_work(plan, offsets, next);
 }
 
 __global__ void __launch_bounds__(threads) list(const Plan plan) {
@@ -251,7 +313,7 @@ __global__ void __launch_bounds__(threads) list(const Plan plan) {
     offsets[e] = plan.space.offsets[e];
   }
   __syncthreads();
-  list_items(plan, offsets, first);
+  list_work(plan, offsets, first);
   for (unsigned e = blockIdx.x; e < plan.experts; e += gridDim.x) {
     if (plan.slot(e) >= plan.slot_count) continue;
     for (unsigned row = offsets[e] + threadIdx.x; row < offsets[e + 1]; row += threads) {
@@ -260,7 +322,7 @@ __global__ void __launch_bounds__(threads) list(const Plan plan) {
   }
 }
 
-Plan plan_of(const MoeWork& work, unsigned blocks) {
+Plan plan_of(const MoeWork& work, MoePath path, unsigned blocks) {
   const auto u = [](std::int64_t value) { return static_cast<unsigned>(value); };
   const std::int64_t step = std::int64_t{blocks} * threads;
   const unsigned tile_units =
@@ -275,6 +337,8 @@ Plan plan_of(const MoeWork& work, unsigned blocks) {
           .tile_units = tile_units,
           .up = {u(moe_up_columns(work.width)), moe_panel_tiles(work.hidden, tile_units)},
           .down = {u(moe_down_columns(work.hidden)), moe_panel_tiles(work.width, tile_units)},
+          .path = path,
+          .rows_per_pass = moe_rows_per_pass(work.tokens),
           .space = MoeSpace(work)};
 }
 
@@ -285,17 +349,18 @@ kit::LaunchOptions options(unsigned blocks, std::size_t shared_bytes = 0) {
 
 }  // namespace
 
-void moe_sort(const MoeWork& work, bool and_list, cudaStream_t stream) {
+void moe_sort(const MoeWork& work, MoePath path, bool and_list, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(moe_blocks(work.rows()));
-  const Plan plan = plan_of(work, blocks);
+  const Plan plan = plan_of(work, path, blocks);
+  const kit::LaunchOptions place = options(blocks, warps * plan.experts * sizeof(unsigned));
+  if (blocks == 1) return kit::launch(sort<true>, place, stream, plan, and_list);
   kit::launch(count, options(blocks), stream, plan);
-  kit::launch(sort, options(blocks, warps * plan.experts * sizeof(unsigned)), stream, plan,
-              and_list);
+  kit::launch(sort<false>, place, stream, plan, and_list);
 }
 
-void moe_list(const MoeWork& work, cudaStream_t stream) {
+void moe_list(const MoeWork& work, MoePath path, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(std::min(work.experts, moe_count_blocks));
-  kit::launch(list, options(blocks), stream, plan_of(work, blocks));
+  kit::launch(list, options(blocks), stream, plan_of(work, path, blocks));
 }
 
 }  // namespace ps::detail

@@ -6,13 +6,28 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "ops/moe/gpu.h"
 #include "ops/moe/sm90_parts.cuh"
+#include "ops/moe/sm90_stores.cuh"
 #include "penstock/kit/gemm/launch.cuh"
 
 namespace ps::detail {
 using kit::TensorMap;
+
+// Whether the weights' columns are contiguous, not their rows.
+inline bool gate_up_by_column(const MoeWork& work) { return work.held.gate_up_column != 1; }
+inline bool down_by_column(const MoeWork& work) { return work.held.down_column != 1; }
+
+// Whether a product needs no more than the kernels for K-major weights without biases, with SwiGLU.
+inline bool plain_up(const MoeWork& work) {
+  return !gate_up_by_column(work) && work.held.gate_up_bias == nullptr &&
+         work.gate.activation == MoeActivation::swiglu;
+}
+inline bool plain_down(const MoeWork& work) {
+  return !down_by_column(work) && work.held.down_bias == nullptr;
+}
 
 inline TensorMap loaded(const TensorView& tensor, const kit::MapExtents& box) {
   return kit::encode({.tensor = tensor,
@@ -21,23 +36,61 @@ inline TensorMap loaded(const TensorView& tensor, const kit::MapExtents& box) {
                       .l2_promotion = kit::L2Promotion::b256});
 }
 
-// Gate and up as {slots, n / 8, 2, 8, d}: a box takes eight rows of gate, the eight rows of up that
-// belong to them, and so on. The layouts differ only in the strides.
-inline TensorMap gate_up_map(const MoeWork& work, Place place) {
-  const std::int64_t row = work.held.gate_up_row, n = work.width;
-  const bool interleaved = work.layout == GateUpLayout::interleaved;
-  const std::int64_t shape[] = {work.slot_count, n / 8, 2, 8, work.hidden};
-  const std::int64_t strides[] = {work.held.gate_up_slot, (interleaved ? 16 : 8) * row,
-                                  interleaved ? row : n * row, interleaved ? 2 * row : row, 1};
-  return loaded(TensorView(const_cast<void*>(work.held.gate_up), work.type, shape, strides, place),
-                {1, 16, 2, 8, 64});
+template <std::size_t rank>
+TensorMap weights_map(const void* data, const MoeWork& work, Place place,
+                      const std::int64_t (&shape)[rank], const std::int64_t (&strides)[rank],
+                      const kit::MapExtents& box) {
+  return loaded(TensorView(const_cast<void*>(data), work.type, shape, strides, place), box);
 }
 
-inline TensorMap down_map(const MoeWork& work, Place place) {
-  const std::int64_t shape[] = {work.slot_count, work.hidden, work.width};
-  const std::int64_t strides[] = {work.held.down_slot, work.held.down_row, 1};
-  return loaded(TensorView(const_cast<void*>(work.held.down), work.type, shape, strides, place),
-                {1, moe_item_columns, 64});
+// The map of gate and up that Columns (sm90_columns.cuh) loads from.
+template <class Columns>
+TensorMap gate_up_map(const MoeWork& work, Place place) {
+  const MoeWeights& held = work.held;
+  const std::int64_t slots = work.slot_count, d = work.hidden, n = work.width;
+  if constexpr (std::is_same_v<Columns, MoeEights>) {
+    // A box takes eight rows of gate, the eight rows of up that belong to them, and so on. The
+    // layouts differ only in the strides.
+    const std::int64_t row = held.gate_up_row;
+    const bool interleaved = work.layout == GateUpLayout::interleaved;
+    return weights_map(held.gate_up, work, place, {slots, n / 8, 2, 8, d},
+                       {held.gate_up_slot, (interleaved ? 16 : 8) * row,
+                        interleaved ? row : n * row, interleaved ? 2 * row : row, 1},
+                       {1, 16, 2, 8, 64});
+  } else if constexpr (std::is_same_v<Columns, MoePanels>) {
+    return weights_map(held.gate_up, work, place, {slots, 2, d, n},
+                       {held.gate_up_slot, n, held.gate_up_column, 1}, {1, 2, 64, 64});
+  } else {
+    return weights_map(held.gate_up, work, place, {slots, d, 2 * n},
+                       {held.gate_up_slot, held.gate_up_column, 1}, {1, 64, 64});
+  }
+}
+
+template <kit::Major major>
+TensorMap down_map(const MoeWork& work, Place place) {
+  const MoeWeights& held = work.held;
+  const std::int64_t slots = work.slot_count, d = work.hidden, n = work.width;
+  if constexpr (major == kit::Major::k) {
+    return weights_map(held.down, work, place, {slots, d, n}, {held.down_slot, held.down_row, 1},
+                       {1, moe_item_columns, 64});
+  } else {
+    return weights_map(held.down, work, place, {slots, n, d}, {held.down_slot, held.down_column, 1},
+                       {1, 64, 64});
+  }
+}
+
+template <class Element>
+MoeBias<Element> up_bias(const MoeWork& work) {
+  const bool interleaved = work.layout == GateUpLayout::interleaved;
+  const auto n = static_cast<unsigned>(work.width);
+  return {static_cast<const Element*>(work.held.gate_up_bias), work.held.gate_up_bias_slot, n,
+          interleaved ? 2u : 1u, interleaved ? 1u : n};
+}
+
+template <class Element>
+MoeBias<Element> down_bias(const MoeWork& work) {
+  return {static_cast<const Element*>(work.held.down_bias), work.held.down_bias_slot,
+          static_cast<unsigned>(work.hidden), 1, 0};
 }
 
 inline MoeOrder moe_order(const MoeSpace& space, bool up) {
@@ -46,8 +99,9 @@ inline MoeOrder moe_order(const MoeSpace& space, bool up) {
 }
 
 template <class Gemm>
-void run_product(const typename Gemm::Loader::Arguments& operands, const TensorMap& out,
-                 const MoeOrder& items, std::int64_t k, cudaStream_t stream,
+void run_product(const typename Gemm::Loader::Arguments& operands,
+                 const typename Gemm::Epilogue::Arguments& out, const MoeOrder& items,
+                 std::int64_t k, cudaStream_t stream,
                  const kit::TraceBuffer<Gemm::Config::traced>& trace) {
   kit::LaunchOptions options = kit::gemm_options<Gemm>(kit::gemm_resident<Gemm>());
   options.overlaps_previous = true;
@@ -64,40 +118,60 @@ struct MoeSequential {
   static constexpr unsigned depth = 1, pieces = 1;
 };
 
+// The up-projection. `Given` is a MoeConfig, or one with tracing enabled (kit::TracedGemm).
+template <class Given, unsigned pieces, class Columns, bool plain>
+void run_up(const MoeWork& work, Place place, cudaStream_t stream,
+            const kit::TraceBuffer<Given::traced>& trace = {}) {
+  using Config = MoeConfigFor<Given, Columns::major>;
+  using Loader = MoeGatherLoader<Config, Columns>;
+  using Gemm = kit::Gemm<Config, MoeUpStore<Config, pieces, Columns, plain>, Loader, MoeOrder,
+                         kit::Tall<Config>>;
+  const MoeSpace space(work);
+  const TensorView h(space.h, work.type, {work.rows(), work.width}, place);
+  const typename Loader::Arguments operands{work.x,
+                                            space.source,
+                                            kit::Divisor(static_cast<unsigned>(work.choices)),
+                                            static_cast<unsigned>(work.x_row / 8),
+                                            static_cast<unsigned>(work.hidden / 8),
+                                            gate_up_map<Columns>(work, place)};
+  run_product<Gemm>(
+      operands,
+      {kit::encode(kit::ragged_options(h)), up_bias<typename Config::Element>(work), work.gate},
+      moe_order(space, true), work.hidden, stream, trace);
+}
+
+// The down-projection.
+template <class Given, unsigned pieces, kit::Major major, bool plain>
+void run_down(const MoeWork& work, Place place, cudaStream_t stream,
+              const kit::TraceBuffer<Given::traced>& trace = {}) {
+  using Config = MoeConfigFor<Given, major>;
+  using Gemm = kit::Gemm<Config, MoeDownStore<Config, pieces, plain>, MoeDownLoader<Config>,
+                         MoeOrder, kit::Tall<Config>>;
+  const MoeSpace space(work);
+  const TensorView h(space.h, work.type, {work.rows(), work.width}, place);
+  const TensorView y(space.y, work.type, {work.rows(), work.hidden}, place);
+  run_product<Gemm>(
+      {loaded(h, {moe_unit_rows, 64}), down_map<major>(work, place)},
+      {kit::encode(kit::ragged_options(y)), down_bias<typename Config::Element>(work), work.gate},
+      moe_order(space, false), work.width, stream, trace);
+}
+
 // Where traced products write their records.
 template <bool traced>
 struct MoeTraces {
   kit::TraceBuffer<traced> up{}, down{};
 };
 
-// `Config` is a MoeConfig, or one with tracing enabled (kit::TracedGemm).
+// Both products, for work that is plain_up() and plain_down().
 template <class Config, unsigned pieces>
 void run_products_of(const MoeWork& work, Place place, cudaStream_t stream,
                      const MoeTraces<Config::traced>& traces = {}) {
-  const MoeSpace space(work);
-  const TensorView h(space.h, work.type, {work.rows(), work.width}, place);
-  const TensorView y(space.y, work.type, {work.rows(), work.hidden}, place);
-  const typename MoeGatherLoader<Config>::Arguments up{
-      work.x,
-      space.source,
-      kit::Divisor(static_cast<unsigned>(work.choices)),
-      static_cast<unsigned>(work.x_row / 8),
-      static_cast<unsigned>(work.hidden / 8),
-      gate_up_map(work, place)};
-  run_product<MoeUpGemm<Config, pieces>>(up, kit::encode(kit::ragged_options(h)),
-                                         moe_order(space, true), work.hidden, stream, traces.up);
-  run_product<MoeDownGemm<Config, pieces>>(
-      {loaded(h, {moe_unit_rows, 64}), down_map(work, place)}, kit::encode(kit::ragged_options(y)),
-      moe_order(space, false), work.width, stream, traces.down);
+  run_up<Config, pieces, MoeEights, true>(work, place, stream, traces.up);
+  run_down<Config, pieces, kit::Major::k, true>(work, place, stream, traces.down);
 }
 
-template <class Kernel>
-void run_products(const MoeWork& work, Place place, cudaStream_t stream) {
-  if (work.type == DType::f16) {
-    run_products_of<MoeConfig<__half, Kernel::depth>, Kernel::pieces>(work, place, stream);
-  } else {
-    run_products_of<MoeConfig<__nv_bfloat16, Kernel::depth>, Kernel::pieces>(work, place, stream);
-  }
-}
+// The products with biases, other activations or weights whose columns are contiguous.
+void moe_general_up_sm90(const MoeWork& work, Place place, cudaStream_t stream);
+void moe_general_down_sm90(const MoeWork& work, Place place, cudaStream_t stream);
 
 }  // namespace ps::detail

@@ -1,10 +1,12 @@
-// The parts of the two grouped products of moe(), for the matrix-product engine of the kit. The
-// groups are experts; a tile's group is the slot of its expert's weights.
+// Tiles and loaders of the two grouped products of moe(), for the matrix-product engine of the kit.
+// The groups are experts; a tile's group is the slot of its expert's weights.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "ops/moe/items.h"
+#include "ops/moe/sm90_columns.cuh"
 #include "penstock/kit/cp_async.cuh"
 #include "penstock/kit/gemm/kernel.cuh"
 
@@ -15,6 +17,10 @@ namespace ps::detail {
 template <class Element, unsigned depth>
 using MoeConfig = kit::GemmConfig<Element, 192, 256, depth, 1, 2>;
 
+// `Config` for weights of which K, or the other dimension, is contiguous.
+template <class Config, kit::Major major>
+using MoeConfigFor = std::conditional_t<major == kit::Major::k, Config, kit::MnMajorB<Config>>;
+
 struct MoeCodec {
   __device__ static kit::GemmTile tile(std::uint64_t word) {
     const MoeItem item = MoeItem::unpacked(word);
@@ -24,9 +30,9 @@ struct MoeCodec {
 };
 using MoeOrder = kit::TableOrder<MoeCodec>;
 
-// The up-projection's loader: rows of x by cp.async, in the order of `source`; rows of gate and up
-// by one tensor copy that interleaves them, eight of gate and eight of up in turn.
-template <class Config>
+// The up-projection's loader: rows of x by cp.async, in the order of `source`; gate and up by
+// tensor copies that bring them into the order of `Columns` (sm90_columns.cuh).
+template <class Config, class Columns>
 class MoeGatherLoader {
  public:
   struct Arguments {
@@ -35,7 +41,7 @@ class MoeGatherLoader {
     kit::Divisor choices;    // K
     unsigned row_chunks;     // 16-byte chunks from one row of x to the next
     unsigned chunks;         // in a row
-    kit::TensorMap gate_up;  // {slots, n / 8, 2, 8, d}, boxes of {1, 16, 2, 8, 64}
+    kit::TensorMap gate_up;  // as Columns says
   };
   static constexpr unsigned threads = kit::warpgroup_threads;
   // One thread announces the bytes of B; each thread's copies arrive by themselves.
@@ -75,8 +81,8 @@ class MoeGatherLoader {
       }
       if (threadIdx.x / kit::warp_threads == step % 4 && kit::elect()) {
         full.arrive_expect(Config::TileB::bytes);
-        kit::tensor_load(slots_.b[slot], arguments_.gate_up, full, kit::evict_normal(), tile.group,
-                         tile.column / 16, 0, 0, step * Config::tile_k);
+        Columns::load(slots_.b[slot], arguments_.gate_up, full, tile.group, tile.column,
+                      step * Config::tile_k);
       }
       __syncwarp();
       // In the last step the row may end before the tile: zeros there, since 0 times what lies
@@ -115,7 +121,8 @@ class MoeDownLoader {
  public:
   struct Arguments {
     kit::TensorMap h;     // boxes of 64 x 64
-    kit::TensorMap down;  // {slots, d, n}, boxes of {1, 256, 64}
+    kit::TensorMap down;  // K-major: {slots, d, n}, boxes of {1, 256, 64}; else {slots, n, d},
+                          // boxes of {1, 64, 64}
   };
   static constexpr unsigned threads = 1;
   static constexpr unsigned commits = 1;
@@ -143,115 +150,31 @@ class MoeDownLoader {
         kit::tensor_load(slots_.a[slot] + Config::TileA::row_offset(64 * unit), maps_.h, full,
                          kit::evict_normal(), tile.row + 64 * unit, k);
       }
-      kit::tensor_load(slots_.b[slot], maps_.down, full, kit::evict_normal(), tile.group,
-                       tile.column, k);
+      load_down(slots_.b[slot], full, tile, k);
     }
   }
 
   __device__ void drain() {}
 
  private:
+  using TileB = typename Config::TileB;
+
+  __device__ void load_down(unsigned char* to, kit::Barrier& full, const kit::GemmTile& tile,
+                            unsigned k) {
+    if constexpr (TileB::major == kit::Major::k) {
+      kit::tensor_load(to, maps_.down, full, kit::evict_normal(), tile.group, tile.column, k);
+    } else {
+#pragma unroll
+      for (unsigned column = 0; column < TileB::rows; column += 64) {
+        kit::tensor_load(to + TileB::row_offset(column), maps_.down, full, kit::evict_normal(),
+                         tile.group, k, tile.column + column);
+      }
+    }
+  }
+
   kit::GemmSlots<Config>& slots_;
   const Arguments& maps_;
   kit::Producer<kit::Barrier, Config::depth> producer_;
 };
-
-// silu(gate) * up
-__device__ inline float swiglu(float gate, float up) {
-  float e, r;  // exp(-gate), 1 / (1 + exp(-gate))
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(gate * -1.4426950408889634F));
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1.F + e));
-  return gate * r * up;
-}
-
-// Stores the rows of a tile that belong to its expert, and none behind them.
-template <class Element, unsigned pieces>
-class MoeRowStore {
- public:
-  using Pieces = kit::PieceStore<Element, pieces>;
-  using Shared = typename Pieces::Shared;
-  using Arguments = kit::TensorMap;  // kit::ragged_options() of h or y
-
-  __device__ static void prefetch_arguments(const Arguments& map) { kit::prefetch(map); }
-
-  __device__ MoeRowStore(Shared& shared, const Arguments& map) : pieces_(shared), map_(map) {}
-
-  __device__ void finish() { pieces_.finish(); }
-
- protected:
-  // As PieceStore::put(), for the warp's rows of the 64 from `row` on.
-  template <class Pairs>
-  __device__ void put(const kit::GemmTile& tile, unsigned row, unsigned column, kit::CacheHint hint,
-                      const Pairs& pairs) {
-    const unsigned first = row + pieces_.first_row();
-    if (first >= tile.rows) return;
-    const unsigned valid = min(tile.rows - first, Pieces::rows);
-    pieces_.put(pairs, [&](const void* piece) {
-      kit::ragged_store(map_, piece, hint, tile.row + first, valid, column);
-    });
-    if constexpr (pieces == 1) pieces_.finish();  // one buffer: nothing goes on meanwhile
-  }
-
- private:
-  Pieces pieces_;
-  const kit::TensorMap& map_;
-};
-
-// h = silu(gate) * up. Of 16 columns of the product a thread has the gates in the first four sums
-// and the ups that belong to them in the other four.
-template <class Config, unsigned pieces>
-class MoeSwigluStore : public MoeRowStore<typename Config::Element, pieces> {
-  using Element = typename Config::Element;
-  using Base = MoeRowStore<Element, pieces>;
-
- public:
-  using Base::Base;
-
-  template <unsigned count>
-  __device__ void store(const float (&d)[count], const kit::GemmTile& tile, unsigned row,
-                        unsigned column) {
-#pragma unroll
-    for (unsigned p = 0; p < count / 64; ++p) {
-      this->put(tile, row, (tile.column + column) / 2 + 64 * p, kit::evict_normal(),
-                [&](unsigned i, std::uint32_t (&to)[4]) {
-#pragma unroll
-                  for (unsigned j = 0; j < 4; ++j) {
-                    const float* const from = d + 64 * p + 16 * i + j / 2 * 8 + j % 2 * 2;
-                    to[j] =
-                        kit::packed(swiglu(from[0], from[4]), swiglu(from[1], from[5]), Element());
-                  }
-                });
-    }
-  }
-};
-
-// y, as it is.
-template <class Config, unsigned pieces>
-class MoeDownStore : public MoeRowStore<typename Config::Element, pieces> {
-  using Element = typename Config::Element;
-  using Base = MoeRowStore<Element, pieces>;
-
- public:
-  using Base::Base;
-
-  template <unsigned count>
-  __device__ void store(const float (&d)[count], const kit::GemmTile& tile, unsigned row,
-                        unsigned column) {
-#pragma unroll
-    for (unsigned p = 0; p < count / 32; ++p) {
-      this->put(tile, row, tile.column + column + 64 * p, kit::evict_first(),
-                [&](unsigned i, std::uint32_t (&to)[4]) {
-                  kit::pack_pairs<Element>(d + 32 * p + 8 * i, to);
-                });
-    }
-  }
-};
-
-template <class Config, unsigned pieces>
-using MoeUpGemm = kit::Gemm<Config, MoeSwigluStore<Config, pieces>, MoeGatherLoader<Config>,
-                            MoeOrder, kit::Tall<Config>>;
-template <class Config, unsigned pieces>
-using MoeDownGemm = kit::Gemm<Config, MoeDownStore<Config, pieces>, MoeDownLoader<Config>, MoeOrder,
-                              kit::Tall<Config>>;
 
 }  // namespace ps::detail

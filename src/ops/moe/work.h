@@ -27,6 +27,9 @@ struct MoeWeights {
   std::int64_t gate_up_bias_slot = 0;
   const void* down_bias = nullptr;  // null: none
   std::int64_t down_bias_slot = 0;
+
+  // Whether the columns of some weights are contiguous instead of their rows.
+  bool by_column() const { return gate_up_column != 1 || down_column != 1; }
 };
 
 struct MoeWork {
@@ -39,6 +42,7 @@ struct MoeWork {
   DType type = DType::bf16;  // of x, gate_up, down and out
   GateUpLayout layout = GateUpLayout::concatenated;
   MoeKernel kernel = MoeKernel::best;
+  bool batch_invariant = false;
 
   const void* x = nullptr;
   std::int64_t x_row = 0;  // strides, in elements

@@ -22,14 +22,15 @@ inline constexpr unsigned moe_unit_rows = 64;  // rows of an expert are padded t
 // Offsets in bytes, multiples of 256, and where the parts are in a workspace.
 struct MoeWorkspace {
   std::size_t histograms = 0;  // u32 (count blocks, E)
-  std::size_t counters = 0;    // u32: items of up and of down in the tables, and how many were
-                               // taken beyond the first of each block
+  std::size_t counters = 0;    // u32: items of up and of down in the tables, how many were taken
+                               // beyond the first of each block, and passes in their table
   std::size_t offsets = 0;     // u32 (E + 1): the first row of each expert
   std::size_t source = 0;      // u32 (T * K): the pair t * K + k of each row
   std::size_t place = 0;       // i32 (T * K): the row of each pair once its expert is computed, or
                                // -1
   std::size_t up_items = 0;    // MoeItem, as many as moe_most_tiles() times the columns
   std::size_t down_items = 0;
+  std::size_t passes = 0;   // MoeItem, as many as moe_most_passes() and at least 32
   std::size_t h = 0;        // (T * K + 32, n), of which the first 16 rows and the last 16 are spare
   std::size_t y = 0;        // (T * K + 32, d), likewise
   std::size_t h_first = 0;  // row 0 of h, behind the spare rows
@@ -66,6 +67,14 @@ constexpr std::int64_t moe_most_tiles(std::int64_t rows, std::int64_t experts) {
   return used + rows / (2 * moe_unit_rows);
 }
 
+// The most passes of T * K rows of E experts (passes.h). Up to 8 tokens of 16 choices may have
+// passes of fewer than 64 rows.
+constexpr std::int64_t moe_most_passes(std::int64_t rows, std::int64_t experts) {
+  if (rows <= 8 * 16) return rows;
+  const std::int64_t used = rows < experts ? rows : experts;
+  return used + rows / 64;
+}
+
 constexpr std::int64_t moe_up_columns(std::int64_t width) {
   return (2 * width + moe_item_columns - 1) / moe_item_columns;
 }
@@ -90,6 +99,8 @@ constexpr MoeWorkspace moe_workspace(std::int64_t rows, std::int64_t experts, st
   space.place = part(rows, 4);
   space.up_items = part(tiles * moe_up_columns(width), 8);
   space.down_items = part(tiles * moe_down_columns(hidden), 8);
+  const std::int64_t passes = moe_most_passes(rows, experts);
+  space.passes = part(passes < 32 ? 32 : passes, 8);
   space.h = part((rows + 2 * moe_spare_rows) * width, element);
   space.y = part((rows + 2 * moe_spare_rows) * hidden, element);
   const auto spare = static_cast<std::size_t>(moe_spare_rows) * element;

@@ -1,6 +1,6 @@
 // The configuration of a matrix-product kernel: C (M x N) = A (M x K) * B^T (N x K), A and B
-// K-major. A block has one loader warpgroup, and one consumer warpgroup per 64 rows of its tile
-// unless the configuration names another number.
+// K-major unless MnMajorB says otherwise. A block has one loader warpgroup, and one consumer
+// warpgroup per 64 rows of its tile unless the configuration names another number.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +41,13 @@ struct GemmConfig {
   static_assert(tile_n % 64 == 0 && tile_n <= 256, "N is 64, 128, 192 or 256");
   static_assert(cluster == 1 || cluster == 2 || cluster == 4, "clusters of 1, 2 or 4 blocks");
   static_assert(shared_rows % TileB::row_step == 0, "every block loads whole groups of rows");
+};
+
+// A configuration whose B is (K x N) in memory, N contiguous. One tensor load writes 64 columns.
+template <class Config>
+struct MnMajorB : Config {
+  using TileB = SharedTile<typename Config::Element, Config::tile_n, Config::tile_k, Major::mn>;
+  static_assert(Config::shared_rows % TileB::row_step == 0, "every block loads whole panels");
 };
 
 }  // namespace ps::kit
