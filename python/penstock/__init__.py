@@ -11,6 +11,8 @@ not survive a fork; calls there raise :class:`Unsupported`. Start processes with
 ``multiprocessing.set_start_method("spawn")``.
 """
 
+from typing import TYPE_CHECKING
+
 from . import _core, transform
 from ._core import (Array, Device, File, Item, Ring, RunReport, Stage, Stream, Timeline, copy,
                     iterate)
@@ -36,3 +38,15 @@ __all__ = [
 ]
 
 __version__ = _core.version()
+
+if TYPE_CHECKING:
+    from ._moe_module import MoE as MoE
+else:
+
+    def __getattr__(name):
+        """MoE is a torch module: importing it imports torch, which the package does not need."""
+        if name != "MoE":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from ._moe_module import MoE
+
+        return MoE

@@ -16,9 +16,9 @@ from ._operators import EXCHANGES, bypasses, current_stream, define, no_backward
 _NEEDED = ("x", "gate_up", "down", "ids", "weights")
 _OPTIONAL = ("gate_up_bias", "down_bias", "shared_gate_up", "shared_down", "shared_weights", "slots")
 _NAMES = _NEEDED + _OPTIONAL
-_SCHEMA = ", ".join([f"Tensor {name}" for name in _NEEDED] + [f"Tensor? {name}" for name in _OPTIONAL]
-                    + ["str activation, float alpha, float limit, str layout, str kernel",
-                       "bool batch_invariant, bool check"])
+_TENSORS = [f"Tensor {name}" for name in _NEEDED] + [f"Tensor? {name}" for name in _OPTIONAL]
+_SCHEMA = (", ".join(_TENSORS) + ", str activation, float alpha, float limit, str layout, str kernel, "
+           "bool batch_invariant, bool check")
 Tuple: TypeAlias = tuple[Any, ...]
 
 

@@ -14,6 +14,7 @@
 
 #include "gpu/copies.h"
 #include "gpu/gpu_test.h"
+#include "gpu/moe_gpu.h"
 #include "gpu/recording.h"
 #include "ops/moe/workspace.h"
 #include "penstock/host/cuda.h"
@@ -22,88 +23,6 @@
 
 namespace ps::test {
 namespace {
-
-constexpr std::size_t margin = 4096;  // bytes of poison around the workspace
-
-// A call on the GPU: copies of its arrays, and a workspace in poison.
-class OnGpu {
- public:
-  OnGpu(MoeArrays& arrays, const Device& gpu, const Stream& stream)
-      : arrays_(arrays), stream_(stream), copies_(gpu, stream) {
-    options_ = arrays.options([&](Strided& array) { return copies_.of(array); });
-    bytes_ = moe_workspace_bytes(options_);
-    memory_ = DeviceBuffer(gpu, bytes_ + 2 * margin);
-    fill(memory_.view(), poison, stream);
-    options_.workspace = memory_.view().sub(margin, bytes_);
-  }
-
-  const MoeOptions& options() const { return options_; }
-  MoeOptions& options() { return options_; }
-
-  // Waits, and brings `out` back.
-  void fetch() { copies_.fetch(); }
-
-  // Whether only the workspace itself was written.
-  testing::AssertionResult surroundings_untouched() const {
-    const auto before = test::fetch<std::uint8_t>(memory_.view(), 0, margin, stream_);
-    const auto behind = test::fetch<std::uint8_t>(memory_.view(), margin + bytes_, margin, stream_);
-    const testing::AssertionResult first = all_are(before, poison);
-    return first ? all_are(behind, poison) : first;
-  }
-
- private:
-  MoeArrays& arrays_;
-  Stream stream_;
-  Copies copies_;
-  MoeOptions options_;
-  std::size_t bytes_ = 0;
-  DeviceBuffer memory_;
-};
-
-std::vector<std::uint8_t> bits_of(const MoeArrays& arrays) { return arrays.out().bytes(); }
-
-class MoeGpu : public GpuTest {
- protected:
-  void SetUp() override {
-    GpuTest::SetUp();
-    if (IsSkipped()) return;
-    if (gpu.capabilities().compute_major != 9) GTEST_SKIP() << "needs compute capability 9.0";
-    stream.emplace(gpu);
-  }
-
-  // moe() of these numbers; returns what is wrong with the result.
-  std::string run(const MoeNumbers& numbers, const MoeStorage& storage = {}) {
-    MoeArrays arrays(numbers, storage);
-    OnGpu there(arrays, gpu, *stream);
-    moe(there.options(), *stream);
-    there.fetch();
-    if (!arrays.out().surroundings_untouched()) return "bytes around out were written";
-    if (!there.surroundings_untouched()) return "bytes around the workspace were written";
-    return wrong(arrays.out(), expected(numbers, arrays.present()));
-  }
-
-  std::optional<Stream> stream;
-};
-
-// Numbers in which expert e has counts[e] rows, in random order, one choice per token.
-MoeNumbers with_counts(const std::vector<int>& counts, std::int64_t hidden, std::int64_t width,
-                       DType type, std::uint32_t seed) {
-  std::mt19937 random(seed);
-  std::vector<std::int64_t> ids;
-  for (std::size_t e = 0; e < counts.size(); ++e) {
-    ids.insert(ids.end(), static_cast<std::size_t>(counts[e]), static_cast<std::int64_t>(e));
-  }
-  std::shuffle(ids.begin(), ids.end(), random);
-  MoeNumbers numbers({.tokens = static_cast<std::int64_t>(ids.size()),
-                      .choices = 1,
-                      .hidden = hidden,
-                      .width = width,
-                      .experts = static_cast<std::int64_t>(counts.size()),
-                      .type = type},
-                     random);
-  numbers.ids = ids;
-  return numbers;
-}
 
 TEST_F(MoeGpu, AgreesWithTheFormula) {
   for (std::uint32_t seed = 0; seed < 150; ++seed) {

@@ -140,13 +140,14 @@ class MoeGpu {
                       }}),
         numbers_({.type = type}, random_) {}
 
-  // What a call with this kernel throws.
-  std::string refusal(MoeKernel kernel) {
+  // What a call with this kernel throws, and with options changed by `change`.
+  std::string refusal(MoeKernel kernel, const std::function<void(MoeOptions&)>& change = {}) {
     MoeOptions options =
         arrays_.options([&](Strided& array) { return array.view(machine_.gpu().place()); });
     const Pool pool(machine_.gpu());
     options.pool = &pool;
     options.kernel = kernel;
+    if (change) change(options);
     try {
       moe(options, Stream(machine_.gpu()));
     } catch (const std::exception& error) {
@@ -184,6 +185,22 @@ TEST(MoeGpuKernels, SomeNeedComputeCapability90) {
       EXPECT_NE(refusal.find("use the kernel portable"), std::string::npos) << refusal;
     }
   }
+}
+
+// Which is there to be compared with the others on plain layers.
+TEST(MoeGpuKernels, SequentialHasOneEpilogue) {
+  MoeGpu gpu(9, 0, DType::bf16);
+  const auto refusal = [&](const std::function<void(MoeOptions&)>& change) {
+    return gpu.refusal(MoeKernel::sequential, change);
+  };
+  const std::string message = "kernel: expected another kernel, for biases";
+  EXPECT_NE(refusal([](auto& o) { o.activation = MoeActivation::geglu; }).find(message),
+            std::string::npos);
+  EXPECT_NE(refusal([](auto& o) { o.down_bias = changed(o.x, {4, 16}); }).find(message),
+            std::string::npos);
+  EXPECT_NE(
+      refusal([](auto& o) { o.down = changed(o.down, {4, 16, 8}, {8 * 16, 1, 16}); }).find(message),
+      std::string::npos);
 }
 
 TEST(MoeGpuKernels, SomeDoNotTakeF32) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <set>
@@ -218,16 +219,19 @@ TEST(MoeWorkspace, HasPartsThatAreAlignedAndApart) {
       const auto blocks = static_cast<std::size_t>(detail::moe_blocks(rows));
       const auto R = static_cast<std::size_t>(rows), E = static_cast<std::size_t>(s.experts),
                  d = static_cast<std::size_t>(s.hidden), n = static_cast<std::size_t>(s.width);
-      std::multimap<std::size_t, std::size_t> parts{// bytes, by where they begin
-                                                    {space.counters, 4 * 4},
-                                                    {space.histograms, blocks * E * 4},
-                                                    {space.offsets, E * 4 + 4},
-                                                    {space.source, R * 4},
-                                                    {space.place, R * 4},
-                                                    {space.up_items, tiles * up * 8},
-                                                    {space.down_items, tiles * down * 8},
-                                                    {space.h, (R + 32) * n * element},
-                                                    {space.y, (R + 32) * d * element}};
+      const auto passes = static_cast<std::size_t>(detail::moe_most_passes(rows, s.experts));
+      std::multimap<std::size_t, std::size_t> parts{
+          // bytes, by where they begin
+          {space.counters, 5 * 4},
+          {space.histograms, blocks * E * 4},
+          {space.offsets, E * 4 + 4},
+          {space.source, R * 4},
+          {space.place, R * 4},
+          {space.up_items, tiles * up * 8},
+          {space.down_items, tiles * down * 8},
+          {space.passes, std::max<std::size_t>(passes, 32) * 8},
+          {space.h, (R + 32) * n * element},
+          {space.y, (R + 32) * d * element}};
       std::size_t end = 0;
       for (const auto& [begin, bytes] : parts) {
         EXPECT_EQ(begin % 256, 0U);

@@ -29,10 +29,6 @@ __device__ __nv_bfloat162 rounded(float2 pair, __nv_bfloat162) {
 }
 __device__ __half2 rounded(float2 pair, __half2) { return __floats2half2_rn(pair.x, pair.y); }
 
-__device__ float as_float(float value) { return value; }
-__device__ float as_float(__nv_bfloat16 value) { return __bfloat162float(value); }
-__device__ float as_float(__half value) { return __half2float(value); }
-
 struct Sum {
   const uint4* y;
   const int* place;
@@ -63,9 +59,9 @@ __device__ float shared_weight(const Sum& sum, unsigned token) {
   if (sum.shared_weights == nullptr) return 1.F;
   switch (sum.shared_weight_type) {
     case DType::bf16:
-      return as_float(static_cast<const __nv_bfloat16*>(sum.shared_weights)[token]);
+      return static_cast<float>(static_cast<const __nv_bfloat16*>(sum.shared_weights)[token]);
     case DType::f16:
-      return as_float(static_cast<const __half*>(sum.shared_weights)[token]);
+      return static_cast<float>(static_cast<const __half*>(sum.shared_weights)[token]);
     default:
       return static_cast<const float*>(sum.shared_weights)[token];
   }
@@ -104,7 +100,7 @@ __global__ void __launch_bounds__(threads, 5) add_up(const Sum sum) {
     }
 #pragma unroll
     for (unsigned k = 0; k < together; ++k) {
-      if (row[k] >= 0) add<Pair>(total, as_float(weight[k]), values[k]);
+      if (row[k] >= 0) add<Pair>(total, static_cast<float>(weight[k]), values[k]);
     }
   }
   if (sum.shared != nullptr) {

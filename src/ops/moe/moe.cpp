@@ -19,6 +19,13 @@ using detail::MoeWork;
 
 bool on_cpu(const Stream& stream) { return stream.device().kind() == DeviceKind::cpu; }
 
+// Whether there are no biases, the activation is SwiGLU and the rows of all weights are contiguous.
+bool plain(const MoeWork& work) {
+  return work.held.gate_up_bias == nullptr && work.held.down_bias == nullptr &&
+         work.gate.activation == MoeActivation::swiglu && !work.held.by_column() &&
+         !work.shared.by_column();
+}
+
 // That the kernel named runs on the device and takes the type of x and the weights.
 void require_kernel(const MoeOptions& options, const MoeWork& work, const Device& device) {
   detail::require_compute(device, "moe");
@@ -39,6 +46,12 @@ void require_kernel(const MoeOptions& options, const MoeWork& work, const Device
   if (options.kernel == MoeKernel::decode && (work.held.by_column() || work.shared.by_column())) {
     throw InvalidArgument("kernel", "best, large or portable, for weights with contiguous columns",
                           std::string(name));
+  }
+  if (options.kernel == MoeKernel::sequential && !plain(work)) {
+    throw InvalidArgument(
+        "kernel",
+        "another kernel, for biases, activations but swiglu and weights with contiguous columns",
+        std::string(name));
   }
 }
 

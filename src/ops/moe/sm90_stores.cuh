@@ -13,9 +13,6 @@
 
 namespace ps::detail {
 
-__device__ inline float as_float(__nv_bfloat16 value) { return __bfloat162float(value); }
-__device__ inline float as_float(__half value) { return __half2float(value); }
-
 // The biases of a product's columns.
 template <class Element>
 struct MoeBias {
@@ -43,8 +40,8 @@ class MoeBiasRow {
     for (unsigned i = kit::lane_index(); i < 64; i += kit::warp_threads) {
       if (first + i >= bias.columns) break;  // not stored
       const Element* const at = bias.values + group * bias.slot + (first + i) * bias.column;
-      row_[0][i] = as_float(at[0]);
-      row_[1][i] = as_float(at[bias.up]);
+      row_[0][i] = static_cast<float>(at[0]);
+      row_[1][i] = static_cast<float>(at[bias.up]);
     }
     __syncwarp();
   }

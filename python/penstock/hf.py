@@ -1,0 +1,28 @@
+"""Runs the experts of Hugging Face transformers models with :func:`penstock.moe`, forward only.
+
+    import penstock.hf
+    penstock.hf.register()
+    model = AutoModelForCausalLM.from_pretrained(name, experts_implementation="penstock")
+
+or, for a model that is already loaded, ``model.set_experts_implementation("penstock")``. Call the
+model under ``torch.no_grad()`` or ``torch.inference_mode()``; ``generate`` does that itself.
+
+This module needs transformers 5 and torch, which :func:`register` imports.
+"""
+
+__all__ = ["register"]
+
+
+def register(name: str = "penstock") -> None:
+    """Makes ``experts_implementation=name`` known to transformers. It may be called again."""
+    try:
+        from transformers.integrations.finegrained_fp8 import FP8ExpertsInterface
+        from transformers.integrations.moe import ExpertsInterface
+    except ImportError as error:
+        raise ImportError("penstock.hf: expected transformers 5 with its experts interface, and "
+                          f"torch: {error}") from error
+    from ._hf_experts import experts
+
+    ExpertsInterface.register(name, experts)
+    # Models with quantised experts look here. experts() refuses them with the reason.
+    FP8ExpertsInterface.register(name, experts)
