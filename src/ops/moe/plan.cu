@@ -28,6 +28,7 @@ struct Plan {
   unsigned slot_count;
   unsigned tile_units;  // the height of tiles
   MoeProduct up, down;
+  bool narrow;  // whether the items of down are those of a MoeNarrowTable
   MoePath path;
   unsigned rows_per_pass;
   MoeSpace space;
@@ -162,6 +163,23 @@ __device__ unsigned list_items(const Plan& plan, const MoeProduct& product, std:
   return all * product.columns;
 }
 
+// Lists the items of the down-projection of narrow experts, and returns their number.
+__device__ unsigned list_narrow_items(const Plan& plan, const unsigned* offsets, unsigned* first) {
+  const auto tiles = [](unsigned rows) { return moe_tiles(rows, moe_narrow_tile_units); };
+  const MoeNarrowTable table{add_experts(plan, offsets, true, tiles, first), plan.down.columns};
+  each_expert(plan, offsets, [&](unsigned e, unsigned slot, unsigned rows) {
+    for (unsigned i = threadIdx.x % 32; i < tiles(rows); i += 32) {
+      const MoeTile tile = moe_tile(rows, i, moe_narrow_tile_units);
+      const unsigned number = first[e] + i, shares = table.shares(number);
+      std::uint64_t* const items = plan.space.down_items + table.before(number);
+      for (unsigned j = 0; j < table.items(shares); ++j) {
+        items[j] = MoeItem{slot, offsets[e] + tile.first, tile.rows, shares + j}.packed();
+      }
+    }
+  });
+  return table.before(table.tiles);
+}
+
 // Lists the passes and returns their number.
 __device__ unsigned list_passes(const Plan& plan, const unsigned* offsets, unsigned* first) {
   const auto passes = [&](unsigned rows) { return moe_passes(rows, plan.rows_per_pass); };
@@ -183,7 +201,8 @@ __device__ void list_work(const Plan& plan, const unsigned* offsets, unsigned* f
     passes = list_passes(plan, offsets, first);
   } else {
     up = list_items(plan, plan.up, plan.space.up_items, offsets, first);
-    down = list_items(plan, plan.down, plan.space.down_items, offsets, first);
+    down = plan.narrow ? list_narrow_items(plan, offsets, first)
+                       : list_items(plan, plan.down, plan.space.down_items, offsets, first);
   }
   if (blockIdx.x != 0) return;
   // Readers load the first 32 passes before they know how many there are.
@@ -342,6 +361,7 @@ Plan plan_of(const MoeWork& work, MoePath path, unsigned blocks) {
           .tile_units = tile_units,
           .up = moe_product(moe_up_columns(work.width), work.hidden, tile_units),
           .down = moe_product(moe_down_columns(work.hidden), work.width, tile_units),
+          .narrow = moe_narrow(work),
           .path = path,
           .rows_per_pass = moe_rows_per_pass(work.tokens),
           .space = MoeSpace(work)};
