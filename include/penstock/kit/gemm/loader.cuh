@@ -19,6 +19,7 @@ class TensorLoader {
   static constexpr unsigned threads = 1;
   static constexpr unsigned commits = 1;
   static constexpr unsigned registers = Config::consumers == 2 ? 40 : 32;
+  static_assert(Config::TileB::major == Major::k, "loads K-major operands only");
 
   __device__ static void prefetch_arguments(const Arguments& maps) {
     prefetch(maps.a);
