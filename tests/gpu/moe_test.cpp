@@ -58,8 +58,10 @@ TEST_F(MoeGpu, ManyStepsAndColumns) {
 TEST_F(MoeGpu, ShortTilesLast) {
   const std::vector<int> counts{0, 1, 64, 65, 193, 400, 0, 192, 256, 15};
   const MoeStorage storage{.slots = {0, 1, -1, 2, 3, 4, 5, 6, -1, 7}, .slot_count = 8};
-  EXPECT_EQ(run(with_counts(counts, 7168, 8, DType::bf16, 20), storage, MoeKernel::large), "");
-  EXPECT_EQ(run(with_counts(counts, 8, 7168, DType::bf16, 21), storage, MoeKernel::large), "");
+  for (const MoeKernel kernel : {MoeKernel::large, MoeKernel::portable}) {
+    EXPECT_EQ(run(with_counts(counts, 7168, 8, DType::bf16, 20), storage, kernel), "");
+    EXPECT_EQ(run(with_counts(counts, 8, 7168, DType::bf16, 21), storage, kernel), "");
+  }
 }
 
 TEST_F(MoeGpu, ManyExperts) {
