@@ -133,7 +133,8 @@ void add_tune(Program& program) {
       ->excludes(reset);
   command.footer(
       "A problem is a class of calls that use the same kernel, such as axpby of bf16. All kernels\n"
-      "of a problem give the same bits, so a choice changes times, never results.\n"
+      "of a problem give the same results, so a choice changes times. Only gemm's last digits may\n"
+      "differ, because some of its kernels add in another order.\n"
       "Runs are interleaved in changing order, on memory larger than the L2 cache. The fastest\n"
       "kernel replaces the built-in choice if its gain (median over the rounds) is larger than "
       "the\n"

@@ -45,6 +45,11 @@ class Part:
             f"{self.benchmark.name}, part {self.number} of {self.count}")
 
 
+def device_of(operator):
+    """The option that chooses a device, where it is not the first GPU."""
+    return ["--device", "cpu"] if operator in benchmarks.ON_CPU else []
+
+
 class Bench:
     """The benchmarks of one tree, and what was done of them there."""
 
@@ -103,7 +108,7 @@ class Bench:
         benchmark = self.all[name]
         if benchmark.kind != "operator":
             return [Part(benchmark, 1, 1)]
-        listed = subprocess.run([self.program(), "bench", name, "--list", "--json"],
+        listed = subprocess.run([self.program(), "bench", name, "--list", "--json", *device_of(name)],
                                 capture_output=True, text=True, env=self.environment)
         if listed.returncode != 0:
             raise RuntimeError(f"{name}: cannot list its cases: {listed.stderr.strip()}")
@@ -177,7 +182,7 @@ class Bench:
                 seed = int(part.benchmark.sources_hash(root)[:8], 16)
                 counters = ["--counters"] if name == "resample" and shutil.which("ncu") else []
                 return [self.program(), "bench", name, "--output", target, "--seed", str(seed),
-                        "--case", *part.cases, *counters], root, False
+                        "--case", *part.cases, *counters, *device_of(name)], root, False
             case "ladder":
                 ladder, more = name.removeprefix("ladder_"), []
                 if ladder in ("copy", "gemm"):

@@ -60,6 +60,9 @@ ABOUT = {
     "ladder_resample": "resampling kernels, step by step",
     "loading": "from Parquet files to batches on the GPU, by robot.Loader",
     "moe": "mixture-of-experts layers, router included",
+    "moe_cpu": "mixture-of-experts layers on the CPU",
+    "moe_decode": "mixture-of-experts layers of 1, 8 and 64 tokens",
+    "moe_portable": "mixture-of-experts layers with the kernel for every supported GPU",
     "overlap": "copies and kernels in a Pipeline",
     "overlap-kernel": "copies and arithmetic inside one kernel",
     "python": "cost of a Python stage, and of the import",
@@ -84,6 +87,15 @@ NAMES = {
     "moe": "Every time includes the router's projection, a matrix product of torch's, and the routing. "
            "*torch*: the grouped matrix products of torch, with sorting, gathering, activation and "
            "adding up as operations of their own. *SonicMoE* is there if its wheels were.",
+    "moe_cpu": "Every time includes the router's projection and the routing. All cores are used. "
+               "*torch, loop*: one expert after the other, with torch's linear(). *torch, grouped*: the "
+               "grouped matrix products of torch, where it has them for the CPU.",
+    "moe_decode": "Every time except the floor includes the router's projection, a matrix product of "
+                  "torch's, and the routing. Several sets of weights are used in turn, so that none is in "
+                  "the cache. The floor is a plain read of memory of the same size as the weights of the "
+                  "chosen experts. *torch* and *SonicMoE*: see [moe](moe.md).",
+    "moe_portable": "Our time is that of `kernel=\"portable\"`. Every time includes the router's "
+                    "projection, a matrix product of torch's, and the routing. *torch*: see [moe](moe.md).",
     "overlap": "*two-way*: upload and compute; *three-way*: also download; *four-way*: also a copy within "
                "the GPU. *two-way-0.8*: compute takes 0.8 × the upload. *uncut*: three-way with whole items "
                "instead of chunks. *recycle*: uploads from the slots of a SlotRing; the floor is the copies "
@@ -190,7 +202,8 @@ def gpu_table(documents):
 
 TABLES = {"overlap": overlap_table, "gpu": gpu_table, "resample": results_resample.gpu_table,
           "resample-cpu": results_resample.cpu_table, "moe": results_moe.layers,
-          "moe-calls": results_moe.calls, "route": results_moe.routing}
+          "moe_cpu": results_moe.on_cpu, "moe_decode": results_moe.decoding,
+          "moe_portable": results_moe.portable, "moe-calls": results_moe.calls, "route": results_moe.routing}
 
 
 def filled(text, documents, folder):
@@ -202,14 +215,19 @@ def filled(text, documents, folder):
 
     def results_of(place):
         if place[2] in ABOUT and place[2] not in documents:
-            return (f"{place[1]}\nThere are no results yet. To measure: `scripts/gpu_bench.sh {place[2]}`."
-                    f"\n\n{place[3]}")
+            return none_yet(place)
         return f"{place[1]}\n{body(*document_of(place[2]))}\n\n{place[3]}".replace(
             "\n## Call and host times\n", "\n")
+
+    def none_yet(place):
+        return (f"{place[1]}\nThere are no results yet. To measure: `scripts/gpu_bench.sh {place[2]}`."
+                f"\n\n{place[3]}")
 
     def table_of(place):
         if place[2] not in TABLES:
             raise Unreadable(f"table {place[2]}: expected one of {', '.join(TABLES)}")
+        if place[2] in ABOUT and place[2] not in documents:  # named after the benchmark it shows
+            return none_yet(place)
         try:
             return f"{place[1]}{TABLES[place[2]](documents)}\n{place[3]}"
         except KeyError as missing:

@@ -22,6 +22,46 @@ def layers(documents):
                   "SonicMoE", "SonicMoE / Penstock", "torch", "torch / Penstock", "padded rows"], rows)
 
 
+def decoding(documents):
+    """GPU times of layers of few tokens next to the read of their weights, and to their peers."""
+    rows = []
+    for case in documents["moe_decode"][1]["cases"]:
+        ours, metrics = judged_us(case["ours"]), case["metrics"]
+        sonic, torch = (judged_us(case["peer"].get(name)) for name in ("SonicMoE", "torch"))
+        rows.append([case["case"], shape_of(case["params"]), metrics["experts_touched"],
+                     metrics["rotation"]["sets"], shown_us(case["floor_us"]), shown_us(ours),
+                     ratio(over(ours, case["floor_us"])), shown_us(sonic), ratio(over(sonic, ours), 2),
+                     shown_us(torch), ratio(over(torch, ours), 2)])
+    return table(["layer", "(T, d, n, E, K)", "experts read", "sets of weights", "limit", "Penstock",
+                  "Penstock / limit", "SonicMoE", "SonicMoE / Penstock", "torch", "torch / Penstock"],
+                 rows)
+
+
+def portable(documents):
+    """GPU times of the kernel for every GPU next to the one for Hopper and to torch."""
+    rows = []
+    for case in documents["moe_portable"][1]["cases"]:
+        ours, torch = judged_us(case["ours"]), judged_us(case["peer"].get("torch"))
+        best = judged_us(case["metrics"].get("kernels", {}).get("best"))
+        rows.append([case["case"], shape_of(case["params"]), shown_us(ours), shown_us(best),
+                     ratio(over(ours, best), 2), shown_us(torch), ratio(over(torch, ours), 2)])
+    return table(["layer", "(T, d, n, E, K)", "portable", "best", "portable / best", "torch",
+                  "torch / portable"], rows)
+
+
+def on_cpu(documents):
+    """Call times on the CPU next to torch's."""
+    rows = []
+    for case in documents["moe_cpu"][1]["cases"]:
+        ours, params = judged_us(case["ours"]), case["params"]
+        loop, grouped = (judged_us(case["peer"].get(name))
+                         for name in ("torch, loop", "torch, grouped"))
+        rows.append([case["case"], shape_of(params), params["threads"], shown_us(ours), shown_us(loop),
+                     ratio(over(loop, ours), 2), shown_us(grouped), ratio(over(grouped, ours), 2)])
+    return table(["layer", "(T, d, n, E, K)", "threads", "Penstock", "torch, loop", "loop / Penstock",
+                  "torch, grouped", "grouped / Penstock"], rows)
+
+
 def calls(documents):
     """What a call takes on an idle GPU, and its host time: called, and replayed from a CUDA graph."""
     rows = []

@@ -132,7 +132,7 @@ def of_calls(document):
     return ["## Call and host times",
             table(["case", "GPU time", "call time after a pause", "host time after a pause",
                    "host time, back to back", "time per call, back to back"], rows),
-            "*After a pause*: one call at a time, each after a rest of 0.5 ms. *Call time*: until the "
+            "*After a pause*: one call at a time, each after a rest. *Call time*: until the "
             "work is done, on the host's clock. *Host time*: until the call returns. *Back to back*: "
             "up to 200 calls in a row without waiting, so that the host's caches and clocks are warm."]
 

@@ -29,8 +29,9 @@ struct Tunable {
   std::string_view name;                  // "transform"
   std::vector<std::string_view> kernels;  // as in options: "portable", "sm90"
   std::vector<std::string> problems;      // classes that may want different ones: "axpby bf16"
-  // The kernels that run a problem on a device and all give the same bits, the built-in choice
-  // first. None on the CPU, where there is one way, and on GPUs that the operator does not run on.
+  // The kernels that run a problem on a device and all give the same bits in its trial, the
+  // built-in choice first. None on the CPU, where there is one way, and on GPUs that the operator
+  // does not run on.
   std::function<std::vector<unsigned>(std::size_t problem, const Device& device)> candidates;
   // A problem of about so many bytes. Not wanted of an operator that has one kernel everywhere.
   std::function<Trial(std::size_t problem, const Device& device, std::size_t bytes)> trial;

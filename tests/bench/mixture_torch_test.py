@@ -6,13 +6,15 @@ import pytest
 
 from penstock.bench import Absent, Context, Peer
 from penstock.bench._clock import CpuClock
+from penstock.bench._device_read import DeviceRead
 from penstock.bench._performance import run_case
 from penstock.bench._timing import Plan
-from penstock.bench.mixture import layer_case, roof, route_case
+from penstock.bench.mixture import decode_case, layer_case, roof, route_case
+from penstock.bench.mixture.decode_case import DecodeCase
 from penstock.bench.mixture.layer_case import LayerCase
 from penstock.bench.mixture.load import Load
 from penstock.bench.mixture.shapes import Shape
-from penstock.bench.operators import moe, route
+from penstock.bench.operators import moe, moe_cpu, moe_portable, route
 
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 
@@ -107,3 +109,40 @@ def test_routing_is_checked_and_timed_beside_torch(gpu_context, number):
     measured = run(case)
     assert measured.complaints == [] and measured.notes == []
     assert set(measured.entry["peer"]) == {"torch", "torch.compile"}
+
+
+def test_few_tokens_stand_on_a_floor(gpu_context, monkeypatch):
+    monkeypatch.setattr(decode_case, "Captured", lambda call: lambda *arguments: call(*arguments))
+    case = DecodeCase(gpu_context, "it", Shape(3, 64, 40, 8, 2))
+    assert list(case.kernels()) == ["best", "captured"] and list(case.engines()) == [decode_case.READ]
+    measured = run(case)
+    assert measured.complaints == [] and measured.entry is not None
+    engines = measured.entry["metrics"]["engines_us"]
+    assert measured.entry["floor_us"] == engines["read of the experts"] > 0
+    assert set(measured.entry["peer"]) == {"torch"}
+
+
+def test_a_plain_read_touches_every_byte_of_buffers_that_exceed_the_cache():
+    read = DeviceRead(4000, "cpu", cache=10_000)
+    first = read(None, None)
+    buffers = [next(read._buffers) for _ in range(16)]
+    different = {id(buffer) for buffer in buffers}
+    assert len(different) * 4000 > 3 * 10_000 and all(buffer.numel() == 1000 for buffer in buffers)
+    assert first in [buffer.sum() for buffer in buffers]
+
+
+def test_torch_is_the_only_peer_of_the_portable_kernel(gpu_context):
+    case = moe_portable.operator.cases(gpu_context)[0]
+    assert list(case.peers()) == ["torch"] and list(case.kernels()) == ["portable", "best"]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_on_the_cpu_ours_is_timed_beside_torch(context, number):
+    case = moe_cpu.operator.cases(context)[number]
+    measured = run_case(case, case.kernels(), CpuClock(), Plan.quick(), 1 << 16, {"host_copy": 1e10})
+    assert measured.complaints == [] and "left_out" not in measured.entry["metrics"]
+    grouped = isinstance(case.peers()["torch, grouped"], Peer)
+    assert set(measured.entry["peer"]) == {"torch, loop"} | ({"torch, grouped"} if grouped else set())
+    assert torch.get_num_threads() == case.params["threads"]
+    limit = 0.1 if case.params["dtype"] == "bf16" else 1e-4
+    assert 0 < measured.entry["max_error"] <= measured.entry["tolerance"] < limit

@@ -20,7 +20,8 @@ def test_the_cases_are_those_that_are_listed():
     assert [name for name in operator.SIZES if name[0].isdigit()] == [
         "2048x2048x2048", "4096x4096x4096", "8192x8192x8192", "16384x16384x16384",
         "16384x1536x2048", "16384x2048x768", "4096x14336x4096", "8192x8192x1024", "2048x2048x512",
-        "1000x1000x1000", "776x4104x1032", "3072x5120x1280", "131072x512x512", "512x7168x2048"]
+        "1000x1000x1000", "776x4104x1032", "3072x5120x1280", "131072x512x512", "512x7168x2048",
+        "64x8192x8192", "256x4096x14336"]
     others = [size for name, size in operator.SIZES.items() if not name[0].isdigit()]
     assert [size.dtype for size in others] == ["f16", "bf16"]
     assert others[1].n % 8 and others[1].k % 8  # no tensor map describes these

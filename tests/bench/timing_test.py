@@ -184,6 +184,12 @@ def test_every_set_is_another_and_all_are_used_in_turn(context):
     assert seen[:len(rotation)] == seen[len(rotation):]
 
 
+def test_a_case_may_ask_for_more_sets(context):
+    case = Doubling(context)
+    case.fewest_sets = 4
+    assert len(Rotation(case, 0)) == 4 and len(Rotation(case, 100_000)) > 4
+
+
 def test_a_call_makes_what_it_keeps_for_every_set_beforehand(context):
     rotation = Rotation(Doubling(context), 100_000)
     made = []

@@ -100,21 +100,22 @@ TEST_F(KitClusterGpu, BarrierInManyRounds) {
   }
 }
 
-// Every thread stores a word in the next block, whose barrier counts the bytes.
-__global__ void store_words(const std::uint32_t* in, std::uint32_t* out, unsigned rounds) {
-  __shared__ std::uint32_t inbox[128];
+// Every thread stores a word or a float4 in the next block, whose barrier counts the bytes.
+template <class Value>
+__global__ void store_values(const Value* in, Value* out, unsigned rounds) {
+  __shared__ Value inbox[128];
   __shared__ ps::test::Patient<ps::kit::ClusterBarrier> full;
   const unsigned rank = cluster_rank(), size = cluster_size(), me = threadIdx.x;
   if (me == 0) {
     full.init(1);
     ps::kit::fence_barrier_init();
   }
-  inbox[me] = 0xFFFFFFFF;
+  memset(&inbox[me], 0xFF, sizeof(Value));
   for (unsigned round = 0; round < rounds; ++round) {
     const unsigned index = (blockIdx.x * rounds + round) * 128 + me;
     if (me == 0) full.arrive_expect(sizeof(inbox));
     __syncwarp();
-    cluster_sync();  // everyone expects words, and has read those of the round before
+    cluster_sync();  // everyone expects values, and has read those of the round before
     ps::kit::store_in(&inbox[127 - me], in[index], full, (rank + 1) % size);
     full.wait(round % 2);
     out[index] = inbox[me];
@@ -123,19 +124,26 @@ __global__ void store_words(const std::uint32_t* in, std::uint32_t* out, unsigne
   cluster_sync();
 }
 
-TEST_F(KitClusterGpu, StoresCompleteOnABarrier) {
-  constexpr unsigned rounds = 30;
+template <class Value>
+class KitClusterStores : public KitClusterGpu {};
+using StoredValues = testing::Types<std::uint32_t, float4>;
+TYPED_TEST_SUITE(KitClusterStores, StoredValues);
+
+TYPED_TEST(KitClusterStores, CompleteOnABarrier) {
+  constexpr unsigned rounds = 30, each = sizeof(TypeParam) / sizeof(std::uint32_t);
   for (const unsigned size : {2U, 4U, 8U}) {
     SCOPED_TRACE(testing::Message() << size << " blocks");
     const unsigned blocks = 2 * size;
-    const auto words = noise(blocks * rounds * 128);
+    const auto words = this->noise(blocks * rounds * 128 * each);
     const DeviceArray<std::uint32_t> in(words), out(words.size());
-    run(store_words, {.grid = blocks, .block = 128, .cluster = size}, in.data(), out.data(),
-        rounds);
-    EXPECT_TRUE(same(out.values(), [&](std::size_t i) {
+    this->run(store_values<TypeParam>, {.grid = blocks, .block = 128, .cluster = size},
+              reinterpret_cast<const TypeParam*>(in.data()),
+              reinterpret_cast<TypeParam*>(out.data()), rounds);
+    EXPECT_TRUE(same(out.values(), [&](std::size_t word) {
+      const std::size_t i = word / each;  // of the value
       const std::size_t block = i / (rounds * 128), round = i / 128 % rounds;
       const std::size_t from = block / size * size + (block + size - 1) % size;
-      return words[(from * rounds + round) * 128 + 127 - i % 128];
+      return words[((from * rounds + round) * 128 + 127 - i % 128) * each + word % each];
     }));
   }
 }

@@ -34,9 +34,11 @@ class KitGemm : public ps::test::GpuTest {
     const gemm::Matrices matrices(stream, size, 1);
     const gemm::Problem& p = matrices.problem(0);
     const kit::GridOrder<Config> order(p.m, p.n, 4 * Config::cluster);
-    for (const unsigned blocks : {Config::cluster, kit::gemm_blocks<Product>(order.grid())}) {
-      SCOPED_TRACE(testing::Message() << blocks << " blocks of " << Config::tile_m << " x "
-                                      << Config::tile_n << ", clusters of " << Config::cluster);
+    for (const unsigned blocks :
+         {Config::cluster_blocks, kit::gemm_blocks<Product>(order.grid())}) {
+      SCOPED_TRACE(testing::Message()
+                   << blocks << " blocks of " << Config::tile_m << " x " << Config::tile_n
+                   << ", clusters of " << Config::cluster_blocks);
       matrices.poison(0);
       kit::launch_gemm<Product>(gemm::view_a(p), gemm::view_b(p),
                                 kit::gemm_map(gemm::view_c(p), kit::GemmStore<Config>::box_rows),
@@ -47,8 +49,8 @@ class KitGemm : public ps::test::GpuTest {
 };
 
 template <unsigned tile_m, unsigned tile_n, unsigned depth, unsigned cluster,
-          unsigned consumers = tile_m / 64>
-using Config = kit::GemmConfig<__nv_bfloat16, tile_m, tile_n, depth, cluster, consumers>;
+          unsigned consumers = tile_m / 64, unsigned split = 1>
+using Config = kit::GemmConfig<__nv_bfloat16, tile_m, tile_n, depth, cluster, consumers, split>;
 
 constexpr gemm::Size size = {600, 776, 328};
 
@@ -77,6 +79,17 @@ TEST_F(KitGemm, PingPongOfFourBlocks) {
 }
 TEST_F(KitGemm, PingPongWithOneSlot) {
   for (const gemm::Size& each : turns) expect_right<Config<64, 128, 1, 1, 2>, kit::PingPong>(each);
+}
+
+// Blocks have whole steps, broken ones, and none before the end of K.
+TEST_F(KitGemm, SplitInTwo) {
+  for (const gemm::Size& each : turns) expect_right<Config<128, 128, 3, 1, 2, 2>, kit::Split>(each);
+}
+TEST_F(KitGemm, SplitInFour) {
+  for (const gemm::Size& each : turns) expect_right<Config<64, 128, 4, 1, 1, 4>, kit::Split>(each);
+}
+TEST_F(KitGemm, SplitWithOneSlot) {
+  for (const gemm::Size& each : turns) expect_right<Config<64, 64, 1, 1, 1, 2>, kit::Split>(each);
 }
 
 // Each step belongs to one of the consumers, and is numbered as the loader numbers it.

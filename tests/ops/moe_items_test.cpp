@@ -50,6 +50,32 @@ TEST(MoeTiles, AreShortOnlyWhereTheyMustBe) {
   }
 }
 
+// Tiles of the portable kernels: 128 rows, but for the last.
+TEST(MoeTiles, OfTwoUnitsCoverAllRowsOnceInOrder) {
+  for (unsigned rows = 0; rows <= 2000; ++rows) {
+    const unsigned tiles = moe_tiles(rows, 2);
+    ASSERT_EQ(tiles, (rows + 127) / 128);
+    ASSERT_LE(tiles, detail::moe_most_tiles(rows, 1)) << rows;
+    for (unsigned i = 0; i < tiles; ++i) {
+      const MoeTile tile = moe_tile(rows, i, 2);
+      ASSERT_EQ(tile.first, 128 * i) << rows << " rows, tile " << i;
+      ASSERT_EQ(tile.rows, i + 1 < tiles ? 128 : rows - 128 * i) << rows << " rows, tile " << i;
+    }
+  }
+}
+
+TEST(MoeItems, OfTwoUnitsNameEveryTileAndColumnOnce) {
+  for (const unsigned rows : {1U, 64U, 65U, 129U, 1000U, 4000U}) {
+    std::set<std::pair<unsigned, unsigned>> seen;
+    for (unsigned i = 0; i < moe_tiles(rows, 2) * 5; ++i) {
+      const MoeItem item = moe_item(i, rows, 5, 18, 3, 100, 2);
+      ASSERT_EQ((item.first - 100) % 128, 0U);
+      ASSERT_EQ(item.rows, std::min(128U, rows - (item.first - 100)));
+      ASSERT_TRUE(seen.emplace(item.first, item.column).second) << rows << " rows, item " << i;
+    }
+  }
+}
+
 // However rows are spread over experts.
 TEST(MoeTiles, AreNoMoreThanTheTablesHold) {
   for (const unsigned experts : {1U, 2U, 3U, 8U, 100U}) {

@@ -255,6 +255,21 @@ printf '{{"commit": "unknown", "peers": {{}}, "cases": [%s], "dropped": [{{"case
     assert json.loads((tree / "bench/results/op.json").read_text()) == document
 
 
+@pytest.mark.parametrize("on_cpu", [(), ("op",)])
+def test_operators_of_the_cpu_are_listed_and_measured_there(tree, monkeypatch, write, on_cpu):
+    monkeypatch.setattr(benchmarks, "ON_CPU", on_cpu)
+    write("python/penstock/bench/operators/op.py", "x = 1")
+    monkeypatch.setattr(gpu_bench.Bench, "obstacle", lambda self, name: "")
+    program(tree, "penstock", f"""\
+echo "$@" >>{tree}/calls
+if [ "$3" = --list ]; then echo '{{"op": {{"cases": {{"a": {{}}}}}}}}'; exit; fi
+printf '{{"commit": "unknown", "peers": {{}}, "cases": [{{"case": "a"}}]}}' >"$4"
+""")
+    assert run(tree, "op") == 0
+    calls = (tree / "calls").read_text().splitlines()
+    assert len(calls) >= 2 and all(("--device cpu" in call) == bool(on_cpu) for call in calls)
+
+
 def test_operators_find_the_library_of_cub_if_it_is_built(tree, monkeypatch):
     monkeypatch.delenv("PENSTOCK_CUB", raising=False)
     assert "PENSTOCK_CUB" not in gpu_bench.Bench(tree).environment

@@ -25,6 +25,26 @@ def test_a_layer_stands_beside_its_peers_and_its_yardstick():
         "| Qwen3 | (16384, 2048, 768, 128, 8) | 2 ms | 600 | 0.800 | – | – | – | – | 3.1 % |"]
 
 
+def test_few_tokens_stand_beside_the_read_of_their_weights():
+    case = LAYER | {"floor_us": 1000.0, "metrics": {"experts_touched": 51, "rotation": {"sets": 4}}}
+    assert rows_of("moe_decode", "moe_decode", [case]) == [
+        "| Qwen3 | (16384, 2048, 768, 128, 8) | 51 | 4 | 1 ms | 2 ms | 2.000 | 2.1 ms | 1.05 | 6 ms | "
+        "3.00 |"]
+
+
+def test_the_portable_kernel_stands_beside_the_best():
+    case = LAYER | {"metrics": {"kernels": {"best": {"gpu_us": 500.0}}}}
+    assert rows_of("moe_portable", "moe_portable", [case]) == [
+        "| Qwen3 | (16384, 2048, 768, 128, 8) | 2 ms | 500 µs | 4.00 | 6 ms | 3.00 |"]
+
+
+def test_on_the_cpu_torch_may_have_no_grouped_products():
+    case = LAYER | {"params": LAYER["params"] | {"threads": 16}, "ours": {"call_us": 100.0},
+                    "peer": {"torch, loop": {"call_us": 150.0}}}
+    assert rows_of("moe_cpu", "moe_cpu", [case]) == [
+        "| Qwen3 | (16384, 2048, 768, 128, 8) | 16 | 100 µs | 150 µs | 1.50 | – | – |"]
+
+
 def test_calls_have_their_host_times_and_their_workspace():
     assert rows_of("moe-calls", "moe", [LAYER]) == [
         "| Qwen3 | 2.01 ms | 2.05 ms | 3 ms | 60 µs | 40 µs | 2.02 ms | 6 µs | 2.2 ms | 3 MiB | "

@@ -218,6 +218,14 @@ def test_a_page_gets_the_table_it_asks_for(run, write):
     assert other.read_text() == "# Other\n"
 
 
+def test_a_table_named_after_a_benchmark_may_wait_for_its_results(run, write):
+    page = write("docs/ops/moe.md", "<!-- table moe_decode -->\nold\n<!-- end of table -->\n")
+    assert run({"resample.json": CASES}).returncode == 0
+    assert page.read_text() == (
+        "<!-- table moe_decode -->\n\nThere are no results yet. To measure: "
+        "`scripts/gpu_bench.sh moe_decode`.\n\n<!-- end of table -->\n")
+
+
 NUMBERS = CASES | {"cases": [
     {"case": "big, best", "ours": {"gpu_us": 100.0}, "peer": {"torch": {"gpu_us": 110.0}},
      "floor_us": 98.0, "metrics": {"share": 0.5}},
@@ -274,7 +282,7 @@ def test_a_figure_that_is_not_there_is_an_error(run, write, expression, message)
     ("<!-- results of none -->\n<!-- end of results -->\n", "none.json"),
     ("<!-- figure none: value us of a in b --><!-- /figure -->\n", "none.json"),
     ("<!-- table none -->\n<!-- end of table -->\n", "table none"),
-    ("<!-- table overlap -->\n<!-- end of table -->\n", "table overlap: needs 'overlap'"),
+    ("<!-- table moe-calls -->\n<!-- end of table -->\n", "table moe-calls: needs 'moe'"),
 ])
 def test_a_page_cannot_ask_for_what_is_not_there(run, write, place, message):
     write("docs/a.md", place)

@@ -57,6 +57,16 @@ __device__ inline void store_in(std::uint32_t* shared, std::uint32_t value, Barr
                : "memory");
 }
 
+// The same for four floats, 16 bytes; `shared` is aligned to them.
+__device__ inline void store_in(float4* shared, float4 value, Barrier& full, unsigned rank) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, "
+      "[%5];" ::"r"(shared_address_in(shared_address(shared), rank)),
+      "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w),
+      "r"(shared_address_in(full.address(), rank))
+      : "memory");
+}
+
 // A Barrier that orders ordinary stores across the cluster: what threads of other blocks wrote to
 // this block's shared memory before arrive_in() is visible after wait(). Slower than Barrier:
 // arriving takes a fence, and waiting invalidates the L1 cache.

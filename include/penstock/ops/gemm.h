@@ -12,13 +12,16 @@
 
 namespace ps {
 
-// The kernels on a GPU. All sm90 kernels give the same bits, and so does the same call every time.
+// The kernels on a GPU. The same call with the same kernel gives the same bits every time. All sm90
+// kernels give the same bits, except those that split K, which add up in another order. `best`
+// always takes the same kernel for the same sizes and alignment, until `penstock tune` is run.
 enum class GemmKernel : std::uint8_t {
   best,      // the kernel that `penstock tune` has measured to be fastest here, else an estimate
   portable,  // mma.sync, for compute capability 8.0 and later, any sizes and strides
 
   // wgmma, for compute capability 9.0. Named after the rows and columns of out that a block
-  // computes at a time; `cluster2`: pairs of blocks share what they load of b.
+  // computes at a time; `cluster2`: pairs of blocks share what they load of b; `split2`: pairs of
+  // blocks compute the same tile, each half of K, which keeps more of the GPU busy if M is small.
   sm90_128x256_cluster2,
   sm90_128x256,
   sm90_128x192_cluster2,
@@ -28,6 +31,9 @@ enum class GemmKernel : std::uint8_t {
   sm90_64x64,
   sm90_128x128_pingpong,  // one half of a block multiplies while the other stores
   sm90_64x256_pingpong,
+  sm90_128x128_split2,
+  sm90_64x128_split2,
+  sm90_64x64_split2,
 };
 
 // All of them, `best` first, and their names as above.

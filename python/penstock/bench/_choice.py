@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from .._errors import InvalidArgument
+from ._errors import BenchError
 from ._operator import Call, Case
 from ._performance import answering, present
 
@@ -18,7 +19,10 @@ def _pick(option: str, wanted: Sequence[str], there: dict[str, T]) -> dict[str, 
 
 
 def cases(all_cases: Iterable[Case], wanted: Sequence[str], option: str = "--case") -> list[Case]:
-    return list(_pick(option, wanted, {case.name: case for case in all_cases}).values())
+    there = {case.name: case for case in all_cases}
+    if not there:
+        raise BenchError("this operator has no cases for this device; use --device cpu")
+    return list(_pick(option, wanted, there).values())
 
 
 def one_case(all_cases: Sequence[Case], wanted: Sequence[str]) -> Case:

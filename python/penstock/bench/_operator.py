@@ -65,6 +65,7 @@ class Case(ABC):
     bytes: int
     flop: int
     most_enqueued: int | None = None  # calls in a row, fewer than usual if a call launches many kernels
+    fewest_sets = 1  # of buffers; more if a call uses only a part of them, which could stay in the cache
     yardstick = "the same bytes at the measured rate of a large copy"  # what the roof is
 
     @abstractmethod

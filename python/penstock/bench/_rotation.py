@@ -35,7 +35,8 @@ class Rotation:
     def __init__(self, case: Case, cache: int) -> None:
         self._cache = cache
         self._sets = [self._make(case, 0)]
-        for number in range(1, sets_needed(total_bytes(self._sets[0]), cache)):
+        count = max(case.fewest_sets, sets_needed(total_bytes(self._sets[0]), cache))
+        for number in range(1, count):
             self._sets.append(self._make(case, number))
         self._next = 0
 

@@ -1,5 +1,6 @@
 // The sm90 kernels of gemm(), and an estimate of their times that chooses among them. The constants
-// of the estimate were fitted to measurements of all kernels at 46 sizes on one H200.
+// of the estimate were fitted to measurements of the kernels without a split at 46 sizes on one
+// H200, except for gemm_alone, gemm_memory and gemm_exchange, which were estimated.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +19,9 @@ struct GemmShape {
   GemmKernel kernel = GemmKernel::best;
   std::string_view name;
   unsigned tile_m = 0, tile_n = 0;
-  unsigned cluster = 1;
+  unsigned cluster = 1;  // blocks that share what they load of b
   bool ping_pong = false;
+  unsigned split = 1;  // blocks that share the steps of a tile along K
 };
 
 inline constexpr std::array gemm_shapes = {
@@ -32,6 +34,9 @@ inline constexpr std::array gemm_shapes = {
     GemmShape{GemmKernel::sm90_64x128_cluster2, "sm90_64x128_cluster2", 64, 128, 2, false},
     GemmShape{GemmKernel::sm90_64x128, "sm90_64x128", 64, 128, 1, false},
     GemmShape{GemmKernel::sm90_64x64, "sm90_64x64", 64, 64, 1, false},
+    GemmShape{GemmKernel::sm90_128x128_split2, "sm90_128x128_split2", 128, 128, 1, false, 2},
+    GemmShape{GemmKernel::sm90_64x128_split2, "sm90_64x128_split2", 64, 128, 1, false, 2},
+    GemmShape{GemmKernel::sm90_64x64_split2, "sm90_64x64_split2", 64, 64, 1, false, 2},
 };
 
 constexpr const GemmShape* find_gemm_shape(GemmKernel kernel) {
@@ -63,6 +68,9 @@ inline constexpr double gemm_launch = 5400;    // launch, first loads and last s
 inline constexpr double gemm_products = 4050;  // multiply-adds per ns: 2048 a cycle at 1.98 GHz
 inline constexpr double gemm_coupling = 0.09;  // slower products, per additional block of a cluster
 inline constexpr double gemm_transfer = 1.5;   // 128 aligned bytes from or to the L2 cache
+inline constexpr double gemm_alone = 1.1;      // the same while few multiprocessors are at work
+inline constexpr double gemm_memory = 4200;    // bytes per ns from and to memory, of all together
+inline constexpr double gemm_exchange = 1000;  // adding up the sums of the blocks of a split
 inline constexpr double gemm_crossing = 0.75;  // the part of it that each boundary adds
 inline constexpr double gemm_unhidden = 0.33;  // part of the shorter time that adds to the longer
 
@@ -78,39 +86,47 @@ constexpr double gemm_row_cost(std::size_t alignment) {
 
 // The estimated time of a call on an otherwise idle GPU, in nanoseconds: products and epilogues of
 // all rounds of tiles, or all transfers from and to the L2 cache, whichever take longer, and a part
-// of the other.
+// of the other. Reading and writing each matrix once in memory is a lower limit of the longer one.
 constexpr double gemm_time(const GemmShape& shape, const GemmSize& size,
                            std::size_t multiprocessors) {
   constexpr std::size_t step_k = 64;  // elements of one row of a box, 128 bytes
-  const std::size_t cluster = shape.cluster;
-  const std::size_t clusters = ceil_div(ceil_div(size.m, shape.tile_m), cluster) *
+  const std::size_t blocks = shape.cluster * shape.split;  // of a cluster
+  const std::size_t clusters = ceil_div(ceil_div(size.m, shape.tile_m), shape.cluster) *
                                ceil_div(size.n, shape.tile_n);  // of tiles
-  const auto steps = static_cast<double>(ceil_div(size.k, step_k));
+  const double steps = static_cast<double>(ceil_div(size.k, step_k)) / shape.split;
 
   // Clusters of four do not fill GPCs whose number of multiprocessors four does not divide: of the
   // 33 that an H200 has multiprocessors for, 30 run at a time.
-  const std::size_t unfilled = cluster > 2 ? multiprocessors / 44 : 0;
-  const std::size_t fit = std::max<std::size_t>(1, multiprocessors / cluster - unfilled);
+  const std::size_t unfilled = blocks > 2 ? multiprocessors / 44 : 0;
+  const std::size_t fit = std::max<std::size_t>(1, multiprocessors / blocks - unfilled);
   const auto rounds = static_cast<double>(ceil_div(clusters, fit));
   const double tile = static_cast<double>(shape.tile_m) * shape.tile_n;
   const double multiply =
       steps * step_k * tile / gemm_products * (1 + gemm_coupling * (shape.cluster - 1));
   // The epilogue takes as long as the stores of the tile. In ping-pong, one consumer stores a tile
   // while the other multiplies the next one.
-  const double epilogue = tile / step_k * gemm_transfer;
+  const double epilogue = tile / step_k * gemm_transfer + (shape.split > 1 ? gemm_exchange : 0);
   const double compute = rounds * multiply + (shape.ping_pong ? 1 : rounds) * epilogue;
 
-  // Rows of 128 bytes. Every tile loads its rows of a, and every cluster its rows of b. Tiles at
-  // the edges overlap their neighbours: they are smaller only if the matrix is.
-  const std::size_t a = clusters * cluster * std::min<std::size_t>(shape.tile_m, size.m);
-  const std::size_t b = clusters * std::min<std::size_t>(shape.tile_n, size.n);
-  const double loads = steps * (static_cast<double>(a) * gemm_row_cost(size.a_alignment) +
-                                static_cast<double>(b) * gemm_row_cost(size.b_alignment));
+  // Rows of 128 bytes. Every block loads its rows of a, and every cluster, or every block of a
+  // split, its rows of b. Tiles at the edges overlap their neighbours: they are smaller only if the
+  // matrix is.
+  const std::size_t a = blocks * std::min<std::size_t>(shape.tile_m, size.m);
+  const std::size_t b = shape.split * std::min<std::size_t>(shape.tile_n, size.n);
+  const double loads =  // of a cluster
+      steps * (static_cast<double>(a) * gemm_row_cost(size.a_alignment) +
+               static_cast<double>(b) * gemm_row_cost(size.b_alignment));
   const double out = static_cast<double>(size.m) * static_cast<double>(size.n) / step_k;
   const double stores = out * gemm_row_cost(size.out_alignment);
-  const double transfer = gemm_transfer * (loads + stores) / static_cast<double>(multiprocessors);
+  const double together = gemm_transfer * (static_cast<double>(clusters) * loads + stores) /
+                          static_cast<double>(multiprocessors);
+  const double alone = gemm_alone * rounds * loads / static_cast<double>(blocks);
+  const double transfer = std::max(together, alone);
 
-  return gemm_launch + std::max(compute, transfer) + gemm_unhidden * std::min(compute, transfer);
+  const double bytes = 2.0 * (static_cast<double>(size.m + size.n) * static_cast<double>(size.k) +
+                              static_cast<double>(size.m) * static_cast<double>(size.n));
+  return gemm_launch + std::max({compute, transfer, bytes / gemm_memory}) +
+         gemm_unhidden * std::min(compute, transfer);
 }
 
 // The kernel with the shortest estimate.

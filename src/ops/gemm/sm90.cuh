@@ -1,10 +1,12 @@
 // Matrix products on Hopper: the kit's engine with the shapes of choice.h.
 //
-// All shapes give the same bits: each element of out is summed by the same instructions in the same
-// order, four products of 16 columns of K per step of 64. Shapes only decide which block computes
-// an element, and when.
+// All shapes without a split give the same bits: each element of out is summed by the same
+// instructions in the same order, four products of 16 columns of K per step of 64. Shapes only
+// decide which block computes an element, and when. A split adds up partial sums in the order of
+// K, so shapes with the same split give the same bits, too.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include "ops/gemm/choice.h"
@@ -17,7 +19,8 @@ namespace ps::detail {
 constexpr unsigned gemm_slots(const GemmShape& shape, unsigned consumers) {
   constexpr unsigned room = 226 * 1024, out = 16 * 1024, most = 8;  // `out`: for each consumer
   const unsigned slot = (shape.tile_m + shape.tile_n) * 64 * 2;
-  return std::min(most, (room - consumers * out) / slot);
+  const unsigned received = shape.tile_m * shape.tile_n * 4 / shape.split * (shape.split - 1);
+  return std::min(most, (room - consumers * out - received) / slot);
 }
 
 template <class Element, std::size_t number>
@@ -25,11 +28,21 @@ struct GemmSm90 {
   static constexpr GemmShape shape = gemm_shapes[number];
   static constexpr unsigned consumers = shape.ping_pong ? 2 : shape.tile_m / 64;
   using Config = kit::GemmConfig<Element, shape.tile_m, shape.tile_n, gemm_slots(shape, consumers),
-                                 shape.cluster, consumers>;
-  using Schedule =
-      std::conditional_t<shape.ping_pong, kit::PingPong<Config>, kit::Cooperative<Config>>;
-  using Product = kit::Gemm<Config, kit::GemmStore<Config>, kit::TensorLoader<Config>,
-                            kit::GridOrder<Config>, Schedule>;
+                                 shape.cluster, consumers, shape.split>;
+  // Only the one that is chosen is instantiated.
+  template <template <class> class Schedule>
+  using With = kit::Gemm<Config, kit::GemmStore<Config>, kit::TensorLoader<Config>,
+                         kit::GridOrder<Config>, Schedule<Config>>;
+  static auto product() {
+    if constexpr (shape.split > 1) {
+      return std::type_identity<With<kit::Split>>();
+    } else if constexpr (shape.ping_pong) {
+      return std::type_identity<With<kit::PingPong>>();
+    } else {
+      return std::type_identity<With<kit::Cooperative>>();
+    }
+  }
+  using Product = typename decltype(product())::type;
 
   static void run(const GemmWork& work, Place place, cudaStream_t stream) {
     constexpr unsigned panel_rows = 1024;  // of out, whose rows of a stay in the L2 cache

@@ -26,8 +26,8 @@ GemmKernel kernel_at(unsigned place, const GemmSize& size, std::size_t multiproc
                                   : gemm_shapes.at(place - first_shape).kernel;
 }
 
-// A problem has as many tiles of 128 x 256 as a number of waves, one tile per multiprocessor each,
-// and a short or a long K.
+// A problem has few rows, or as many tiles of 128 x 256 as a number of waves, one tile per
+// multiprocessor each; and a short or a long K.
 struct WaveClass {
   std::string_view name;
   double most;   // waves; the last class has no end
@@ -46,13 +46,19 @@ constexpr std::array k_classes = {KClass{"K up to 1024", 1024, 512},
 
 constexpr std::size_t tile_rows = 128, tile_columns = 256;
 
+// Products with few rows are limited by reading b. Their class comes after those of waves.
+constexpr std::string_view few_rows_name = "up to 128 rows";
+constexpr std::size_t few_rows = 128, few_rows_trial = 64;
+constexpr std::size_t few_rows_class = wave_classes.size();
+
 std::vector<std::string> problem_names() {
   std::vector<std::string> names;
-  for (const WaveClass& waves : wave_classes) {
-    for (const KClass& k : k_classes) {
-      names.push_back(std::string(waves.name) + ", " + std::string(k.name));
-    }
-  }
+  const auto add = [&](std::string_view name) {
+    for (const KClass& k : k_classes)
+      names.push_back(std::string(name) + ", " + std::string(k.name));
+  };
+  for (const WaveClass& waves : wave_classes) add(waves.name);
+  add(few_rows_name);
   return names;
 }
 
@@ -75,24 +81,31 @@ std::vector<unsigned> candidates(std::size_t, const Device& device) {
   return all;
 }
 
-// About twice as many columns as rows, in whole tiles.
+// About twice as many columns as rows, in whole tiles. With few rows, 64 columns per
+// multiprocessor.
 GemmSize size_of_trial(std::size_t problem, std::size_t multiprocessors) {
+  const std::size_t k = k_classes.at(problem % k_classes.size()).trial;
+  if (problem / k_classes.size() == few_rows_class) {
+    return {few_rows_trial, 64 * multiprocessors, k};
+  }
   const WaveClass& waves = wave_classes.at(problem / k_classes.size());
   const double tiles = waves.trial * static_cast<double>(multiprocessors);
   const auto rows = std::max<std::size_t>(1, static_cast<std::size_t>(std::sqrt(tiles / 2)));
   const auto columns =
       std::max<std::size_t>(1, static_cast<std::size_t>(tiles / static_cast<double>(rows)));
-  return {rows * tile_rows, columns * tile_columns, k_classes.at(problem % k_classes.size()).trial};
+  return {rows * tile_rows, columns * tile_columns, k};
 }
 
 // Fills memory with numbers of magnitude 1 to 2: random bits would be infinities and NaN as well,
-// and a constant would need less power than real data.
+// and a constant would need less power than real data. Numbers are multiples of 1/16, so that sums
+// of up to 2^14 products are exact in f32, and kernels that add in different orders give the same
+// bits.
 void fill_with_numbers(const MemoryView& memory, const Stream& stream) {
   std::vector<std::uint16_t> numbers(1 * MiB / sizeof(std::uint16_t));
   std::uint32_t random = 1;  // any will do, the same every time
   for (std::uint16_t& number : numbers) {
     random = random * 1664525U + 1013904223U;
-    number = static_cast<std::uint16_t>(0x3F80U | (random >> 16 & 0x807FU));  // bf16
+    number = static_cast<std::uint16_t>(0x3F80U | (random >> 16 & 0x8078U));  // bf16
   }
   const MemoryView from{reinterpret_cast<std::byte*>(numbers.data()), 1 * MiB, {}};
   for (std::size_t begin = 0; begin < memory.bytes; begin += from.bytes) {
@@ -154,8 +167,9 @@ std::size_t gemm_problem(const GemmSize& size, std::size_t multiprocessors) {
       std::ranges::find_if(wave_classes, [&](const WaveClass& each) { return waves <= each.most; });
   const auto k =
       std::ranges::find_if(k_classes, [&](const KClass& each) { return size.k <= each.most; });
-  return static_cast<std::size_t>(wave - wave_classes.begin()) * k_classes.size() +
-         static_cast<std::size_t>(k - k_classes.begin());
+  const std::size_t row =
+      size.m <= few_rows ? few_rows_class : static_cast<std::size_t>(wave - wave_classes.begin());
+  return row * k_classes.size() + static_cast<std::size_t>(k - k_classes.begin());
 }
 
 GemmKernel gemm_kernel(const GemmWork& work, GemmKernel asked, const Device& device) {

@@ -33,8 +33,8 @@ struct Gemm {
     typename Order::Shared tiles;
   };
   static_assert(Loader::threads == 1 || Loader::threads == warpgroup_threads);
-  static_assert(Config::cluster == 1 || Order::takes_clusters,
-                "blocks of a cluster need tiles of one column");
+  static_assert(Config::cluster_blocks == 1 || Order::takes_clusters,
+                "the order gives blocks their own tiles");
   static_assert(sizeof(Shared) <= 227 * 1024, "a block has 227 KiB of shared memory");
 
   // Registers per thread: as launched, and after the loader has given some to the consumers.
@@ -54,7 +54,8 @@ struct Gemm {
       Loader::threads + Config::consumers * warpgroup_threads + (has_watcher ? 1 : 0);
 };
 
-// `steps` is the number of K tiles, at least 1. See launch_gemm() in gemm/launch.cuh.
+// `steps` is the number of K tiles that each block takes, at least 1. See launch_gemm() in
+// gemm/launch.cuh.
 template <class Gemm>
 __global__ void __launch_bounds__(Gemm::Config::threads, 1)
     gemm_kernel(const __grid_constant__ typename Gemm::Loader::Arguments operands,
@@ -78,10 +79,11 @@ __global__ void __launch_bounds__(Gemm::Config::threads, 1)
   if (threadIdx.x == 0) {
     shared.slots.ring.init(Loader::commits,
                            Gemm::Schedule::releases * Config::cluster + (Config::traced ? 1 : 0));
+    shared.slots.init_exchange();
     order.init(shared.tiles, Gemm::readers);
     fence_barrier_init();
   }
-  if constexpr (Config::cluster == 1) {
+  if constexpr (Config::cluster_blocks == 1) {
     __syncthreads();
   } else {
     cluster_arrive_relaxed();  // blocks also arrive at each other's barriers

@@ -43,7 +43,7 @@ LaunchOptions gemm_options(unsigned blocks) {
   return {.grid = blocks,
           .block = Gemm::Config::threads,
           .shared_bytes = sizeof(typename Gemm::Shared),
-          .cluster = Gemm::Config::cluster};
+          .cluster = Gemm::Config::cluster_blocks};
 }
 
 // The number of clusters that the current device can run at the same time, or blocks if a cluster
@@ -51,7 +51,7 @@ LaunchOptions gemm_options(unsigned blocks) {
 template <class Gemm>
 unsigned gemm_resident() {
   const unsigned fit =
-      resident_clusters(gemm_kernel<Gemm>, gemm_options<Gemm>(Gemm::Config::cluster));
+      resident_clusters(gemm_kernel<Gemm>, gemm_options<Gemm>(Gemm::Config::cluster_blocks));
   if (fit == 0) throw Unsupported("the matrix product's kernel does not fit on this GPU");
   return fit;
 }
@@ -63,13 +63,15 @@ template <class Gemm>
 unsigned gemm_blocks(const GroupedOrder& grid) {
   const unsigned fit = gemm_resident<Gemm>();
   const unsigned rounds = (grid.count() + fit - 1) / fit;
-  return rounds == 0 ? 0 : (grid.count() + rounds - 1) / rounds * Gemm::Config::cluster;
+  return rounds == 0 ? 0 : (grid.count() + rounds - 1) / rounds * Gemm::Config::cluster_blocks;
 }
 
-// The number of steps along K.
+// The number of steps along K that each block takes. The last blocks of a split may have steps
+// behind the last of K, which add zeros.
 template <class Config>
 unsigned gemm_steps(std::int64_t k) {
-  return static_cast<unsigned>((k + Config::tile_k - 1) / Config::tile_k);
+  constexpr std::int64_t columns = Config::tile_k * Config::split;
+  return static_cast<unsigned>((k + columns - 1) / columns);
 }
 
 // Enqueues the product of a (m x k) and the transpose of b (n x k) on `stream`; the epilogue stores

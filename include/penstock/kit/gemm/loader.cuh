@@ -27,7 +27,7 @@ class TensorLoader {
   }
 
   __device__ TensorLoader(GemmSlots<Config>& slots, const Arguments& maps)
-      : slots_(slots), maps_(maps), producer_(slots.ring), rank_(rank()) {}
+      : slots_(slots), maps_(maps), producer_(slots.ring), rank_(gemm_rank<Config>()) {}
 
   template <class Before>
   __device__ void load(const GemmTile& tile, unsigned steps, const Before& before) {
@@ -36,7 +36,7 @@ class TensorLoader {
       const unsigned slot = producer_.acquire(maps_.bytes);
       if constexpr (Config::traced) slots_.issued[slot] = SmSource::now();
       auto& full = producer_.full(slot);
-      const unsigned k = step * Config::tile_k;
+      const unsigned k = (gemm_first_step<Config>(rank_, steps) + step) * Config::tile_k;
       tensor_load(slots_.a[slot], maps_.a, full, evict_normal(), tile.row, k);
       if constexpr (Config::cluster == 1) {
         tensor_load(slots_.b[slot], maps_.b, full, evict_normal(), tile.column, k);
@@ -55,15 +55,10 @@ class TensorLoader {
   }
 
  private:
-  __device__ static unsigned rank() {
-    if constexpr (Config::cluster == 1) return 0;
-    return cluster_rank();
-  }
-
   GemmSlots<Config>& slots_;
   const Arguments& maps_;
   Producer<Barrier, Config::depth> producer_;
-  unsigned rank_;
+  unsigned rank_;  // in the cluster
 };
 
 }  // namespace ps::kit

@@ -33,7 +33,8 @@ class GridOrder {
   class Tiles {
    public:
     __device__ Tiles(const GridOrder& order, Shared&, bool)
-        : tiles_(order.grid_, blockIdx.x, gridDim.x), order_(order) {}
+        : tiles_(order.grid_, blockIdx.x / Config::split, gridDim.x / Config::split),
+          order_(order) {}
 
     __device__ bool take(GemmTile& tile) {
       Tile place;

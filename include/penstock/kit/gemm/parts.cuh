@@ -2,7 +2,7 @@
 //
 //   order     which tiles a block computes, and when       GridOrder, TableOrder
 //   loader    how operands reach shared memory             TensorLoader
-//   schedule  how consumers share the work of a tile       Cooperative, Tall
+//   schedule  how consumers share the work of a tile       Cooperative, Tall, PingPong, Split
 //   epilogue  what happens to the sums                     GemmStore
 //
 // A block has one loader warpgroup and Config::consumers consumer warpgroups. Loader and consumers
@@ -16,6 +16,7 @@
 #include <type_traits>
 
 #include "penstock/kit/gemm/config.cuh"
+#include "penstock/kit/gemm/exchange.cuh"
 #include "penstock/kit/gemm/trace.cuh"
 
 namespace ps::kit {
@@ -29,9 +30,23 @@ struct GemmTile {
   unsigned column = 0;  // the first column
 };
 
+// This block's rank in its cluster.
+template <class Config>
+__device__ inline unsigned gemm_rank() {
+  if constexpr (Config::cluster_blocks == 1) return 0;
+  return cluster_rank();
+}
+
+// The first of the `steps` steps along K that the block of this rank takes.
+template <class Config>
+__device__ inline unsigned gemm_first_step(unsigned rank, unsigned steps) {
+  return Config::split == 1 ? 0 : rank * steps;
+}
+
 // An order is an argument of the kernel. All threads of the loader and of the consumers that take
 // tiles have an Order::Tiles and see the same tiles. Blocks of a cluster need the same number of
-// tiles, and at each turn the same group and column.
+// tiles, and at each turn the same group and column; if they share the steps of a tile, the same
+// tile.
 //
 //   Order::Shared                     what the order needs in shared memory
 //   Order::takes_clusters             whether it serves blocks of a cluster
@@ -59,17 +74,18 @@ concept GemmOrder = std::is_trivially_copyable_v<Order> &&
 // Where a loader and its consumers meet.
 template <class Config>
 struct GemmSlots : GemmIssued<Config::traced, Config::depth>,
-                   GemmRecords<Config::traced, 1 + 2 * Config::consumers> {
+                   GemmRecords<Config::traced, 1 + 2 * Config::consumers>,
+                   GemmExchanged<Config, (Config::split > 1)> {
   alignas(1024) unsigned char a[Config::depth][Config::TileA::bytes];
   alignas(1024) unsigned char b[Config::depth][Config::TileB::bytes];
   typename Config::TileRing ring;
 };
 
 // A loader fills the slots, `steps` per tile, in order: slots.a[i] as Config::TileA and slots.b[i]
-// as Config::TileB. Columns behind the last of K are zero in both. Of A the rows of the tile are
-// needed, rounded up to 64; rows of A behind tile.rows and rows of B behind the last may hold
-// anything. Data that ordinary stores wrote needs fence_shared_to_async() before the slot is
-// committed.
+// as Config::TileB. The first step is gemm_first_step(). Columns behind the last of K are zero in
+// both. Of A the rows of the tile are needed, rounded up to 64; rows of A behind tile.rows and rows
+// of B behind the last may hold anything. Data that ordinary stores wrote needs
+// fence_shared_to_async() before the slot is committed.
 //
 //   Loader::Arguments          argument of the kernel, a __grid_constant__
 //   Loader::prefetch_arguments(arguments)   called once per block
@@ -102,7 +118,8 @@ concept GemmLoading = requires(Loader& loader, const typename Loader::Arguments&
 //   epilogue.store(d, tile, row, column)   takes 64 rows and 2 * count columns of sums, beginning at
 //                                        (row, column) of the tile; d[i] is at accumulator_row(i),
 //                                        accumulator_column(i). A template over count = tile_n / 2,
-//                                        with Tall also tile_n / 4. A column is a row of B. Rows
+//                                        with Tall also tile_n / 4. Called by all threads; with
+//                                        Split by those warps whose rows the block stores. A column is a row of B. Rows
 //                                        from tile.rows on and columns behind the last row of B hold
 //                                        unspecified values and must not be stored; `row` itself
 //                                        may lie behind tile.rows

@@ -116,6 +116,39 @@ class Cooperative {
   unsigned row_;
 };
 
+// As Cooperative, for a tile whose steps are split over the blocks of a cluster: at the end each
+// block adds up the sums of all of them in the rows that it owns, and stores these.
+template <class Config>
+class Split {
+ public:
+  static constexpr unsigned releases = Config::consumers;
+  static_assert(Config::tile_m == 64 * Config::consumers, "64 rows per consumer");
+  static_assert(Config::split > 1, "two or more blocks");
+
+  __device__ Split(GemmSlots<Config>& slots, unsigned number)
+      : consumer_(slots), exchange_(slots.inbox[number], gemm_rank<Config>()), row_(64 * number) {}
+
+  template <class Epilogue, class Trace>
+  __device__ void run(const GemmTile& tile, unsigned steps, Epilogue& epilogue, Trace& trace) {
+    float d[Config::tile_n / 2];
+    consumer_.multiply(steps, trace, [&](const auto& a, const auto& b, bool add) {
+      multiply_slot(d, a, row_, b, 0, add);
+    });
+    wgmma_wait<0>(d);
+    consumer_.done(trace);
+    trace.stores([&] {
+      if (exchange_.add_up(d)) epilogue.store(d, tile, row_, 0);
+    });
+  }
+
+  __device__ void finish() { exchange_.finish(); }
+
+ private:
+  GemmConsumer<Config> consumer_;
+  GemmExchange<Config> exchange_;
+  unsigned row_;
+};
+
 // Two consumers, tiles of up to 192 rows: each has 64 rows and half the columns of the third 64. A
 // tall tile needs fewer bytes of B per product. Tiles of at most 128 rows leave the third part out;
 // of tiles of at most 64 rows each consumer takes half the columns. So at most 63 padding rows are

@@ -1,12 +1,13 @@
-"""The array libraries of the cases: NumPy with f32 on the CPU, torch with bf16 on a GPU.
+"""The array libraries of the cases: NumPy with f32 on the CPU, torch with bf16 or f32 on any device.
 
-Each has a wider type for references: f64, and f32.
+Each has a wider type for references: f64 for f32, and f32 for bf16.
 """
 
 from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any
 
+from .._errors import BenchError
 from .._operator import Context
 from .._values import HALF_STEPS
 
@@ -82,17 +83,26 @@ class HostArrays(Arrays):
 
 
 class TorchArrays(Arrays):
-    dtype, element, half_step = "bf16", 2, HALF_STEPS["bf16"]
-
-    def __init__(self, device: str) -> None:
-        self._device = device
+    def __init__(self, device: str, dtype: str = "bf16") -> None:
+        self._device, self.dtype = device, dtype
+        self.element, self.half_step = {"bf16": 2, "f32": 4}[dtype], HALF_STEPS[dtype]
 
     @cached_property
     def _torch(self) -> Any:
         """Imported at first use, since cases are also listed where torch is missing."""
-        import torch
-
+        try:
+            import torch
+        except ImportError:
+            raise BenchError("this benchmark needs torch: pip install torch") from None
         return torch
+
+    @cached_property
+    def _own(self) -> Any:
+        return self._torch.bfloat16 if self.dtype == "bf16" else self._torch.float32
+
+    @cached_property
+    def _wide(self) -> Any:
+        return self._torch.float32 if self.dtype == "bf16" else self._torch.float64
 
     @cached_property
     def _linear(self) -> Any:
@@ -101,21 +111,20 @@ class TorchArrays(Arrays):
     def normal(self, random: Any, shape: tuple[int, ...], scale: float) -> Any:
         generator = self._torch.Generator(self._device)
         generator.manual_seed(int(random.integers(1 << 62)))
-        values = self._torch.empty(shape, dtype=self._torch.bfloat16, device=self._device)
-        return values.normal_(0, scale, generator=generator)
+        return self.empty(shape).normal_(0, scale, generator=generator)
 
     def empty(self, shape: tuple[int, ...]) -> Any:
-        return self._torch.empty(shape, dtype=self._torch.bfloat16, device=self._device)
+        return self._torch.empty(shape, dtype=self._own, device=self._device)
 
     def given(self, array: Any, dtype: str = "") -> Any:
-        kinds = {"": self._torch.bfloat16, "wide": self._torch.float32, "i64": self._torch.int64}
+        kinds = {"": self._own, "wide": self._wide, "i64": self._torch.int64}
         return self._torch.from_numpy(array).to(self._device, kinds[dtype])
 
     def wide(self, array: Any) -> Any:
-        return array.float()
+        return array.to(self._wide)
 
     def rounded(self, wide: Any) -> Any:
-        return wide.bfloat16().float()
+        return wide.to(self._own).to(self._wide)
 
     def silu(self, wide: Any) -> Any:
         return self._torch.nn.functional.silu(wide)

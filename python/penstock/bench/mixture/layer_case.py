@@ -10,7 +10,7 @@ from ... import moe, moe_workspace_bytes, route
 from .._captured import Captured
 from .._operator import Absent, Call, Case, Context, Peer
 from . import numpy_peer, reference, sonic_peer
-from .arrays import arrays_for
+from .arrays import Arrays, arrays_for
 from .load import Load, log_popularity
 from .roof import MEANING, Roof
 from .shapes import Shape
@@ -31,11 +31,12 @@ class LayerCase(Case):
 
     most_enqueued = 40  # a call of the torch peer launches about twenty kernels
 
-    def __init__(self, context: Context, name: str, shape: Shape) -> None:
+    def __init__(self, context: Context, name: str, shape: Shape,
+                 arrays: Arrays | None = None) -> None:
         self.name = name
         self._context, self._shape = context, shape
         self._on_cpu = context.device.kind == "cpu"
-        self._arrays = arrays_for(context)
+        self._arrays = arrays or arrays_for(context)
         self.params = asdict(shape) | {"dtype": self._arrays.dtype}
         self.bytes = shape.least_bytes(self._arrays.element)
         self.flop = shape.flop

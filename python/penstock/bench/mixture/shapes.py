@@ -37,8 +37,12 @@ class Shape:
     def least_bytes(self, element: int) -> int:
         """Every input and result once: the experts, of which a small batch may not reach all, the
         router's matrix, the tokens and the result."""
-        experts = min(self.experts, self.rows) * self.expert_bytes(element)
-        return experts + (self.experts + 2 * self.tokens) * self.hidden * element
+        return self.touched_bytes(min(self.experts, self.rows), element)
+
+    def touched_bytes(self, experts: int, element: int) -> int:
+        """The same, if the tokens choose that many experts in all."""
+        others = (self.experts + 2 * self.tokens) * self.hidden * element
+        return experts * self.expert_bytes(element) + others
 
     def combine_bytes(self, element: int) -> int:
         """The results of the experts, read once and written as one row per token, and the logits."""

@@ -3,14 +3,14 @@
 from .._operator import Case, Context, Operator
 from ..products.gemm_case import GemmCase, Size
 
-# Squares, layers of published models, a short K, few tiles, sizes that tiles do not divide, and many
-# rows. Those that begin with a word are no bf16 products that a tensor map can describe.
+# Squares, layers of published models, a short K, few tiles, sizes that tiles do not divide, many rows,
+# and few rows. Those that begin with a word are no bf16 products that a tensor map can describe.
 SIZES = {
     **{f"{m}x{n}x{k}": Size(m, n, k) for m, n, k in (
         (2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (16384, 16384, 16384),
         (16384, 1536, 2048), (16384, 2048, 768), (4096, 14336, 4096), (8192, 8192, 1024),
         (2048, 2048, 512), (1000, 1000, 1000), (776, 4104, 1032), (3072, 5120, 1280),
-        (131072, 512, 512), (512, 7168, 2048))},
+        (131072, 512, 512), (512, 7168, 2048), (64, 8192, 8192), (256, 4096, 14336))},
     "f16, 4096x4096x4096": Size(4096, 4096, 4096, "f16"),
     "odd, 1023x1537x777": Size(1023, 1537, 777),
 }

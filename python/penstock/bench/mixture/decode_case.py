@@ -1,0 +1,63 @@
+"""Cases of moe with few tokens: reading the weights takes most of the time."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from .._captured import Captured
+from .._device_read import DeviceRead
+from .._operator import Call, Case, Context
+from .._rotation import cache_bytes
+from .arrays import Arrays
+from .layer_case import LayerCase
+from .shapes import Shape
+
+READ = "read of the experts"
+SETS, FEWEST_SETS = 4, 2
+MOST_BYTES = 100 << 30  # of all sets together
+
+
+class DecodeCase(LayerCase):
+    """Several sets of weights, used in turn, so that no expert is in the cache when it is read again.
+
+    The tokens are the same in all sets, and so are the experts that they choose: the floor is the read
+    of the weights of these experts.
+    """
+
+    def __init__(self, context: Context, name: str, shape: Shape,
+                 arrays: Arrays | None = None) -> None:
+        super().__init__(context, name, shape, arrays)
+        self.yardstick = Case.yardstick
+        weights = shape.experts * shape.expert_bytes(self._arrays.element)
+        self.fewest_sets = max(FEWEST_SETS, min(SETS, MOST_BYTES // weights))
+
+    def _tokens(self, rotation: int) -> dict[str, Any]:
+        return super()._tokens(0)
+
+    def reference(self, inputs: Any) -> Any:
+        self.bytes = self._shape.touched_bytes(self.load.touched, self._arrays.element)
+        return super().reference(inputs)
+
+    @cached_property
+    def _kernels(self) -> dict[str, Call]:
+        if self._on_cpu:
+            return {"best": self._layer}
+        return {"best": self._layer, "captured": Captured(self._layer)}
+
+    @cached_property
+    def _read(self) -> DeviceRead:
+        device = self._context.device
+        experts = self.load.touched * self._shape.expert_bytes(self._arrays.element)
+        return DeviceRead(experts, device.name, cache_bytes(device))
+
+    def engines(self) -> Mapping[str, Call]:
+        return {} if self._on_cpu else {READ: self._read}
+
+    def roof_parts(self) -> Mapping[str, Call]:
+        return {}
+
+    def roof_us(self, ceilings: Mapping[str, float]) -> float:
+        return self.bytes / ceilings["host_copy" if self._on_cpu else "device_copy"] * 1e6
+
+    def roof_of_parts(self, ceilings: Mapping[str, float], parts_us: Mapping[str, float]) -> float:
+        return self.roof_us(ceilings)

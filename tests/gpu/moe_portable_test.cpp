@@ -1,0 +1,368 @@
+// The portable kernels of moe(), on any GPU: the formula within its tolerance, the same bits in
+// whatever way the work is cut, and nothing written but `out` and the workspace.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gpu/gpu_test.h"
+#include "gpu/moe_gpu.h"
+#include "gpu/recording.h"
+#include "penstock/host/cuda.h"
+#include "penstock/ops/moe.h"
+#include "support/moe_arrays.h"
+
+namespace ps::test {
+namespace {
+
+constexpr DType types[] = {DType::bf16, DType::f16, DType::f32};
+constexpr GateUpLayout layouts[] = {GateUpLayout::concatenated, GateUpLayout::interleaved};
+// Numbers of rows at which a tile, or what the warps of a tile divide, begins or ends.
+const std::vector<int> row_counts{0,  1,  7,  15, 16,  17,  31,  32,  33,  63,
+                                  64, 65, 96, 97, 127, 128, 129, 193, 257, 0};
+
+class MoePortableGpu : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (!IsSkipped()) stream.emplace(gpu);
+  }
+
+  // moe() of these numbers; returns what is wrong with the result.
+  std::string run(const MoeNumbers& numbers, const MoeStorage& storage = {}) {
+    MoeArrays arrays(numbers, storage);
+    OnGpu there(arrays, gpu, *stream);
+    there.options().kernel = MoeKernel::portable;
+    moe(there.options(), *stream);
+    there.fetch();
+    if (!arrays.out().surroundings_untouched()) return "bytes around out were written";
+    if (!there.surroundings_untouched()) return "bytes around the workspace were written";
+    return wrong(arrays.out(), expected(numbers, arrays.present()));
+  }
+
+  std::optional<Stream> stream;
+};
+
+TEST_F(MoePortableGpu, AgreesWithTheFormula) {
+  for (std::uint32_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    RandomMoe call(seed, true);
+    OnGpu there(call.arrays(), gpu, *stream);
+    there.options().kernel = MoeKernel::portable;
+    moe(there.options(), *stream);
+    there.fetch();
+    ASSERT_EQ(call.wrong(), "");
+    ASSERT_TRUE(there.surroundings_untouched());
+  }
+}
+
+// f32 has no other kernel.
+TEST_F(MoePortableGpu, IsTheBestForF32) {
+  std::mt19937 random(1);
+  const MoeNumbers numbers({.tokens = 150, .hidden = 72, .width = 40, .type = DType::f32}, random);
+  MoeArrays arrays(numbers), same(numbers);
+  OnGpu best(arrays, gpu, *stream), portable(same, gpu, *stream);
+  portable.options().kernel = MoeKernel::portable;
+  moe(best.options(), *stream);
+  moe(portable.options(), *stream);
+  best.fetch();
+  portable.fetch();
+  EXPECT_EQ(wrong(arrays.out(), expected(numbers)), "");
+  EXPECT_EQ(bits_of(arrays), bits_of(same));
+}
+
+// d and n are not whole steps and columns; in the second case items have fewer steps than their
+// successors are looked up ahead, in the third more.
+TEST_F(MoePortableGpu, AnyNumberOfRowsInEveryLayout) {
+  struct Size {
+    std::int64_t hidden, width;
+  };
+  for (const DType type : types) {
+    for (const auto& [hidden, width] : {Size{264, 136}, Size{72, 40}, Size{520, 328}}) {
+      const MoeNumbers numbers = with_counts(row_counts, hidden, width, type, 2);
+      for (const GateUpLayout layout : layouts) {
+        for (const bool by_column : {false, true}) {
+          SCOPED_TRACE(testing::Message()
+                       << name(type) << ", d " << hidden << ", n " << width
+                       << (layout == GateUpLayout::interleaved ? ", interleaved" : "")
+                       << (by_column ? ", by column" : ""));
+          EXPECT_EQ(
+              run(numbers,
+                  {.layout = layout, .gate_up_by_column = by_column, .down_by_column = by_column}),
+              "");
+        }
+      }
+    }
+  }
+}
+
+// The smallest item, and more items than there are blocks, each of one step.
+TEST_F(MoePortableGpu, OneStep) {
+  for (const DType type : types) {
+    EXPECT_EQ(run(with_counts({1}, 8, 8, type, 3)), "");
+    EXPECT_EQ(run(with_counts(std::vector<int>(1024, 2), 16, 8, type, 4)), "");
+  }
+}
+
+TEST_F(MoePortableGpu, ManyStepsAndColumns) {
+  for (const DType type : types) {
+    EXPECT_EQ(run(with_counts({5, 0, 200, 70}, 1032, 528, type, 5)), "");
+  }
+}
+
+// Every activation with biases, in tiles of 128 rows.
+TEST_F(MoePortableGpu, ActivationsAndBiases) {
+  std::mt19937 random(6);
+  for (const DType type : types) {
+    for (const MoeActivation activation :
+         {MoeActivation::swiglu, MoeActivation::geglu, MoeActivation::geglu_tanh,
+          MoeActivation::clamped_swiglu}) {
+      for (const GateUpLayout layout : layouts) {
+        for (const bool by_column : {false, true}) {
+          SCOPED_TRACE(testing::Message()
+                       << name(type) << ", activation " << static_cast<int>(activation)
+                       << (layout == GateUpLayout::interleaved ? ", interleaved" : "")
+                       << (by_column ? ", by column" : ""));
+          const MoeNumbers numbers({.tokens = 300,
+                                    .choices = 2,
+                                    .hidden = 136,
+                                    .width = 200,
+                                    .experts = 3,
+                                    .type = type,
+                                    .gate_up_bias = true,
+                                    .down_bias = true,
+                                    .activation = activation,
+                                    .limit = 0.75F},
+                                   random);
+          EXPECT_EQ(run(numbers, {.layout = layout,
+                                  .padding = 8,
+                                  .gate_up_by_column = by_column,
+                                  .down_by_column = by_column}),
+                    "");
+        }
+      }
+    }
+  }
+}
+
+TEST_F(MoePortableGpu, NoExperts) {
+  std::mt19937 random(7);
+  const MoeNumbers numbers({.tokens = 70}, random);
+  EXPECT_EQ(run(numbers, {.slots = {-1, 4, 1 << 30, -1}}), "");
+}
+
+// A token that is NaN does not touch the others of its experts, nor do rows of shared memory that
+// were left by other items.
+TEST_F(MoePortableGpu, NanStaysInItsToken) {
+  for (const DType type : types) {
+    for (const bool by_column : {false, true}) {
+      std::mt19937 random(8);
+      MoeNumbers numbers({.tokens = 200, .choices = 2, .hidden = 72, .width = 40, .type = type},
+                         random);
+      const MoeExpected right = expected(numbers);
+      std::fill_n(numbers.x.begin() + 77 * 72, 72, std::nanf(""));
+      MoeArrays arrays(numbers, {.gate_up_by_column = by_column, .down_by_column = by_column});
+      OnGpu there(arrays, gpu, *stream);
+      there.options().kernel = MoeKernel::portable;
+      moe(there.options(), *stream);
+      there.fetch();
+      for (std::int64_t i = 0; i < 200 * 72; ++i) {
+        const double got =
+            decoded(static_cast<std::uint32_t>(arrays.out().bits({i / 72, i % 72})), type);
+        if (i / 72 == 77) {
+          ASSERT_TRUE(std::isnan(got)) << i;
+        } else {
+          ASSERT_LE(std::abs(got - right.out[static_cast<std::size_t>(i)]), right.tolerance) << i;
+        }
+      }
+    }
+  }
+}
+
+// Experts that are computed in several calls, in slots that are used again, give the same bits.
+TEST_F(MoePortableGpu, PartsHaveTheBitsOfTheWhole) {
+  for (std::uint32_t seed = 0; seed < 9; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937 random(seed);
+    const std::int64_t experts = 9, slots = 4;
+    const MoeNumbers numbers({.tokens = 150,
+                              .choices = 3,
+                              .hidden = 136,
+                              .width = 72,
+                              .experts = experts,
+                              .type = types[seed % 3]},
+                             random);
+    MoeArrays whole(numbers);
+    OnGpu one(whole, gpu, *stream);
+    one.options().kernel = MoeKernel::portable;
+    moe(one.options(), *stream);
+    one.fetch();
+    ASSERT_EQ(wrong(whole.out(), expected(numbers)), "");
+
+    std::vector<std::int32_t> order(experts);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random);
+    const MoeStorage none{.slots = std::vector<std::int32_t>(experts, -1), .slot_count = slots};
+    MoeArrays parts(numbers, none);
+    OnGpu first(parts, gpu, *stream);
+    first.options().kernel = MoeKernel::portable;
+    moe_plan(first.options(), *stream);
+    std::vector<std::unique_ptr<OnGpu>> calls;
+    std::vector<std::unique_ptr<MoeArrays>> arrays;
+    for (std::size_t done = 0; done < order.size();) {
+      arrays.push_back(std::make_unique<MoeArrays>(numbers, none));
+      const std::size_t now = std::min<std::size_t>(1 + random() % slots, order.size() - done);
+      for (std::size_t i = 0; i < now; ++i) {
+        arrays.back()->put(order[done + i], static_cast<std::int64_t>(i));
+      }
+      done += now;
+      calls.push_back(std::make_unique<OnGpu>(*arrays.back(), gpu, *stream));
+      MoeOptions part = first.options();
+      part.gate_up = calls.back()->options().gate_up;
+      part.down = calls.back()->options().down;
+      part.slots = calls.back()->options().slots;
+      moe_experts(part, *stream);
+    }
+    moe_combine(first.options(), *stream);
+    first.fetch();
+    ASSERT_EQ(bits_of(parts), bits_of(whole));
+    ASSERT_TRUE(first.surroundings_untouched());
+  }
+}
+
+// Which block takes which of several hundred items differs from run to run; the bits do not. Two
+// inputs take turns in one workspace, so that nothing right is left there by the run before.
+TEST_F(MoePortableGpu, TheSameBitsEveryTime) {
+  for (const DType type : types) {
+    std::mt19937 random(9);
+    const MoeShape shape{
+        .tokens = 1500, .choices = 4, .hidden = 520, .width = 1032, .experts = 11, .type = type};
+    const MoeNumbers numbers[] = {{shape, random}, {shape, random}};
+    MoeArrays arrays[] = {MoeArrays(numbers[0]), MoeArrays(numbers[1])};
+    OnGpu calls[] = {{arrays[0], gpu, *stream}, {arrays[1], gpu, *stream}};
+    calls[1].options().workspace = calls[0].options().workspace;
+    const auto bits = [&](int which) {
+      MoeOptions& call = calls[which].options();
+      call.kernel = MoeKernel::portable;
+      const MemoryView memory{static_cast<std::byte*>(call.out.data()), call.out.bytes(),
+                              gpu.place()};
+      fill(memory, poison, *stream);
+      moe(call, *stream);
+      return test::fetch<std::uint8_t>(memory, 0, memory.bytes, *stream);
+    };
+    const std::vector<std::uint8_t> first[] = {bits(0), bits(1)};
+    for (int repeat = 0; repeat < 100; ++repeat) {
+      ASSERT_EQ(bits(repeat % 2), first[repeat % 2]) << name(type) << ", repeat " << repeat;
+    }
+  }
+}
+
+TEST_F(MoePortableGpu, ATokenDoesNotDependOnItsNeighbours) {
+  std::mt19937 random(10);
+  const MoeShape shape{.tokens = 300, .choices = 2, .hidden = 200, .width = 136, .experts = 3};
+  const MoeNumbers all(shape, random);
+  MoeArrays together(all);
+  OnGpu batch(together, gpu, *stream);
+  batch.options().kernel = MoeKernel::portable;
+  moe(batch.options(), *stream);
+  batch.fetch();
+  MoeNumbers one = all;
+  one.shape.tokens = 1;
+  one.x.assign(all.x.begin() + 7 * shape.hidden, all.x.begin() + 8 * shape.hidden);
+  one.ids.assign(all.ids.begin() + 14, all.ids.begin() + 16);
+  one.weights.assign(all.weights.begin() + 14, all.weights.begin() + 16);
+  MoeArrays alone(one);
+  OnGpu single(alone, gpu, *stream);
+  single.options().kernel = MoeKernel::portable;
+  moe(single.options(), *stream);
+  single.fetch();
+  for (std::int64_t i = 0; i < shape.hidden; ++i) {
+    ASSERT_EQ(alone.out().bits({0, i}), together.out().bits({7, i})) << i;
+  }
+}
+
+TEST_F(MoePortableGpu, CanBeCaptured) {
+  for (const DType type : types) {
+    std::mt19937 random(11);
+    const MoeNumbers numbers(
+        {.tokens = 100, .choices = 2, .hidden = 64, .width = 72, .experts = 5, .type = type},
+        random);
+    MoeArrays arrays(numbers);
+    OnGpu there(arrays, gpu, *stream);
+    there.options().kernel = MoeKernel::portable;
+    moe(there.options(), *stream);  // loads the kernels
+    there.fetch();
+    const std::vector<std::uint8_t> first = bits_of(arrays);
+    const TensorView& out = there.options().out;
+    fill({static_cast<std::byte*>(out.data()), out.bytes(), gpu.place()}, poison, *stream);
+    fill(there.options().workspace, poison, *stream);
+    stream->synchronize();
+    Recording recording(cuda_stream(*stream));
+    moe(there.options(), *stream);
+    for (int replay = 0; replay < 2; ++replay) recording.replay(cuda_stream(*stream));
+    there.fetch();
+    EXPECT_EQ(bits_of(arrays), first) << name(type);
+  }
+}
+
+// Results of experts that do not fit into 2^31 elements: tokens of NaN but for the last ones, which
+// have the bits that they have alone.
+TEST_F(MoePortableGpu, MoreThanTwoToThe31Elements) {
+  constexpr std::int64_t last = 8, tokens = 16384 * 8 + last, choices = 8, hidden = 2056;
+  static_assert((tokens - last) * choices * hidden > std::int64_t{1} << 31);
+  std::mt19937 random(12);
+  const MoeNumbers few(
+      {.tokens = last, .choices = choices, .hidden = hidden, .width = 8, .experts = 8}, random);
+  MoeArrays small(few);
+  OnGpu there(small, gpu, *stream);
+  there.options().kernel = MoeKernel::portable;
+  moe(there.options(), *stream);
+  there.fetch();
+  ASSERT_EQ(wrong(small.out(), expected(few)), "");
+
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = 0; i < tokens * choices; ++i) {
+    ids.push_back(static_cast<std::int32_t>(few.ids[static_cast<std::size_t>(i) % few.ids.size()]));
+  }
+  std::vector<float> weights;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    weights.push_back(few.weights[i % few.weights.size()]);
+  }
+  const std::size_t x_bytes = std::size_t{tokens} * hidden * 2;
+  const std::size_t before = std::size_t{tokens - last} * hidden;
+  const DeviceBuffer x(gpu, x_bytes), out(gpu, x_bytes), id(gpu, ids.size() * 4),
+      weight(gpu, ids.size() * 4);
+  fill(x.view(), poison, *stream);
+  fill(out.view(), poison, *stream);
+  std::vector<std::uint16_t> rows;
+  for (const float each : few.x) {
+    rows.push_back(static_cast<std::uint16_t>(encoded(each, DType::bf16)));
+  }
+  send(x.view(), before * 2, rows, *stream);
+  send(id.view(), 0, ids, *stream);
+  send(weight.view(), 0, weights, *stream);
+  MoeOptions call = there.options();
+  const auto view = [&](const DeviceBuffer& memory, DType type, std::int64_t columns) {
+    return TensorView(memory.view().data, type, {tokens, columns}, gpu.place());
+  };
+  call.x = view(x, DType::bf16, hidden);
+  call.out = view(out, DType::bf16, hidden);
+  call.ids = view(id, DType::i32, choices);
+  call.weights = view(weight, DType::f32, choices);
+  const DeviceBuffer memory(gpu, moe_workspace_bytes(call));
+  call.workspace = memory.view();
+  moe(call, *stream);
+  const auto got = test::fetch<std::uint16_t>(out.view(), before * 2, rows.size(), *stream);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    ASSERT_EQ(got[i], small.out().bits({at / hidden, at % hidden})) << i;
+  }
+}
+
+}  // namespace
+}  // namespace ps::test
