@@ -1,5 +1,5 @@
-// The expert layer as ps::moe() computes it: while one step is multiplied, the next ones are
-// loaded, and the stores of a tile complete while the next tile is multiplied.
+// The expert layer as ps::moe() computes it for many tokens: while one step is multiplied, the next
+// ones are loaded, and the stores of a tile complete while the next tile is multiplied.
 #include "moe/support/rung.h"
 #include "ops/moe/sm90_launch.cuh"
 
@@ -16,4 +16,4 @@ void run_traced(const ps::detail::MoeWork& work, ps::Place place, cudaStream_t s
 }  // namespace
 
 PENSTOCK_MOE_RUNG("overlapped", "Loads, products and stores of different steps at the same time.",
-                  ps::MoeKernel::best, run_traced);
+                  ps::MoeKernel::large, run_traced);

@@ -53,6 +53,17 @@ TEST_F(MoeGpu, ManyStepsAndColumns) {
   EXPECT_EQ(run(with_counts({5, 0, 200, 70}, 1032, 528, DType::bf16, 5)), "");
 }
 
+// Rows so long that the short tiles of all experts are computed last, in the up-projection and in
+// the down-projection; some experts are not there.
+TEST_F(MoeGpu, ShortTilesLast) {
+  const std::vector<int> counts{0, 1, 64, 65, 193, 400, 0, 192, 256, 15};
+  const MoeStorage storage{.slots = {0, 1, -1, 2, 3, 4, 5, 6, -1, 7}, .slot_count = 8};
+  for (const MoeKernel kernel : {MoeKernel::large, MoeKernel::portable}) {
+    EXPECT_EQ(run(with_counts(counts, 7168, 8, DType::bf16, 20), storage, kernel), "");
+    EXPECT_EQ(run(with_counts(counts, 8, 7168, DType::bf16, 21), storage, kernel), "");
+  }
+}
+
 TEST_F(MoeGpu, ManyExperts) {
   std::mt19937 random(14);
   const MoeNumbers numbers({.tokens = 900, .choices = 2, .hidden = 16, .width = 8, .experts = 1024},
@@ -248,7 +259,7 @@ TEST_F(MoeGpu, WithoutOverlapTheBitsAreTheSame) {
   std::mt19937 random(12);
   for (const DType type : {DType::bf16, DType::f16}) {
     const MoeNumbers numbers(
-        {.tokens = 400, .choices = 3, .hidden = 136, .width = 200, .experts = 5, .type = type},
+        {.tokens = 400, .choices = 3, .hidden = 136, .width = 264, .experts = 5, .type = type},
         random);
     MoeArrays overlapped(numbers), sequential(numbers);
     OnGpu one(overlapped, gpu, *stream), other(sequential, gpu, *stream);

@@ -17,6 +17,7 @@ namespace ps::test {
 namespace {
 
 using detail::moe_item;
+using detail::moe_tall_rows;
 using detail::moe_tile;
 using detail::moe_tiles;
 using detail::MoeItem;
@@ -144,11 +145,52 @@ TEST(MoeItems, FollowEachOtherInPanels) {
   }
 }
 
-TEST(MoeItems, PanelsAreAsHighAsTheCacheHolds) {
-  EXPECT_EQ(detail::moe_panel_tiles(8), 12U);
-  EXPECT_EQ(detail::moe_panel_tiles(2048), 12U);
-  EXPECT_EQ(detail::moe_panel_tiles(14336), 5U);
-  EXPECT_EQ(detail::moe_panel_tiles(1 << 20), 1U);
+TEST(MoeItems, ShortTilesComeLastIfAPanelExceedsTheCache) {
+  for (const std::int64_t depth : {8, 2048, 4096, 6144}) {
+    EXPECT_FALSE(detail::moe_product(1, depth).short_last) << depth;
+  }
+  for (const std::int64_t depth : {7168, 14336, 1 << 20}) {
+    EXPECT_TRUE(detail::moe_product(1, depth).short_last) << depth;
+  }
+  EXPECT_EQ(detail::moe_product(5, 8).columns, 5U);
+  // As many rows, whatever the tiles.
+  EXPECT_EQ(detail::moe_product(1, 8).panel, 12U);
+  EXPECT_EQ(detail::moe_product(1, 8, detail::moe_portable_tile_units).panel, 18U);
+}
+
+// The tall tiles of an expert, then its short ones: the same tiles, and none of them cut.
+TEST(MoeItems, OfTheTallAndTheShortTilesAreThoseOfTheExpert) {
+  constexpr unsigned columns = 3;
+  for (const unsigned units : {detail::moe_tile_units, detail::moe_portable_tile_units}) {
+    for (unsigned rows = 0; rows <= 2000; ++rows) {
+      const unsigned tall = moe_tall_rows(rows, units);
+      ASSERT_LE(tall, rows);
+      std::vector<MoeTile> tiles;
+      for (unsigned i = 0; i < moe_tiles(tall, units); ++i) {
+        tiles.push_back(moe_tile(tall, i, units));
+        ASSERT_EQ((tiles.back().rows + 63) / 64, units) << rows << " rows, tile " << i;
+      }
+      for (unsigned i = 0; i < moe_tiles(rows - tall, units); ++i) {
+        const MoeTile tile = moe_tile(rows - tall, i, units);
+        tiles.push_back({tall + tile.first, tile.rows});
+        ASSERT_LT((tile.rows + 63) / 64, units) << rows << " rows, short tile " << i;
+      }
+      ASSERT_EQ(tiles.size(), moe_tiles(rows, units)) << rows << " rows";
+      for (unsigned i = 0; i < tiles.size(); ++i) {
+        const MoeTile tile = moe_tile(rows, i, units);
+        ASSERT_EQ(tiles[i].first, tile.first) << rows << " rows, tile " << i;
+        ASSERT_EQ(tiles[i].rows, tile.rows) << rows << " rows, tile " << i;
+      }
+      std::set<std::pair<unsigned, unsigned>> seen;
+      for (const auto& [first, count] : {std::pair{0U, tall}, std::pair{tall, rows - tall}}) {
+        for (unsigned i = 0; i < moe_tiles(count, units) * columns; ++i) {
+          const MoeItem item = moe_item(i, count, columns, 12, 0, first, units);
+          ASSERT_TRUE(seen.emplace(item.first, item.column).second) << rows << " rows, item " << i;
+        }
+      }
+      ASSERT_EQ(seen.size(), tiles.size() * columns) << rows << " rows";
+    }
+  }
 }
 
 // Products of tiles and panels that do not fit 32 bits must not come up.

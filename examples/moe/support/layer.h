@@ -35,10 +35,11 @@ class Layer {
   // Enqueues ps::moe(). Throws as it does.
   void run(ps::MoeKernel kernel) const;
 
-  // Enqueues the same after run(), with other kernels for the two products: `products` enqueues the
-  // up-projection and the down-projection of the items that run() has listed.
+  // Enqueues the same with other kernels for the two products: `products` enqueues the
+  // up-projection and the down-projection of the items that MoeKernel::sequential lists.
   template <class Products>
   void run_with(const Products& products) const {
+    run(ps::MoeKernel::sequential);
     forget_results();
     put_items_back();
     products(work());

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "ops/moe/narrow_items.h"
 #include "ops/moe/passes.h"
 #include "ops/moe/work.h"
 #include "penstock/base/place.h"
@@ -35,6 +36,14 @@ struct MoeSpace {
         h(work.space.h_rows(work.memory)),
         y(work.space.y_rows(work.memory)) {}
 };
+
+// Whether the kernel for narrow experts computes the down-projection. It has a table of its own
+// kind, so the work must be the same when the items are listed.
+inline bool moe_narrow(const MoeWork& work) {
+  return (work.kernel == MoeKernel::best || work.kernel == MoeKernel::large) &&
+         work.width <= moe_narrow_width && work.held.down_column == 1 &&
+         work.held.down_bias == nullptr;
+}
 
 // Sorts the pairs by expert; with `and_list` also does what moe_list() does.
 void moe_sort(const MoeWork& work, MoePath path, bool and_list, cudaStream_t stream);

@@ -59,15 +59,33 @@ struct MoeItem {
   }
 };
 
+// The rows of an expert that are in tiles of full height; those of its short tiles follow. Cut on
+// their own, both parts have the same tiles as the whole.
+PENSTOCK_HD constexpr unsigned moe_tall_rows(unsigned rows, unsigned tile_units = moe_tile_units) {
+  const unsigned units = (rows + moe_unit_rows - 1) / moe_unit_rows;
+  const unsigned tiles = moe_tiles(rows, tile_units), missing = tiles * tile_units - units;
+  if (missing == 0) return rows;
+  return units == 1 ? 0 : (tiles - missing) * tile_units * moe_unit_rows;
+}
+
+// What the items of one of the products depend on, besides the rows of the experts.
+struct MoeProduct {
+  unsigned columns = 0;     // blocks of them
+  unsigned panel = 0;       // the most tiles in a panel
+  bool short_last = false;  // whether the short tiles of all experts follow all other tiles
+};
+
 // Items of one expert follow each other in panels of tiles, column by column inside a panel: blocks
-// that run at the same time share the panel's rows and a column's weights. The blocks are at
-// different places along their rows of `depth` elements, so a panel's rows should fit into the L2
-// cache; but the lower the panels, the more often the weights are loaded again.
-constexpr unsigned moe_panel_tiles(std::int64_t depth, unsigned tile_units = moe_tile_units) {
+// that run at the same time share the panel's rows and a column's weights. If the panel's rows,
+// of `depth` elements, exceed the L2 cache, a block finds in the cache only what others have read
+// shortly before. Blocks with tiles of the same height stay at the same place along their rows, so
+// then the short tiles come last.
+constexpr MoeProduct moe_product(std::int64_t columns, std::int64_t depth,
+                                 unsigned tile_units = moe_tile_units) {
   constexpr std::int64_t cache = 30 << 20;
-  const std::int64_t most = 36 / tile_units;
-  const std::int64_t tiles = cache / (tile_units * moe_unit_rows * 2 * depth);
-  return static_cast<unsigned>(tiles < 1 ? 1 : tiles < most ? tiles : most);
+  constexpr unsigned panel_units = 36;
+  return {static_cast<unsigned>(columns), panel_units / tile_units,
+          panel_units * moe_unit_rows * 2 * depth > cache};
 }
 
 // Item `index` of an expert with `rows` rows, of moe_tiles(rows) * columns, in panels of at most

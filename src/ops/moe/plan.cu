@@ -19,12 +19,6 @@ constexpr unsigned warps = threads / 32;
 constexpr unsigned most_experts = 1024;
 constexpr unsigned per_thread = most_experts / threads;  // experts of a thread in a scan
 
-// What the items of one of the products depend on, besides the rows of the experts.
-struct Product {
-  unsigned columns;  // blocks of them
-  unsigned panel;    // tiles
-};
-
 struct Plan {
   const void* ids;
   bool wide_ids;  // i64
@@ -33,7 +27,8 @@ struct Plan {
   const std::int32_t* slots;
   unsigned slot_count;
   unsigned tile_units;  // the height of tiles
-  Product up, down;
+  MoeProduct up, down;
+  bool narrow;  // whether the items of down are those of a MoeNarrowTable
   MoePath path;
   unsigned rows_per_pass;
   MoeSpace space;
@@ -139,23 +134,50 @@ __device__ void each_expert(const Plan& plan, const unsigned* offsets, const Wri
   }
 }
 
-// Lists the items and returns the number of tiles.
-__device__ unsigned list_items(const Plan& plan, const unsigned* offsets, unsigned* first) {
+// Lists the items of a product and returns their number. `first` is memory for a number per expert.
+__device__ unsigned list_items(const Plan& plan, const MoeProduct& product, std::uint64_t* items,
+                               const unsigned* offsets, unsigned* first) {
+  __shared__ unsigned first_tall[most_experts];
   const auto tiles = [&](unsigned rows) { return moe_tiles(rows, plan.tile_units); };
-  const unsigned total = add_experts(plan, offsets, true, tiles, first);
+  const auto tall_rows = [&](unsigned rows) { return moe_tall_rows(rows, plan.tile_units); };
+  const auto tall_tiles = [&](unsigned rows) { return tiles(tall_rows(rows)); };
+  const unsigned all = add_experts(plan, offsets, true, tiles, first);
+  const unsigned all_tall =
+      product.short_last ? add_experts(plan, offsets, true, tall_tiles, first_tall) : 0;
   each_expert(plan, offsets, [&](unsigned e, unsigned slot, unsigned rows) {
-    const auto write = [&](std::uint64_t* items, const Product& product) {
-      const unsigned count = tiles(rows) * product.columns;
+    // Rows `begin` to `end` of the expert, behind the items of `before` tiles.
+    const auto write = [&](unsigned before, unsigned begin, unsigned end) {
+      const unsigned count = tiles(end - begin) * product.columns;
       for (unsigned i = threadIdx.x % 32; i < count; i += 32) {
-        items[first[e] * product.columns + i] =
-            moe_item(i, rows, product.columns, product.panel, slot, offsets[e], plan.tile_units)
+        items[before * product.columns + i] =
+            moe_item(i, end - begin, product.columns, product.panel, slot, offsets[e] + begin,
+                     plan.tile_units)
                 .packed();
       }
     };
-    write(plan.space.up_items, plan.up);
-    write(plan.space.down_items, plan.down);
+    if (!product.short_last) return write(first[e], 0, rows);
+    const unsigned tall = tall_rows(rows);
+    write(first_tall[e], 0, tall);
+    write(all_tall + first[e] - first_tall[e], tall, rows);
   });
-  return total;
+  return all * product.columns;
+}
+
+// Lists the items of the down-projection of narrow experts, and returns their number.
+__device__ unsigned list_narrow_items(const Plan& plan, const unsigned* offsets, unsigned* first) {
+  const auto tiles = [](unsigned rows) { return moe_tiles(rows, moe_narrow_tile_units); };
+  const MoeNarrowTable table{add_experts(plan, offsets, true, tiles, first), plan.down.columns};
+  each_expert(plan, offsets, [&](unsigned e, unsigned slot, unsigned rows) {
+    for (unsigned i = threadIdx.x % 32; i < tiles(rows); i += 32) {
+      const MoeTile tile = moe_tile(rows, i, moe_narrow_tile_units);
+      const unsigned number = first[e] + i, shares = table.shares(number);
+      std::uint64_t* const items = plan.space.down_items + table.before(number);
+      for (unsigned j = 0; j < table.items(shares); ++j) {
+        items[j] = MoeItem{slot, offsets[e] + tile.first, tile.rows, shares + j}.packed();
+      }
+    }
+  });
+  return table.before(table.tiles);
 }
 
 // Lists the passes and returns their number.
@@ -174,17 +196,19 @@ __device__ unsigned list_passes(const Plan& plan, const unsigned* offsets, unsig
 // Lists the work of all experts whose weights are in a slot, in one of the tables; the other one is
 // empty. Every block calls it with the same offsets. `first` is memory for a number per expert.
 __device__ void list_work(const Plan& plan, const unsigned* offsets, unsigned* first) {
-  unsigned tiles = 0, passes = 0;
+  unsigned up = 0, down = 0, passes = 0;
   if (decodes(plan, offsets)) {
     passes = list_passes(plan, offsets, first);
   } else {
-    tiles = list_items(plan, offsets, first);
+    up = list_items(plan, plan.up, plan.space.up_items, offsets, first);
+    down = plan.narrow ? list_narrow_items(plan, offsets, first)
+                       : list_items(plan, plan.down, plan.space.down_items, offsets, first);
   }
   if (blockIdx.x != 0) return;
   // Readers load the first 32 passes before they know how many there are.
   if (threadIdx.x >= passes && threadIdx.x < 32) plan.space.passes[threadIdx.x] = 0;
   if (threadIdx.x < 5) {
-    const unsigned counters[] = {tiles * plan.up.columns, tiles * plan.down.columns, 0, 0, passes};
+    const unsigned counters[] = {up, down, 0, 0, passes};
     plan.space.counters[threadIdx.x] = counters[threadIdx.x];
   }
 }
@@ -335,8 +359,9 @@ Plan plan_of(const MoeWork& work, MoePath path, unsigned blocks) {
           .slots = work.slots,
           .slot_count = u(work.slot_count),
           .tile_units = tile_units,
-          .up = {u(moe_up_columns(work.width)), moe_panel_tiles(work.hidden, tile_units)},
-          .down = {u(moe_down_columns(work.hidden)), moe_panel_tiles(work.width, tile_units)},
+          .up = moe_product(moe_up_columns(work.width), work.hidden, tile_units),
+          .down = moe_product(moe_down_columns(work.hidden), work.width, tile_units),
+          .narrow = moe_narrow(work),
           .path = path,
           .rows_per_pass = moe_rows_per_pass(work.tokens),
           .space = MoeSpace(work)};

@@ -12,7 +12,9 @@ void run(const MoeWork& work, Place place, cudaStream_t stream) {
   } else {
     moe_general_up_sm90(work, place, stream);
   }
-  if (plain_down(work)) {
+  if (moe_narrow(work)) {
+    moe_narrow_down_sm90(work, place, stream);
+  } else if (plain_down(work)) {
     run_down<Config, Kernel::pieces, kit::Major::k, true>(work, place, stream);
   } else {
     moe_general_down_sm90(work, place, stream);

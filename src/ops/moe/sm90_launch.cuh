@@ -173,5 +173,7 @@ void run_products_of(const MoeWork& work, Place place, cudaStream_t stream,
 // The products with biases, other activations or weights whose columns are contiguous.
 void moe_general_up_sm90(const MoeWork& work, Place place, cudaStream_t stream);
 void moe_general_down_sm90(const MoeWork& work, Place place, cudaStream_t stream);
+// The down-projection, for work that is moe_narrow().
+void moe_narrow_down_sm90(const MoeWork& work, Place place, cudaStream_t stream);
 
 }  // namespace ps::detail
