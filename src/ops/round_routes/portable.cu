@@ -119,19 +119,20 @@ __device__ std::uint32_t select(const Candidates& all, unsigned& wanted) {
 __device__ std::int64_t find(const Candidates& all, std::uint32_t value, unsigned wanted) {
   __shared__ std::int64_t found;
   __shared__ unsigned counts[cut_threads / lanes];
+  const unsigned warp = kit::warp_index(), lane = kit::lane_index();
   unsigned before = 0;
   for (std::int64_t first = 0; first < all.tokens; first += cut_threads) {
     const std::int64_t i = first + threadIdx.x;
     const bool equal = i < all.tokens && all.value(i) == value;
     const unsigned peers = __ballot_sync(all_lanes, equal);
-    if (kit::lane_index() == 0) counts[kit::warp_index()] = __popc(peers);
+    if (lane == 0) counts[warp] = __popc(peers);
     __syncthreads();
     unsigned earlier = before, total = before;
-    for (unsigned warp = 0; warp < cut_threads / lanes; ++warp) {
-      if (warp < kit::warp_index()) earlier += counts[warp];
-      total += counts[warp];
+    for (unsigned other = 0; other < cut_threads / lanes; ++other) {
+      if (other < warp) earlier += counts[other];
+      total += counts[other];
     }
-    const unsigned rank = earlier + __popc(peers & ((1U << kit::lane_index()) - 1));
+    const unsigned rank = earlier + __popc(peers & ((1U << lane) - 1));
     if (equal && rank + 1 == wanted) found = i;
     __syncthreads();
     before = total;
