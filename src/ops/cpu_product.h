@@ -24,7 +24,7 @@ struct Columns {
 // once for all columns that they are multiplied with.
 class ProductBlock {
  public:
-  static constexpr std::size_t most_rows = 128, most_columns = 64;
+  static constexpr std::size_t most_rows = 128, most_columns = 128;
 
   explicit ProductBlock(DType type, const ProductKernel& kernel)
       : element_(size_of(type)), kernel_(kernel) {}

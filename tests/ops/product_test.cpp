@@ -100,7 +100,8 @@ TEST_P(CpuProduct, AgreesWithASumInF64) {
   for (const std::size_t rows : {1, 2, 3, 5, 6, 7, 12, 15, 16, 17, 31, 32, 33, 49, 128}) {
     EXPECT_EQ(wrong_product(rows, 64, 96, 8), "") << rows << " rows";
   }
-  for (const std::size_t columns : {1, 2, 3, 4, 5, 8, 15, 16, 17, 24, 31, 32, 33, 48, 63}) {
+  for (const std::size_t columns :
+       {1, 2, 3, 4, 5, 8, 15, 16, 17, 24, 31, 32, 33, 48, 63, 127, 128}) {
     EXPECT_EQ(wrong_product(7, columns, 64, 0), "") << columns << " columns";
   }
   for (const std::size_t depth : {1, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 63, 100, 1000}) {
