@@ -1,7 +1,6 @@
 #include "ops/cpu_product.h"
 
-#include <algorithm>
-#include <cstring>
+#include "ops/product/gather.h"
 
 namespace ps::detail {
 namespace {
@@ -10,22 +9,6 @@ constexpr std::size_t alignment = 64;  // of packed rows
 
 std::byte* aligned(std::byte* memory) {
   return memory + (-reinterpret_cast<std::uintptr_t>(memory)) % alignment;
-}
-
-// Reads elements of all columns at one depth together: they are often next to each other.
-template <class Element>
-void gather(const Columns& columns, std::size_t depth, std::byte* to) {
-  constexpr std::size_t tile = 64 / sizeof(Element);  // of depth, written as one cache line
-  for (std::size_t begin = 0; begin < depth; begin += tile) {
-    const std::size_t end = std::min(depth, begin + tile);
-    for (std::size_t c = 0; c < columns.size(); ++c) {
-      auto* column = reinterpret_cast<Element*>(to + c * depth * sizeof(Element));
-      const auto* from = reinterpret_cast<const Element*>(columns.first[c]);
-      for (std::size_t k = begin; k < end; ++k) {
-        column[k] = from[static_cast<std::int64_t>(k) * columns.stride];
-      }
-    }
-  }
 }
 
 }  // namespace
@@ -45,14 +28,19 @@ void ProductBlock::multiply(const Columns& columns) {
 }
 
 RowPointers ProductBlock::gathered(const Columns& columns) {
-  columns_.resize(columns.size() * depth_ * element_);
+  // One cache line more than needed: columns whose distance is a power of two would share cache
+  // sets.
+  const std::size_t distance = depth_ + alignment / element_;
+  columns_.resize(columns.size() * distance * element_);
   for (std::size_t c = 0; c < columns.size(); ++c) {
-    gathered_[c] = columns_.data() + c * depth_ * element_;
+    gathered_[c] = columns_.data() + c * distance * element_;
   }
-  if (element_ == 2) {
-    gather<std::uint16_t>(columns, depth_, columns_.data());
+  if (element_ == sizeof(std::uint16_t)) {
+    gather_columns(columns.first, columns.stride, depth_,
+                   reinterpret_cast<std::uint16_t*>(columns_.data()), distance);
   } else {
-    gather<std::uint32_t>(columns, depth_, columns_.data());
+    gather_columns(columns.first, columns.stride, depth_,
+                   reinterpret_cast<std::uint32_t*>(columns_.data()), distance);
   }
   return {gathered_.data(), columns.size()};
 }
