@@ -98,6 +98,8 @@ ColumnTile column_tile(RowPointers columns, std::size_t depth, std::vector<std::
   for (std::size_t c = 0; c < columns.size(); ++c) {
     std::memcpy(copy.data() + c * bytes, columns[c], 2 * depth);
   }
+  // The compiler does not know that loads of tiles read memory.
+  __asm__ volatile("" : : "r"(copy.data()) : "memory");
   return {copy.data(), static_cast<std::ptrdiff_t>(bytes)};
 }
 
@@ -107,13 +109,15 @@ struct alignas(64) TileConfiguration {
   std::uint16_t bytes[16] = {};
   std::uint8_t rows[16] = {};
 
-  TileConfiguration() {
+  constexpr TileConfiguration() {
     for (int tile = 0; tile < 8; ++tile) {
       bytes[tile] = row_bytes;
       rows[tile] = side;
     }
   }
 };
+
+constexpr TileConfiguration configuration;
 
 // Part of the results: `columns` down, `rows` across.
 struct Corner {
@@ -184,7 +188,6 @@ void multiply(const std::byte* packed, std::size_t rows, RowPointers columns, st
     return count < most ? count : most;
   };
   std::vector<std::byte> copies[2];
-  const TileConfiguration configuration;
   _tile_loadconfig(&configuration);
   for (std::size_t c = 0; c < columns.size(); c += 2 * side) {
     const RowPointers here = columns.subspan(c, at_most(columns.size() - c, 2 * side));
