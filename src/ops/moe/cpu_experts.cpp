@@ -1,9 +1,9 @@
-// The experts' products on the CPU. A task is one block of columns of one expert, so that every sum
-// is computed by one thread, in the same order however the tasks are divided and whatever other
-// rows there are.
+// The experts' products on the CPU. A task is one block of rows and columns of one expert, so that
+// every sum is computed by one thread, in the same order however the tasks are divided and whatever
+// other rows there are. Neighbouring tasks have the same rows, which a thread prepares once, and
+// columns that follow each other in memory.
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <vector>
 
 #include "ops/cpu_product.h"
@@ -22,7 +22,7 @@ using detail::narrow_row;
 using detail::widen_row;
 using Block = detail::ProductBlock;
 
-// The rows of an expert whose weights are there.
+// Rows of an expert whose weights are there, at most as many as a block holds.
 struct Part {
   std::int64_t slot = 0;
   std::size_t first = 0, rows = 0;
@@ -34,36 +34,32 @@ std::vector<Part> present_parts(const MoeWork& work) {
   for (std::int64_t expert = 0; expert < work.experts; ++expert) {
     const std::int64_t slot = work.slots == nullptr ? expert : work.slots[expert];
     const std::size_t first = offsets[expert], end = offsets[expert + 1];
-    if (slot >= 0 && slot < work.slot_count && end > first) {
-      parts.push_back({slot, first, end - first});
+    if (slot < 0 || slot >= work.slot_count || end == first) continue;
+    const std::size_t each = ceil_div(end - first, ceil_div(end - first, Block::most_rows));
+    for (std::size_t row = first; row < end; row += each) {
+      parts.push_back({slot, row, std::min(each, end - row)});
     }
   }
   return parts;
 }
 
-// Calls compute(block, part, number of the block of columns) for every block of every part.
-template <class Compute>
-void for_blocks(const std::vector<Part>& parts, std::size_t blocks, Ranges ranges,
-                const Compute& compute) {
+// Calls compute(block, part, number of the block of columns) for every block of columns of every
+// part, with a block that has the rows of the part, which are at row_at(row).
+template <class Row, class Compute>
+void for_blocks(const std::vector<Part>& parts, std::size_t blocks, std::size_t depth, DType type,
+                Ranges ranges, const Row& row_at, const Compute& compute) {
   ranges(parts.size() * blocks, 1, [&](std::size_t begin, std::size_t end) {
-    const auto block = std::make_unique<Block>();
-    for (std::size_t i = begin; i < end; ++i) compute(*block, parts[i / blocks], i % blocks);
+    Block block(type);
+    std::array<const std::byte*, Block::most_rows> rows;
+    for (std::size_t i = begin; i < end; ++i) {
+      const Part& part = parts[i / blocks];
+      if (i == begin || i % blocks == 0) {
+        for (std::size_t r = 0; r < part.rows; ++r) rows[r] = row_at(part.first + r);
+        block.set_rows({rows.data(), part.rows}, depth);
+      }
+      compute(block, part, i % blocks);
+    }
   });
-}
-
-// Multiplies rows of a part, as many as a block holds at a time, with the same columns: finish()
-// gets each row's number and its sums.
-template <class Row, class Finish>
-void for_rows(Block& block, const Part& part, const Columns& columns, std::size_t depth, DType type,
-              const Row& row_at, const Finish& finish) {
-  std::array<const std::byte*, Block::most_rows> rows;
-  for (std::size_t begin = 0; begin < part.rows; begin += rows.size()) {
-    const std::size_t first = part.first + begin;
-    const std::size_t count = std::min(rows.size(), part.rows - begin);
-    for (std::size_t r = 0; r < count; ++r) rows[r] = row_at(first + r);
-    block.multiply({rows.data(), count}, columns, depth, type);
-    for (std::size_t r = 0; r < count; ++r) finish(first + r, block.sums(r));
-  }
 }
 
 void add(const float* from, float* to, std::size_t count) {
@@ -100,7 +96,7 @@ void compute_h(const MoeWork& work, const std::vector<Part>& parts, Ranges range
   };
   const GateUpRows rows(work);
   for_blocks(
-      parts, ceil_div(width, each), ranges,
+      parts, ceil_div(width, each), hidden, work.type, ranges, x_of,
       [&](Block& block, const Part& part, std::size_t number) {
         const std::size_t begin = number * each, count = std::min(each, width - begin);
         const auto weights = [&](std::int64_t row) {
@@ -123,13 +119,14 @@ void compute_h(const MoeWork& work, const std::vector<Part>& parts, Ranges range
             bias_of(rows.up(begin + c), bias[count + c]);
           }
         }
-        for_rows(block, part, {.first = {columns.data(), 2 * count}, .stride = held.gate_up_column},
-                 hidden, work.type, x_of, [&](std::size_t row, float* sums) {
-                   if (held.gate_up_bias != nullptr) add(bias.data(), sums, 2 * count);
-                   activate_row(work.gate, sums, sums + count, sums, count);
-                   narrow_row(sums, work.type, h + (row * width + begin) * size_of(work.type),
-                              count);
-                 });
+        block.multiply({.first = {columns.data(), 2 * count}, .stride = held.gate_up_column});
+        for (std::size_t r = 0; r < part.rows; ++r) {
+          float* sums = block.sums(r);
+          if (held.gate_up_bias != nullptr) add(bias.data(), sums, 2 * count);
+          activate_row(work.gate, sums, sums + count, sums, count);
+          const std::size_t at = (part.first + r) * width + begin;
+          narrow_row(sums, work.type, h + at * size_of(work.type), count);
+        }
       });
 }
 
@@ -144,7 +141,7 @@ void compute_y(const MoeWork& work, const std::vector<Part>& parts, Ranges range
   std::byte* y = work.space.y_rows(work.memory);
   const auto h_of = [&](std::size_t row) { return h + row * width * element; };
   for_blocks(
-      parts, ceil_div(hidden, each), ranges,
+      parts, ceil_div(hidden, each), width, work.type, ranges, h_of,
       [&](Block& block, const Part& part, std::size_t number) {
         const std::size_t begin = number * each, count = std::min(each, hidden - begin);
         std::array<const std::byte*, each> columns;
@@ -159,11 +156,12 @@ void compute_y(const MoeWork& work, const std::vector<Part>& parts, Ranges range
               part.slot * held.down_bias_slot + static_cast<std::int64_t>(begin);
           widen_row(element_at(held.down_bias, at, work.type), work.type, bias.data(), count);
         }
-        for_rows(block, part, {.first = {columns.data(), count}, .stride = held.down_column}, width,
-                 work.type, h_of, [&](std::size_t row, float* sums) {
-                   if (held.down_bias != nullptr) add(bias.data(), sums, count);
-                   narrow_row(sums, work.type, y + (row * hidden + begin) * element, count);
-                 });
+        block.multiply({.first = {columns.data(), count}, .stride = held.down_column});
+        for (std::size_t r = 0; r < part.rows; ++r) {
+          float* sums = block.sums(r);
+          if (held.down_bias != nullptr) add(bias.data(), sums, count);
+          narrow_row(sums, work.type, y + ((part.first + r) * hidden + begin) * element, count);
+        }
       });
 }
 
