@@ -63,6 +63,7 @@ ABOUT = {
     "moe_cpu": "mixture-of-experts layers on the CPU",
     "moe_decode": "mixture-of-experts layers of 1, 8 and 64 tokens",
     "moe_portable": "mixture-of-experts layers with the kernel for every supported GPU",
+    "moe_rounding": "mixture-of-experts layers whose routes are rounded to whole tiles",
     "moe_transformers": "a transformers model with 8 layers of Qwen3-30B-A3B, experts by Penstock",
     "overlap": "copies and kernels in a Pipeline",
     "overlap-kernel": "copies and arithmetic inside one kernel",

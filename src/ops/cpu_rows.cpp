@@ -46,9 +46,13 @@ void swiglu_row(const float* gate, const float* up, float* to, std::size_t count
       {.function = Function::swiglu, .inputs = 2, .in = {gate, up}, .out = to, .elements = count});
 }
 
-void geglu_row(Gelu form, const float* gate, const float* up, float* to, std::size_t count) {
-  const Function gelu = form == Gelu::exact ? Function::gelu_exact : Function::gelu_tanh;
-  transform_row({.function = gelu, .in = {gate}, .out = to, .elements = count});
+void geglu_row(const float* gate, const float* up, float* to, std::size_t count) {
+  transform_row({.function = Function::gelu_exact, .in = {gate}, .out = to, .elements = count});
+  for (std::size_t i = 0; i < count; ++i) to[i] *= up[i];
+}
+
+void geglu_tanh_row(const float* gate, const float* up, float* to, std::size_t count) {
+  transform_row({.function = Function::gelu_tanh, .in = {gate}, .out = to, .elements = count});
   for (std::size_t i = 0; i < count; ++i) to[i] *= up[i];
 }
 

@@ -5,7 +5,6 @@
 #include <cstddef>
 
 #include "penstock/base/dtype.h"
-#include "penstock/ops/transform.h"
 
 namespace ps::detail {
 
@@ -15,7 +14,8 @@ void narrow_row(const float* from, DType type, void* to, std::size_t count);
 // to[i] = silu(gate[i]) * up[i]
 void swiglu_row(const float* gate, const float* up, float* to, std::size_t count);
 
-// to[i] = gelu(gate[i]) * up[i]
-void geglu_row(Gelu form, const float* gate, const float* up, float* to, std::size_t count);
+// to[i] = gelu(gate[i]) * up[i]: with erf, and with the approximation by tanh.
+void geglu_row(const float* gate, const float* up, float* to, std::size_t count);
+void geglu_tanh_row(const float* gate, const float* up, float* to, std::size_t count);
 
 }  // namespace ps::detail

@@ -22,9 +22,9 @@ void activate_row(const detail::MoeGate& act, const float* gate, const float* up
     case MoeActivation::swiglu:
       return detail::swiglu_row(gate, up, to, count);
     case MoeActivation::geglu:
-      return detail::geglu_row(Gelu::exact, gate, up, to, count);
+      return detail::geglu_row(gate, up, to, count);
     case MoeActivation::geglu_tanh:
-      return detail::geglu_row(Gelu::tanh, gate, up, to, count);
+      return detail::geglu_tanh_row(gate, up, to, count);
     case MoeActivation::clamped_swiglu:
       for (std::size_t i = 0; i < count; ++i) to[i] = clamped_swiglu(act, gate[i], up[i]);
   }
