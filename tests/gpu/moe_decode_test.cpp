@@ -188,8 +188,8 @@ TEST_F(MoeDecodeGpu, TheSameBitsEveryTime) {
       ASSERT_EQ(wrong(arrays[which].out(), expected(numbers[which])), "");
       first[which] = bits_of(arrays[which]);
     }
-    for (int repeat = 0; repeat < 100; ++repeat) {
-      for (int i = 0; i < 10; ++i) moe(calls[i % 2].options(), *stream);
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      for (int i = 0; i < 50; ++i) moe(calls[i % 2].options(), *stream);
       for (int which = 0; which < 2; ++which) {
         calls[which].fetch();
         ASSERT_EQ(bits_of(arrays[which]), first[which]) << "repeat " << repeat;

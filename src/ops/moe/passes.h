@@ -72,8 +72,9 @@ class MoeRun {
   PENSTOCK_HD constexpr MoeRun(unsigned passes, unsigned units, unsigned block, unsigned blocks)
       : units_(units) {
     const std::uint64_t all = std::uint64_t{passes} * units;
-    const std::uint64_t begin = all * block / blocks;
-    left_ = all * (block + 1) / blocks - begin;
+    const std::uint64_t each = all / blocks, more = all % blocks;  // the first ones have one more
+    const std::uint64_t begin = each * block + (block < more ? block : more);
+    left_ = each + (block < more ? 1 : 0);
     pass_ = static_cast<unsigned>(begin / units);
     unit_ = static_cast<unsigned>(begin % units);
   }
