@@ -13,6 +13,9 @@
 namespace ps::detail {
 namespace {
 
+constexpr std::size_t gpu_alignment = 256;  // bytes, of a workspace
+constexpr std::size_t host_alignment = 64;  // the same on the CPU: what torch gives
+
 struct ByteRange {
   std::uintptr_t begin = 0, end = 0;
 };
@@ -127,6 +130,15 @@ void check_contiguous(const Named& argument) {
   throw_invalid(argument.name(), "a contiguous view", with_strides(argument.view));
 }
 
+void check_last_contiguous(const Named& argument) {
+  const TensorView& view = argument.view;
+  if (view.elements() == 0) return;
+  const std::size_t last = view.rank() - 1;
+  if (view.extent(last) < 2 || view.strides()[last] == 1) return;
+  throw_invalid(argument.name(), "a contiguous last dimension (a stride of 1)",
+                fmt::format("{} with stride {}", view.describe(), view.strides()[last]));
+}
+
 void check_memory(const Named& argument, const Device& device) {
   const TensorView& view = argument.view;
   if (view.elements() == 0) return;
@@ -167,6 +179,30 @@ void check_apart_or_in_place(const Named& result, const Named& input) {
                             "not overlap it",
                             other),
                 fmt::format("{} over a part of {}, {}", out.describe(), other, in.describe()));
+}
+
+void check_workspace(const MemoryView& workspace, std::size_t bytes, const Device& device,
+                     std::span<const Named> arguments) {
+  if (workspace.bytes < bytes) {
+    throw_invalid("workspace", fmt::format("{} bytes or more", bytes),
+                  fmt::format("{} bytes", workspace.bytes));
+  }
+  const TensorView used(workspace.data, DType::u8, {static_cast<std::int64_t>(bytes)},
+                        workspace.place);
+  const Named argument{"workspace", used};
+  check_alignment(argument, device.kind() == DeviceKind::cpu ? host_alignment : gpu_alignment);
+  check_memory(argument, device);
+  check_apart(argument, arguments);
+}
+
+void check_pool(const Pool* pool, std::size_t bytes, const Device& device) {
+  if (pool == nullptr) {
+    throw_invalid("workspace", fmt::format("a workspace of {} bytes, or a pool", bytes), "neither");
+  }
+  if (pool->device().place() != device.place()) {
+    throw_invalid("pool", "a pool of " + device.name() + ", the stream's device",
+                  "one of " + pool->device().name());
+  }
 }
 
 void require_compute(const Device& device, std::string_view name, const ComputeNeeded& needed) {

@@ -11,6 +11,7 @@
 
 #include "penstock/base/view.h"
 #include "penstock/host/device.h"
+#include "penstock/host/pool.h"
 
 namespace ps::detail {
 
@@ -41,6 +42,7 @@ void check_shape(const Named& argument, std::initializer_list<std::int64_t> shap
                  std::string_view meaning);
 void check_same_shape(const Named& argument, const Named& as);
 void check_contiguous(const Named& argument);
+void check_last_contiguous(const Named& argument);  // the elements of a row; rows may be strided
 
 // That the elements are aligned to their size and in memory that `device` can use: a GPU its own
 // memory, the CPU all memory that is not a GPU's.
@@ -60,6 +62,14 @@ void check_apart(const Named& result, std::span<const Named> others);
 // For results of operators that work in place. The result is the memory of the input, with elements
 // of the same size, or does not overlap it. Both are contiguous.
 void check_apart_or_in_place(const Named& result, const Named& input);
+
+// That a workspace has `bytes` bytes, is in memory of the device, aligned to 256 bytes, on the CPU
+// to 64, and does not overlap the call's arguments.
+void check_workspace(const MemoryView& workspace, std::size_t bytes, const Device& device,
+                     std::span<const Named> arguments);
+
+// For calls without a workspace: that there is a pool of the device to allocate it from.
+void check_pool(const Pool* pool, std::size_t bytes, const Device& device);
 
 // What an operator, or one of its kernels, needs of a GPU.
 struct ComputeNeeded {

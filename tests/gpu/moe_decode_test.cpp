@@ -1,15 +1,11 @@
 // The kernel `decode` of moe(), and which kernel `best` takes.
 #include <algorithm>
 #include <cstdint>
-#include <memory>
-#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "gpu/moe_gpu.h"
-#include "gpu/recording.h"
-#include "penstock/host/cuda.h"
 #include "penstock/ops/moe.h"
 #include "support/moe_arrays.h"
 
@@ -20,16 +16,6 @@ class MoeDecodeGpu : public MoeGpu {
  protected:
   std::string decode(const MoeNumbers& numbers, const MoeStorage& storage = {}) {
     return run(numbers, storage, MoeKernel::decode);
-  }
-
-  // The bits of `out`, from a poisoned workspace.
-  std::vector<std::uint8_t> bits(const MoeNumbers& numbers, MoeKernel kernel) {
-    MoeArrays arrays(numbers);
-    OnGpu there(arrays, gpu, *stream);
-    there.options().kernel = kernel;
-    moe(there.options(), *stream);
-    there.fetch();
-    return bits_of(arrays);
   }
 };
 
@@ -122,50 +108,18 @@ TEST_F(MoeDecodeGpu, PartsHaveTheBitsOfTheWhole) {
   for (std::uint32_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937 random(seed);
-    const std::int64_t experts = 9, slots = 4;
     MoeNumbers numbers({.tokens = seed % 2 == 0 ? 40 : 150,
                         .choices = 3,
                         .hidden = 136,
                         .width = 72,
-                        .experts = experts},
+                        .experts = 9},
                        random);
     // Of the last ones, most tokens are on one expert.
     if (seed >= 10) {
       for (std::int64_t& id : numbers.ids) id = random() % 8 == 0 ? id : 4;
     }
-    MoeArrays whole(numbers);
-    OnGpu one(whole, gpu, *stream);
-    moe(one.options(), *stream);
-    one.fetch();
-    ASSERT_EQ(wrong(whole.out(), expected(numbers)), "");
-
-    std::vector<std::int32_t> order(experts);
-    std::iota(order.begin(), order.end(), 0);
-    std::shuffle(order.begin(), order.end(), random);
-    const MoeStorage none{.slots = std::vector<std::int32_t>(experts, -1), .slot_count = slots};
-    MoeArrays parts(numbers, none);
-    OnGpu first(parts, gpu, *stream);
-    moe_plan(first.options(), *stream);
-    std::vector<std::unique_ptr<OnGpu>> calls;
-    std::vector<std::unique_ptr<MoeArrays>> arrays;
-    for (std::size_t done = 0; done < order.size();) {
-      arrays.push_back(std::make_unique<MoeArrays>(numbers, none));
-      const std::size_t now = std::min<std::size_t>(1 + random() % slots, order.size() - done);
-      for (std::size_t i = 0; i < now; ++i) {
-        arrays.back()->put(order[done + i], static_cast<std::int64_t>(i));
-      }
-      done += now;
-      calls.push_back(std::make_unique<OnGpu>(*arrays.back(), gpu, *stream));
-      MoeOptions part = first.options();
-      part.gate_up = calls.back()->options().gate_up;
-      part.down = calls.back()->options().down;
-      part.slots = calls.back()->options().slots;
-      moe_experts(part, *stream);
-    }
-    moe_combine(first.options(), *stream);
-    first.fetch();
-    ASSERT_EQ(bits_of(parts), bits_of(whole));
-    ASSERT_TRUE(first.surroundings_untouched());
+    expect_parts_are_the_whole(numbers, {}, MoeKernel::best, random);
+    if (HasFailure()) return;
   }
 }
 
@@ -203,7 +157,7 @@ TEST_F(MoeDecodeGpu, TheSameBitsEveryTime) {
 TEST_F(MoeDecodeGpu, BestIsOneOfTheKernels) {
   std::mt19937 random(11);
   const auto same_as = [&](const MoeNumbers& numbers, MoeKernel kernel) {
-    EXPECT_EQ(bits(numbers, MoeKernel::best), bits(numbers, kernel));
+    EXPECT_EQ(bits(numbers, {}, MoeKernel::best), bits(numbers, {}, kernel));
   };
   const auto numbers = [&](std::int64_t tokens, std::int64_t experts) {
     return MoeNumbers(
@@ -226,7 +180,7 @@ TEST_F(MoeDecodeGpu, BatchInvariantCallsTakeTheLargeKernel) {
   there.options().batch_invariant = true;
   moe(there.options(), *stream);
   there.fetch();
-  EXPECT_EQ(bits_of(arrays), bits(numbers, MoeKernel::large));
+  EXPECT_EQ(bits_of(arrays), bits(numbers, {}, MoeKernel::large));
 }
 
 TEST_F(MoeDecodeGpu, CanBeCaptured) {
@@ -234,21 +188,7 @@ TEST_F(MoeDecodeGpu, CanBeCaptured) {
   for (const std::int64_t tokens : {1, 40, 150}) {
     const MoeNumbers numbers(
         {.tokens = tokens, .choices = 2, .hidden = 64, .width = 72, .experts = 30}, random);
-    MoeArrays arrays(numbers);
-    OnGpu there(arrays, gpu, *stream);
-    moe(there.options(), *stream);  // loads the kernels
-    there.fetch();
-    const std::vector<std::uint8_t> first = bits_of(arrays);
-    fill({static_cast<std::byte*>(there.options().out.data()), there.options().out.bytes(),
-          gpu.place()},
-         poison, *stream);
-    fill(there.options().workspace, poison, *stream);
-    stream->synchronize();
-    Recording recording(cuda_stream(*stream));
-    moe(there.options(), *stream);
-    recording.replay(cuda_stream(*stream));
-    there.fetch();
-    EXPECT_EQ(bits_of(arrays), first);
+    expect_replays(numbers, MoeKernel::best);
   }
 }
 

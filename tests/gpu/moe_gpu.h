@@ -35,6 +35,20 @@ class OnGpu {
   // Waits, and brings `out` back.
   void fetch() { copies_.fetch(); }
 
+  // Runs the call once more; returns the bytes of `out`, which was filled with poison before.
+  std::vector<std::uint8_t> run_again() const {
+    const MemoryView memory = out();
+    fill(memory, poison, stream_);
+    moe(options_, stream_);
+    return test::fetch<std::uint8_t>(memory, 0, memory.bytes, stream_);
+  }
+
+  // Fills `out` and the workspace with poison.
+  void poison_results() const {
+    fill(out(), poison, stream_);
+    fill(options_.workspace, poison, stream_);
+  }
+
   // Whether only the workspace itself was written.
   testing::AssertionResult surroundings_untouched() const {
     const auto before = test::fetch<std::uint8_t>(memory_.view(), 0, moe_margin, stream_);
@@ -45,6 +59,11 @@ class OnGpu {
   }
 
  private:
+  MemoryView out() const {
+    const TensorView& view = options_.out;
+    return {static_cast<std::byte*>(view.data()), view.bytes(), memory_.view().place};
+  }
+
   MoeArrays& arrays_;
   Stream stream_;
   Copies copies_;
@@ -55,18 +74,16 @@ class OnGpu {
 
 inline std::vector<std::uint8_t> bits_of(const MoeArrays& arrays) { return arrays.out().bytes(); }
 
-class MoeGpu : public GpuTest {
+// Checks that hold for every kernel.
+class MoeCallsGpu : public GpuTest {
  protected:
   void SetUp() override {
     GpuTest::SetUp();
-    if (IsSkipped()) return;
-    if (gpu.capabilities().compute_major != 9) GTEST_SKIP() << "needs compute capability 9.0";
-    stream.emplace(gpu);
+    if (!IsSkipped()) stream.emplace(gpu);
   }
 
   // moe() of these numbers; returns what is wrong with the result.
-  std::string run(const MoeNumbers& numbers, const MoeStorage& storage = {},
-                  MoeKernel kernel = MoeKernel::best) {
+  std::string run(const MoeNumbers& numbers, const MoeStorage& storage, MoeKernel kernel) {
     MoeArrays arrays(numbers, storage);
     OnGpu there(arrays, gpu, *stream);
     there.options().kernel = kernel;
@@ -77,7 +94,41 @@ class MoeGpu : public GpuTest {
     return wrong(arrays.out(), expected(numbers, arrays.present()));
   }
 
+  // The bits of the result, which must be right.
+  std::vector<std::uint8_t> bits(const MoeNumbers& numbers, const MoeStorage& storage,
+                                 MoeKernel kernel);
+
+  // Experts that are computed in several calls, in random order and in slots that are used again,
+  // give the bits of one call.
+  void expect_parts_are_the_whole(const MoeNumbers& numbers, MoeStorage storage, MoeKernel kernel,
+                                  std::mt19937& random);
+
+  // A call that is captured and replayed gives the bits of one that is not.
+  void expect_replays(const MoeNumbers& numbers, MoeKernel kernel);
+
+  // A token alone has the bits that it has among others, if the call is `batch_invariant`.
+  void expect_tokens_are_independent(MoeKernel kernel);
+
+  // A token that is NaN does not touch the others of its experts, nor do rows of shared memory that
+  // were left by other items.
+  void expect_nan_stays_in_its_token(DType type, const MoeStorage& storage, MoeKernel kernel);
+
   std::optional<Stream> stream;
+};
+
+// Tests of the kernels for compute capability 9.0.
+class MoeGpu : public MoeCallsGpu {
+ protected:
+  void SetUp() override {
+    MoeCallsGpu::SetUp();
+    if (IsSkipped()) return;
+    if (gpu.capabilities().compute_major != 9) GTEST_SKIP() << "needs compute capability 9.0";
+  }
+
+  std::string run(const MoeNumbers& numbers, const MoeStorage& storage = {},
+                  MoeKernel kernel = MoeKernel::large) {
+    return MoeCallsGpu::run(numbers, storage, kernel);
+  }
 };
 
 // Numbers of this shape in which expert e has counts[e] rows, in random order, one choice per

@@ -2,8 +2,6 @@
 // its kernels.
 #include <algorithm>
 #include <cstdint>
-#include <memory>
-#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -34,15 +32,8 @@ class MoeLayoutsGpu : public MoeGpu, public testing::WithParamInterface<MoeKerne
     return MoeGpu::run(numbers, storage, GetParam());
   }
 
-  // The result, which must be right.
   std::vector<std::uint8_t> bits(const MoeNumbers& numbers, const MoeStorage& storage = {}) {
-    MoeArrays arrays(numbers, storage);
-    OnGpu there(arrays, gpu, *stream);
-    there.options().kernel = GetParam();
-    moe(there.options(), *stream);
-    there.fetch();
-    EXPECT_EQ(wrong(arrays.out(), expected(numbers, arrays.present())), "");
-    return bits_of(arrays);
+    return MoeGpu::bits(numbers, storage, GetParam());
   }
 };
 
@@ -219,7 +210,6 @@ TEST_P(MoeLayoutsGpu, ASharedExpertAlone) {
 
 // Experts that are computed in several calls, with their biases, and the shared expert at the end.
 TEST_P(MoeLayoutsGpu, PartsHaveTheBitsOfTheWhole) {
-  constexpr std::int64_t experts = 7, slots = 3;
   for (std::uint32_t seed = 0; seed < 8; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937 random(seed);
@@ -227,7 +217,7 @@ TEST_P(MoeLayoutsGpu, PartsHaveTheBitsOfTheWhole) {
                               .choices = 3,
                               .hidden = 136,
                               .width = 72,
-                              .experts = experts,
+                              .experts = 7,
                               .gate_up_bias = true,
                               .down_bias = true,
                               .activation = activations[seed % 4],
@@ -236,38 +226,8 @@ TEST_P(MoeLayoutsGpu, PartsHaveTheBitsOfTheWhole) {
                              random);
     MoeStorage storage{.layout = layouts[seed / 4]};
     if (takes_columns()) storage.gate_up_by_column = storage.down_by_column = seed % 2 == 1;
-    const auto whole = bits(numbers, storage);
-
-    std::vector<std::int32_t> order(experts);
-    std::iota(order.begin(), order.end(), 0);
-    std::shuffle(order.begin(), order.end(), random);
-    storage.slots.assign(experts, -1);
-    storage.slot_count = slots;
-    MoeArrays parts(numbers, storage);
-    OnGpu all(parts, gpu, *stream);
-    all.options().kernel = GetParam();
-    moe_plan(all.options(), *stream);
-    std::vector<std::unique_ptr<MoeArrays>> arrays;
-    std::vector<std::unique_ptr<OnGpu>> calls;
-    for (std::size_t done = 0; done < order.size(); done += slots) {
-      arrays.push_back(std::make_unique<MoeArrays>(numbers, storage));
-      for (std::size_t i = done; i < std::min<std::size_t>(done + slots, order.size()); ++i) {
-        arrays.back()->put(order[i], static_cast<std::int64_t>(i - done));
-      }
-      calls.push_back(std::make_unique<OnGpu>(*arrays.back(), gpu, *stream));
-      MoeOptions part = all.options();
-      const MoeOptions& now = calls.back()->options();
-      part.gate_up = now.gate_up;
-      part.down = now.down;
-      part.gate_up_bias = now.gate_up_bias;
-      part.down_bias = now.down_bias;
-      part.slots = now.slots;
-      moe_experts(part, *stream);
-    }
-    moe_combine(all.options(), *stream);
-    all.fetch();
-    ASSERT_EQ(bits_of(parts), whole);
-    ASSERT_TRUE(all.surroundings_untouched());
+    expect_parts_are_the_whole(numbers, storage, GetParam(), random);
+    if (HasFailure()) return;
   }
 }
 

@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <memory>
-#include <numeric>
-#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "gpu/gpu_test.h"
 #include "gpu/moe_gpu.h"
-#include "gpu/recording.h"
-#include "penstock/host/cuda.h"
 #include "penstock/ops/moe.h"
 #include "support/moe_arrays.h"
 
@@ -26,26 +21,11 @@ constexpr GateUpLayout layouts[] = {GateUpLayout::concatenated, GateUpLayout::in
 const std::vector<int> row_counts{0,  1,  7,  15, 16,  17,  31,  32,  33,  63,
                                   64, 65, 96, 97, 127, 128, 129, 193, 257, 0};
 
-class MoePortableGpu : public GpuTest {
+class MoePortableGpu : public MoeCallsGpu {
  protected:
-  void SetUp() override {
-    GpuTest::SetUp();
-    if (!IsSkipped()) stream.emplace(gpu);
-  }
-
-  // moe() of these numbers; returns what is wrong with the result.
   std::string run(const MoeNumbers& numbers, const MoeStorage& storage = {}) {
-    MoeArrays arrays(numbers, storage);
-    OnGpu there(arrays, gpu, *stream);
-    there.options().kernel = MoeKernel::portable;
-    moe(there.options(), *stream);
-    there.fetch();
-    if (!arrays.out().surroundings_untouched()) return "bytes around out were written";
-    if (!there.surroundings_untouched()) return "bytes around the workspace were written";
-    return wrong(arrays.out(), expected(numbers, arrays.present()));
+    return MoeCallsGpu::run(numbers, storage, MoeKernel::portable);
   }
-
-  std::optional<Stream> stream;
 };
 
 TEST_F(MoePortableGpu, AgreesWithTheFormula) {
@@ -192,82 +172,28 @@ TEST_F(MoePortableGpu, NoExperts) {
   EXPECT_EQ(run(numbers, {.slots = {-1, 4, 1 << 30, -1}}), "");
 }
 
-// A token that is NaN does not touch the others of its experts, nor do rows of shared memory that
-// were left by other items.
 TEST_F(MoePortableGpu, NanStaysInItsToken) {
   for (const DType type : types) {
     for (const bool by_column : {false, true}) {
-      std::mt19937 random(8);
-      MoeNumbers numbers({.tokens = 200, .choices = 2, .hidden = 72, .width = 40, .type = type},
-                         random);
-      const MoeExpected right = expected(numbers);
-      std::fill_n(numbers.x.begin() + 77 * 72, 72, std::nanf(""));
-      MoeArrays arrays(numbers, {.gate_up_by_column = by_column, .down_by_column = by_column});
-      OnGpu there(arrays, gpu, *stream);
-      there.options().kernel = MoeKernel::portable;
-      moe(there.options(), *stream);
-      there.fetch();
-      for (std::int64_t i = 0; i < 200 * 72; ++i) {
-        const double got =
-            decoded(static_cast<std::uint32_t>(arrays.out().bits({i / 72, i % 72})), type);
-        if (i / 72 == 77) {
-          ASSERT_TRUE(std::isnan(got)) << i;
-        } else {
-          ASSERT_LE(std::abs(got - right.out[static_cast<std::size_t>(i)]), right.tolerance) << i;
-        }
-      }
+      expect_nan_stays_in_its_token(
+          type, {.gate_up_by_column = by_column, .down_by_column = by_column}, MoeKernel::portable);
     }
   }
 }
 
-// Experts that are computed in several calls, in slots that are used again, give the same bits.
 TEST_F(MoePortableGpu, PartsHaveTheBitsOfTheWhole) {
   for (std::uint32_t seed = 0; seed < 9; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937 random(seed);
-    const std::int64_t experts = 9, slots = 4;
     const MoeNumbers numbers({.tokens = 150,
                               .choices = 3,
                               .hidden = 136,
                               .width = 72,
-                              .experts = experts,
+                              .experts = 9,
                               .type = types[seed % 3]},
                              random);
-    MoeArrays whole(numbers);
-    OnGpu one(whole, gpu, *stream);
-    one.options().kernel = MoeKernel::portable;
-    moe(one.options(), *stream);
-    one.fetch();
-    ASSERT_EQ(wrong(whole.out(), expected(numbers)), "");
-
-    std::vector<std::int32_t> order(experts);
-    std::iota(order.begin(), order.end(), 0);
-    std::shuffle(order.begin(), order.end(), random);
-    const MoeStorage none{.slots = std::vector<std::int32_t>(experts, -1), .slot_count = slots};
-    MoeArrays parts(numbers, none);
-    OnGpu first(parts, gpu, *stream);
-    first.options().kernel = MoeKernel::portable;
-    moe_plan(first.options(), *stream);
-    std::vector<std::unique_ptr<OnGpu>> calls;
-    std::vector<std::unique_ptr<MoeArrays>> arrays;
-    for (std::size_t done = 0; done < order.size();) {
-      arrays.push_back(std::make_unique<MoeArrays>(numbers, none));
-      const std::size_t now = std::min<std::size_t>(1 + random() % slots, order.size() - done);
-      for (std::size_t i = 0; i < now; ++i) {
-        arrays.back()->put(order[done + i], static_cast<std::int64_t>(i));
-      }
-      done += now;
-      calls.push_back(std::make_unique<OnGpu>(*arrays.back(), gpu, *stream));
-      MoeOptions part = first.options();
-      part.gate_up = calls.back()->options().gate_up;
-      part.down = calls.back()->options().down;
-      part.slots = calls.back()->options().slots;
-      moe_experts(part, *stream);
-    }
-    moe_combine(first.options(), *stream);
-    first.fetch();
-    ASSERT_EQ(bits_of(parts), bits_of(whole));
-    ASSERT_TRUE(first.surroundings_untouched());
+    expect_parts_are_the_whole(numbers, {}, MoeKernel::portable, random);
+    if (HasFailure()) return;
   }
 }
 
@@ -282,44 +208,17 @@ TEST_F(MoePortableGpu, TheSameBitsEveryTime) {
     MoeArrays arrays[] = {MoeArrays(numbers[0]), MoeArrays(numbers[1])};
     OnGpu calls[] = {{arrays[0], gpu, *stream}, {arrays[1], gpu, *stream}};
     calls[1].options().workspace = calls[0].options().workspace;
-    const auto bits = [&](int which) {
-      MoeOptions& call = calls[which].options();
-      call.kernel = MoeKernel::portable;
-      const MemoryView memory{static_cast<std::byte*>(call.out.data()), call.out.bytes(),
-                              gpu.place()};
-      fill(memory, poison, *stream);
-      moe(call, *stream);
-      return test::fetch<std::uint8_t>(memory, 0, memory.bytes, *stream);
-    };
-    const std::vector<std::uint8_t> first[] = {bits(0), bits(1)};
+    for (OnGpu& call : calls) call.options().kernel = MoeKernel::portable;
+    const std::vector<std::uint8_t> first[] = {calls[0].run_again(), calls[1].run_again()};
     for (int repeat = 0; repeat < 100; ++repeat) {
-      ASSERT_EQ(bits(repeat % 2), first[repeat % 2]) << name(type) << ", repeat " << repeat;
+      ASSERT_EQ(calls[repeat % 2].run_again(), first[repeat % 2])
+          << name(type) << ", repeat " << repeat;
     }
   }
 }
 
 TEST_F(MoePortableGpu, ATokenDoesNotDependOnItsNeighbours) {
-  std::mt19937 random(10);
-  const MoeShape shape{.tokens = 300, .choices = 2, .hidden = 200, .width = 136, .experts = 3};
-  const MoeNumbers all(shape, random);
-  MoeArrays together(all);
-  OnGpu batch(together, gpu, *stream);
-  batch.options().kernel = MoeKernel::portable;
-  moe(batch.options(), *stream);
-  batch.fetch();
-  MoeNumbers one = all;
-  one.shape.tokens = 1;
-  one.x.assign(all.x.begin() + 7 * shape.hidden, all.x.begin() + 8 * shape.hidden);
-  one.ids.assign(all.ids.begin() + 14, all.ids.begin() + 16);
-  one.weights.assign(all.weights.begin() + 14, all.weights.begin() + 16);
-  MoeArrays alone(one);
-  OnGpu single(alone, gpu, *stream);
-  single.options().kernel = MoeKernel::portable;
-  moe(single.options(), *stream);
-  single.fetch();
-  for (std::int64_t i = 0; i < shape.hidden; ++i) {
-    ASSERT_EQ(alone.out().bits({0, i}), together.out().bits({7, i})) << i;
-  }
+  expect_tokens_are_independent(MoeKernel::portable);
 }
 
 TEST_F(MoePortableGpu, CanBeCaptured) {
@@ -328,21 +227,7 @@ TEST_F(MoePortableGpu, CanBeCaptured) {
     const MoeNumbers numbers(
         {.tokens = 100, .choices = 2, .hidden = 64, .width = 72, .experts = 5, .type = type},
         random);
-    MoeArrays arrays(numbers);
-    OnGpu there(arrays, gpu, *stream);
-    there.options().kernel = MoeKernel::portable;
-    moe(there.options(), *stream);  // loads the kernels
-    there.fetch();
-    const std::vector<std::uint8_t> first = bits_of(arrays);
-    const TensorView& out = there.options().out;
-    fill({static_cast<std::byte*>(out.data()), out.bytes(), gpu.place()}, poison, *stream);
-    fill(there.options().workspace, poison, *stream);
-    stream->synchronize();
-    Recording recording(cuda_stream(*stream));
-    moe(there.options(), *stream);
-    for (int replay = 0; replay < 2; ++replay) recording.replay(cuda_stream(*stream));
-    there.fetch();
-    EXPECT_EQ(bits_of(arrays), first) << name(type);
+    expect_replays(numbers, MoeKernel::portable);
   }
 }
 

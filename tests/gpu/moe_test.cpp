@@ -4,9 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <memory>
-#include <numeric>
-#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -15,7 +12,6 @@
 #include "gpu/copies.h"
 #include "gpu/gpu_test.h"
 #include "gpu/moe_gpu.h"
-#include "gpu/recording.h"
 #include "ops/moe/workspace.h"
 #include "penstock/host/cuda.h"
 #include "penstock/ops/moe.h"
@@ -94,25 +90,8 @@ TEST_F(MoeGpu, NoExperts) {
   EXPECT_EQ(wrong(arrays.out(), expected(numbers, arrays.present())), "");
 }
 
-// A token that is NaN does not touch the others of its experts.
 TEST_F(MoeGpu, NanStaysInItsToken) {
-  std::mt19937 random(16);
-  MoeNumbers numbers({.tokens = 200, .choices = 2, .hidden = 72, .width = 40}, random);
-  const MoeExpected right = expected(numbers);
-  std::fill_n(numbers.x.begin() + 77 * 72, 72, std::nanf(""));
-  MoeArrays arrays(numbers);
-  OnGpu there(arrays, gpu, *stream);
-  moe(there.options(), *stream);
-  there.fetch();
-  for (std::int64_t i = 0; i < 200 * 72; ++i) {
-    const double got =
-        decoded(static_cast<std::uint32_t>(arrays.out().bits({i / 72, i % 72})), DType::bf16);
-    if (i / 72 == 77) {
-      ASSERT_TRUE(std::isnan(got)) << i;
-    } else {
-      ASSERT_LE(std::abs(got - right.out[static_cast<std::size_t>(i)]), right.tolerance) << i;
-    }
-  }
+  expect_nan_stays_in_its_token(DType::bf16, {}, MoeKernel::large);
 }
 
 TEST_F(MoeGpu, NoTokens) {
@@ -166,47 +145,14 @@ TEST_F(MoeGpu, SortsAsTheCpu) {
   }
 }
 
-// Experts that are computed in several calls, in slots that are used again, give the same bits.
 TEST_F(MoeGpu, PartsHaveTheBitsOfTheWhole) {
   for (std::uint32_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937 random(seed);
-    const std::int64_t experts = 9, slots = 4;
     const MoeNumbers numbers(
-        {.tokens = 150, .choices = 3, .hidden = 136, .width = 72, .experts = experts}, random);
-    MoeArrays whole(numbers);
-    OnGpu one(whole, gpu, *stream);
-    moe(one.options(), *stream);
-    one.fetch();
-    ASSERT_EQ(wrong(whole.out(), expected(numbers)), "");
-
-    std::vector<std::int32_t> order(experts);
-    std::iota(order.begin(), order.end(), 0);
-    std::shuffle(order.begin(), order.end(), random);
-    const MoeStorage none{.slots = std::vector<std::int32_t>(experts, -1), .slot_count = slots};
-    MoeArrays parts(numbers, none);
-    OnGpu first(parts, gpu, *stream);
-    moe_plan(first.options(), *stream);
-    std::vector<std::unique_ptr<OnGpu>> calls;
-    std::vector<std::unique_ptr<MoeArrays>> arrays;
-    for (std::size_t done = 0; done < order.size();) {
-      arrays.push_back(std::make_unique<MoeArrays>(numbers, none));
-      const std::size_t now = std::min<std::size_t>(1 + random() % slots, order.size() - done);
-      for (std::size_t i = 0; i < now; ++i) {
-        arrays.back()->put(order[done + i], static_cast<std::int64_t>(i));
-      }
-      done += now;
-      calls.push_back(std::make_unique<OnGpu>(*arrays.back(), gpu, *stream));
-      MoeOptions part = first.options();
-      part.gate_up = calls.back()->options().gate_up;
-      part.down = calls.back()->options().down;
-      part.slots = calls.back()->options().slots;
-      moe_experts(part, *stream);
-    }
-    moe_combine(first.options(), *stream);
-    first.fetch();
-    ASSERT_EQ(bits_of(parts), bits_of(whole));
-    ASSERT_TRUE(first.surroundings_untouched());
+        {.tokens = 150, .choices = 3, .hidden = 136, .width = 72, .experts = 9}, random);
+    expect_parts_are_the_whole(numbers, {}, MoeKernel::large, random);
+    if (HasFailure()) return;
   }
 }
 
@@ -219,16 +165,9 @@ TEST_F(MoeGpu, TheSameBitsEveryTime) {
   MoeArrays arrays[] = {MoeArrays(numbers[0]), MoeArrays(numbers[1])};
   OnGpu calls[] = {{arrays[0], gpu, *stream}, {arrays[1], gpu, *stream}};
   calls[1].options().workspace = calls[0].options().workspace;
-  const auto run = [&](int which) {
-    const TensorView& out = calls[which].options().out;
-    const MemoryView memory{static_cast<std::byte*>(out.data()), out.bytes(), gpu.place()};
-    fill(memory, poison, *stream);
-    moe(calls[which].options(), *stream);
-    return test::fetch<std::uint8_t>(memory, 0, memory.bytes, *stream);
-  };
   std::vector<std::uint8_t> first[2];
   for (int which = 0; which < 2; ++which) {
-    first[which] = run(which);
+    first[which] = calls[which].run_again();
     // The CPU's result differs by roundings only.
     MoeOptions here = arrays[which].options();
     const Pool pool(Device::cpu());
@@ -251,7 +190,7 @@ TEST_F(MoeGpu, TheSameBitsEveryTime) {
     ASSERT_LE(error, 4 * spacing(largest, shape.type));
   }
   for (int repeat = 0; repeat < 1000; ++repeat) {
-    ASSERT_EQ(run(repeat % 2), first[repeat % 2]) << "repeat " << repeat;
+    ASSERT_EQ(calls[repeat % 2].run_again(), first[repeat % 2]) << "repeat " << repeat;
   }
 }
 
@@ -273,52 +212,15 @@ TEST_F(MoeGpu, WithoutOverlapTheBitsAreTheSame) {
   }
 }
 
-// A token alone has the bits that it has among others.
 TEST_F(MoeGpu, ATokenDoesNotDependOnItsNeighbours) {
-  std::mt19937 random(9);
-  const MoeShape shape{.tokens = 300, .choices = 2, .hidden = 200, .width = 136, .experts = 3};
-  const MoeNumbers all(shape, random);
-  MoeArrays together(all);
-  OnGpu batch(together, gpu, *stream);
-  batch.options().batch_invariant = true;
-  moe(batch.options(), *stream);
-  batch.fetch();
-  for (const std::int64_t token : {0, 7, 299}) {
-    MoeNumbers one = all;
-    one.shape.tokens = 1;
-    one.x.assign(all.x.begin() + token * shape.hidden, all.x.begin() + (token + 1) * shape.hidden);
-    one.ids.assign(all.ids.begin() + token * 2, all.ids.begin() + token * 2 + 2);
-    one.weights.assign(all.weights.begin() + token * 2, all.weights.begin() + token * 2 + 2);
-    MoeArrays alone(one);
-    OnGpu single(alone, gpu, *stream);
-    single.options().batch_invariant = true;
-    moe(single.options(), *stream);
-    single.fetch();
-    for (std::int64_t i = 0; i < shape.hidden; ++i) {
-      ASSERT_EQ(alone.out().bits({0, i}), together.out().bits({token, i})) << token << ", " << i;
-    }
-  }
+  expect_tokens_are_independent(MoeKernel::best);
 }
 
 TEST_F(MoeGpu, CanBeCaptured) {
   std::mt19937 random(10);
   const MoeNumbers numbers({.tokens = 100, .choices = 2, .hidden = 64, .width = 72, .experts = 5},
                            random);
-  MoeArrays arrays(numbers);
-  OnGpu there(arrays, gpu, *stream);
-  moe(there.options(), *stream);  // loads the kernels
-  there.fetch();
-  const std::vector<std::uint8_t> first = bits_of(arrays);
-  fill({static_cast<std::byte*>(there.options().out.data()), there.options().out.bytes(),
-        gpu.place()},
-       poison, *stream);
-  fill(there.options().workspace, poison, *stream);
-  stream->synchronize();
-  Recording recording(cuda_stream(*stream));
-  moe(there.options(), *stream);
-  recording.replay(cuda_stream(*stream));
-  there.fetch();
-  EXPECT_EQ(bits_of(arrays), first);
+  expect_replays(numbers, MoeKernel::large);
 }
 
 // Results of experts that do not fit into 2^31 elements. All tokens are alike but for the order of

@@ -99,8 +99,8 @@ TEST_F(GemmErrors, Shapes) {
 
 TEST_F(GemmErrors, Strides) {
   EXPECT_EQ(message([&](auto& o) { o.a = strided(a.data(), {M, K}, {2 * K, 2}); }),
-            "a: expected rows whose elements follow each other, got bf16[3, 8] on cpu with a "
-            "stride of 2 inside rows");
+            "a: expected a contiguous last dimension (a stride of 1), got bf16[3, 8] on cpu with "
+            "stride 2");
   EXPECT_EQ(message([&](auto& o) { o.out = strided(out.data(), {M, N}, {N - 1, 1}); }),
             "out: expected elements that do not overlap each other, got bf16[3, 16] on cpu with "
             "strides [15, 1]");

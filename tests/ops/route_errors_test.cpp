@@ -116,8 +116,8 @@ TEST_F(RouteErrors, Shapes) {
 TEST_F(RouteErrors, Strides) {
   EXPECT_EQ(
       message([&](auto& o) { o.logits = strided(logits.data(), DType::f32, {T, E}, {2 * E, 2}); }),
-      "logits: expected rows whose elements follow each other, got f32[3, 12] on cpu with a "
-      "stride of 2 inside rows");
+      "logits: expected a contiguous last dimension (a stride of 1), got f32[3, 12] on cpu with "
+      "stride 2");
   EXPECT_EQ(message([&](auto& o) { o.ids = strided(ids.data(), DType::i32, {T, K}, {K + 1, 1}); }),
             "ids: expected a contiguous view, got i32[3, 4] on cpu with strides [5, 1]");
   EXPECT_EQ(message([&](auto& o) {

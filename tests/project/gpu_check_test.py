@@ -5,13 +5,18 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NAME = re.compile(r"^(TYPED_)?TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", re.MULTILINE)
+NAME = re.compile(r"^(TYPED_)?TEST(_F|_P)?\(\s*(\w+),\s*(\w+)\)", re.MULTILINE)
 
 
 def gpu_tests():
     for path in (ROOT / "tests/gpu").glob("*_test.c*"):
-        for typed, suite, name in NAME.findall(path.read_text()):
-            yield f"{suite}/0.{name}" if typed else f"{suite}.{name}"
+        for typed, kind, suite, name in NAME.findall(path.read_text()):
+            if typed:
+                yield f"{suite}/0.{name}"
+            elif kind == "_P":
+                yield f"Instance/{suite}.{name}/0"
+            else:
+                yield f"{suite}.{name}"
 
 
 def filters():

@@ -60,7 +60,7 @@ def test_penstocks_arrays():
     ({"out": np.zeros((5, 3), np.float16)}, r"^out: expected shape \[3, 5\]"),
     ({"out": np.zeros((3, 5), np.float32)}, "^out: expected elements of type f16"),
     ({"kernel": "fastest"}, "^kernel: expected one of 'best', 'portable', .*given 'fastest'"),
-    ({"a": np.zeros((4, 3), np.float16).T}, "^a: expected rows whose elements follow each other"),
+    ({"a": np.zeros((4, 3), np.float16).T}, "^a: expected a contiguous last dimension"),
 ])
 def test_errors_name_the_argument(change, says):
     call = {"a": np.zeros((3, 4), np.float16), "b": np.zeros((5, 4), np.float16)} | change

@@ -26,11 +26,7 @@ void check_matrix(const Named& matrix, std::string_view shape) {
     if (extent <= most_extent) continue;
     throw_invalid(matrix.name(), "fewer than 2^31 rows and columns", described(view));
   }
-  if (view.elements() > 0 && view.extent(1) > 1 && view.strides()[1] != 1) {
-    throw_invalid(matrix.name(), "rows whose elements follow each other",
-                  view.describe() + " with a stride of " + std::to_string(view.strides()[1]) +
-                      " inside rows");
-  }
+  check_last_contiguous(matrix);
 }
 
 // The stride of rows. Of a single row it has no meaning, and rows without gaps are assumed.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -20,10 +21,13 @@ using detail::check_alignment;
 using detail::check_apart;
 using detail::check_contiguous;
 using detail::check_distinct_elements;
+using detail::check_last_contiguous;
 using detail::check_memory;
+using detail::check_pool;
 using detail::check_same_type;
 using detail::check_shape;
 using detail::check_type;
+using detail::check_workspace;
 using detail::described;
 using detail::given;
 using detail::MoeWeights;
@@ -39,8 +43,6 @@ constexpr std::int64_t most_pairs = (std::int64_t{1} << 31) - 1;
 constexpr std::int64_t most_reach = std::int64_t{1} << 35;  // elements of 2 bytes
 constexpr std::int64_t multiple = 8;                        // of d, n and, on a GPU, of strides
 constexpr std::size_t row_alignment = 16;                   // bytes, on a GPU
-constexpr std::size_t gpu_alignment = 256;                  // bytes, of a workspace
-constexpr std::size_t host_alignment = 64;                  // the same on the CPU: what torch gives
 
 void check_rank(const Named& argument, std::size_t rank, std::string_view meaning) {
   if (argument.view.rank() == rank) return;
@@ -73,15 +75,6 @@ void check_runs(const Named& argument, std::size_t contiguous) {
         fmt::format("strides that are multiples of {} elements (16 bytes) on a GPU", each),
         fmt::format("{} with stride {} in dimension {}", view.describe(), view.strides()[d], d));
   }
-}
-
-void check_last_contiguous(const Named& argument) {
-  const TensorView& view = argument.view;
-  if (view.elements() == 0) return;
-  const std::size_t last = view.rank() - 1;
-  if (view.extent(last) < 2 || view.strides()[last] == 1) return;
-  throw_invalid(argument.name(), "a contiguous last dimension (a stride of 1)",
-                fmt::format("{} with stride {}", view.describe(), view.strides()[last]));
 }
 
 // That elements of a row are next to each other and, on a GPU, that rows begin at multiples of 16
@@ -139,9 +132,20 @@ struct Views {
         shared_down{"shared_down", options.shared_down},
         shared_weights{"shared_weights", options.shared_weights} {}
 
-  std::array<Named, 11> inputs() const {
-    return {x,         gate_up,        down,        ids,           weights, slots, gate_up_bias,
-            down_bias, shared_gate_up, shared_down, shared_weights};
+  // The inputs, then the result.
+  std::array<Named, 12> all() const {
+    return {x,
+            gate_up,
+            down,
+            ids,
+            weights,
+            slots,
+            gate_up_bias,
+            down_bias,
+            shared_gate_up,
+            shared_down,
+            shared_weights,
+            out};
   }
 };
 
@@ -306,35 +310,8 @@ void check_strides_and_memory(const Views& views, const Device& device) {
     check_memory(*each, device);
   }
   check_distinct_elements(views.out);
-  check_apart(views.out, views.inputs());
-}
-
-void check_pool(const Pool* pool, Workspace workspace, std::size_t bytes, const Device& device) {
-  if (workspace == Workspace::given) {
-    throw_invalid("workspace", fmt::format("a workspace of {} bytes", bytes), "none");
-  }
-  if (pool == nullptr) {
-    throw_invalid("workspace", fmt::format("a workspace of {} bytes, or a pool", bytes), "neither");
-  }
-  if (pool->device().place() != device.place()) {
-    throw_invalid("pool", "a pool of " + device.name() + ", the stream's device",
-                  "one of " + pool->device().name());
-  }
-}
-
-void check_workspace(const Views& views, const MemoryView& workspace, std::size_t bytes,
-                     const Device& device) {
-  if (workspace.bytes < bytes) {
-    throw_invalid("workspace", fmt::format("{} bytes or more", bytes),
-                  fmt::format("{} bytes", workspace.bytes));
-  }
-  const TensorView used(workspace.data, DType::u8, {static_cast<std::int64_t>(bytes)},
-                        workspace.place);
-  const Named argument{"workspace", used};
-  check_alignment(argument, device.kind() == DeviceKind::cpu ? host_alignment : gpu_alignment);
-  check_memory(argument, device);
-  check_apart(argument, views.inputs());
-  check_apart(argument, views.out);
+  const auto all = views.all();
+  check_apart(views.out, std::span(all).first(all.size() - 1));
 }
 
 void check_activation(const MoeOptions& options) {
@@ -409,10 +386,12 @@ MoeWork checked(const MoeOptions& options, Workspace workspace, const Device& de
   }
   check_activation(options);
   check_strides_and_memory(views, device);
-  if (options.workspace.data == nullptr) {
-    check_pool(options.pool, workspace, work.bytes(), device);
+  if (options.workspace.data != nullptr) {
+    check_workspace(options.workspace, work.bytes(), device, views.all());
+  } else if (workspace == Workspace::given) {
+    throw_invalid("workspace", fmt::format("a workspace of {} bytes", work.bytes()), "none");
   } else {
-    check_workspace(views, options.workspace, work.bytes(), device);
+    check_pool(options.pool, work.bytes(), device);
   }
   work.layout = options.layout;
   work.kernel = options.kernel;

@@ -1,5 +1,6 @@
 #include "penstock/ops/round_routes.h"
 
+#include <array>
 #include <string>
 
 #include "ops/arguments.h"
@@ -15,13 +16,7 @@ namespace {
 constexpr std::int64_t most_tokens = (std::int64_t{1} << 31) - 1;
 
 void check_logits(const TensorView& logits) {
-  if (logits.rank() != 2) {
-    throw_invalid("logits", "shape [T, E]: tokens, experts", described(logits));
-  }
-  if (logits.extent(1) < 1 || logits.extent(1) > route_most_experts) {
-    throw_invalid("logits", "1 to " + std::to_string(route_most_experts) + " experts",
-                  logits.describe());
-  }
+  check_route_logits(logits);
   if (logits.extent(0) > most_tokens) {
     throw_invalid("logits", "fewer than 2^31 tokens", logits.describe());
   }
@@ -41,16 +36,15 @@ struct Arguments {
         rounded_ids{"rounded_ids", options.rounded_ids},
         rounded_weights{"rounded_weights", options.rounded_weights},
         changes{"changes", options.changes} {}
+
+  std::array<Named, 6> all() const {
+    return {logits, ids, weights, rounded_ids, rounded_weights, changes};
+  }
 };
 
 void check_inputs(const Arguments& arguments) {
   const TensorView& logits = arguments.logits.view;
-  check_type(arguments.logits, {DType::f32, DType::bf16, DType::f16});
   check_logits(logits);
-  if (logits.elements() > 0 && logits.extent(1) > 1 && logits.strides()[1] != 1) {
-    throw_invalid("logits", "a contiguous last dimension (a stride of 1)",
-                  logits.describe() + " with stride " + std::to_string(logits.strides()[1]));
-  }
   const std::int64_t tokens = logits.extent(0);
   const TensorView& ids = arguments.ids.view;
   check_type(arguments.ids, {DType::i32, DType::i64});
@@ -89,29 +83,6 @@ void check_results(const Arguments& arguments) {
   check_contiguous(arguments.changes);
 }
 
-void check_workspace(const RoundRoutesOptions& options, const Arguments& arguments,
-                     const Device& device) {
-  const std::size_t bytes = workspace_bytes(options.logits);
-  if (options.workspace.data == nullptr) {
-    if (options.pool != nullptr) return;
-    throw_invalid("workspace", "a workspace of " + std::to_string(bytes) + " bytes, or a pool",
-                  "neither");
-  }
-  if (options.workspace.bytes < bytes) {
-    throw_invalid("workspace", std::to_string(bytes) + " bytes or more",
-                  std::to_string(options.workspace.bytes) + " bytes");
-  }
-  const TensorView used(options.workspace.data, DType::u8, {static_cast<std::int64_t>(bytes)},
-                        options.workspace.place);
-  const Named workspace{"workspace", used};
-  check_alignment(workspace, device.kind() == DeviceKind::cpu ? 64 : 256);
-  check_memory(workspace, device);
-  for (const Named& each : {arguments.logits, arguments.ids, arguments.weights,
-                            arguments.rounded_ids, arguments.rounded_weights, arguments.changes}) {
-    check_apart(workspace, each);
-  }
-}
-
 RoundingWork checked(const RoundRoutesOptions& options, const Device& device) {
   const Arguments arguments(options);
   check_inputs(arguments);
@@ -131,7 +102,12 @@ RoundingWork checked(const RoundRoutesOptions& options, const Device& device) {
   check_apart(results[1], results[0]);
   check_apart(results[2], results[0]);
   check_apart(results[2], results[1]);
-  check_workspace(options, arguments, device);
+  const std::size_t bytes = workspace_bytes(options.logits);
+  if (options.workspace.data == nullptr) {
+    check_pool(options.pool, bytes, device);
+  } else {
+    check_workspace(options.workspace, bytes, device, arguments.all());
+  }
   return {.tokens = options.logits.extent(0),
           .experts = static_cast<int>(options.logits.extent(1)),
           .choices = static_cast<int>(options.ids.extent(1)),

@@ -10,24 +10,19 @@
 
 namespace ps {
 namespace detail {
-namespace {
 
-// The logits have rank 2 and E experts; the elements of a row follow each other.
-void check_logits(const TensorView& logits) {
-  check_type({"logits", logits}, {DType::f32, DType::bf16, DType::f16});
-  if (logits.rank() != 2) {
-    throw_invalid("logits", "shape [T, E]: tokens, experts", described(logits));
-  }
-  if (logits.extent(1) < 1 || logits.extent(1) > route_most_experts) {
+void check_route_logits(const TensorView& view) {
+  const Named logits{"logits", view};
+  check_type(logits, {DType::f32, DType::bf16, DType::f16});
+  if (view.rank() != 2) throw_invalid("logits", "shape [T, E]: tokens, experts", described(view));
+  if (view.extent(1) < 1 || view.extent(1) > route_most_experts) {
     throw_invalid("logits", "1 to " + std::to_string(route_most_experts) + " experts",
-                  logits.describe());
+                  view.describe());
   }
-  if (logits.elements() > 0 && logits.extent(1) > 1 && logits.strides()[1] != 1) {
-    throw_invalid("logits", "rows whose elements follow each other",
-                  logits.describe() + " with a stride of " + std::to_string(logits.strides()[1]) +
-                      " inside rows");
-  }
+  check_last_contiguous(logits);
 }
+
+namespace {
 
 void check_results(const RouteOptions& options) {
   const Named ids{"ids", options.ids}, weights{"weights", options.weights};
@@ -91,7 +86,7 @@ void check_groups(const RouteOptions& options) {
 }
 
 RouteWork checked(const RouteOptions& options, const Device& device) {
-  check_logits(options.logits);
+  check_route_logits(options.logits);
   check_results(options);
   check_scoring(options);
   check_groups(options);

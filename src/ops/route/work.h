@@ -13,6 +13,9 @@ inline constexpr int route_most_experts = 512;
 inline constexpr int route_most_choices = 16;
 inline constexpr int route_most_groups = 32;
 
+// That logits are (T, E), of a type and a number of experts that routing takes.
+void check_route_logits(const TensorView& view);
+
 struct RouteWork {
   std::int64_t tokens = 0;  // T
   int experts = 0;          // E
