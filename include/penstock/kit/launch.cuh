@@ -40,9 +40,9 @@ __device__ inline void let_next_start() {
 #endif
 }
 
-// For host functions that pass kernels to the CUDA runtime. A program and a library in it may each
-// have a runtime of their own, linked statically, which knows its own kernels only; so neither may
-// call the other's copy of such a function.
+// A program and a library in it may each have a CUDA runtime of their own, linked statically, which
+// knows its own kernels only. So neither may call the other's copy of the host functions below:
+// templates are static, the others hidden.
 #define PENSTOCK_OWN_RUNTIME [[gnu::visibility("hidden")]]
 
 namespace detail {
@@ -201,8 +201,8 @@ inline std::string describe(const LaunchOptions& options) {
 // Enqueues the kernel on `stream`. Throws DeviceError if the launch fails. Errors while the kernel
 // runs are reported by a later synchronisation.
 template <class... Parameter, class... Argument>
-PENSTOCK_OWN_RUNTIME void launch(void (*kernel)(Parameter...), const LaunchOptions& options,
-                                 cudaStream_t stream, Argument&&... arguments) {
+static void launch(void (*kernel)(Parameter...), const LaunchOptions& options, cudaStream_t stream,
+                   Argument&&... arguments) {
   const auto* const function = reinterpret_cast<const void*>(kernel);
   detail::allow(function, options);
   const detail::LaunchConfig launch(options, stream,
@@ -216,8 +216,7 @@ PENSTOCK_OWN_RUNTIME void launch(void (*kernel)(Parameter...), const LaunchOptio
 // concurrently. A cluster stays within one GPC, so fewer fit than the number of SMs suggests. Quick
 // when called again with the same options.
 template <class... Parameter>
-PENSTOCK_OWN_RUNTIME unsigned resident_clusters(void (*kernel)(Parameter...),
-                                                LaunchOptions options) {
+static unsigned resident_clusters(void (*kernel)(Parameter...), LaunchOptions options) {
   const auto* const function = reinterpret_cast<const void*>(kernel);
   const std::uint64_t threads = std::uint64_t{options.block.x} * options.block.y * options.block.z;
   const detail::LaunchCache::Key key{function, detail::current_device(), options.cluster, threads,
