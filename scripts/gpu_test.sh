@@ -21,16 +21,16 @@ build_all() {
   echo "$sources" >$bin/sources.txt
 }
 
-# All tests of a program but those that trace the device, in three processes at the same time.
+# All tests of a program but those that trace the device, in five processes at the same time.
 run_shards() {
   local i processes=() status=0
   mkdir -p build/logs
-  for i in 0 1 2; do
-    GTEST_TOTAL_SHARDS=3 GTEST_SHARD_INDEX=$i "$bin/$1" '--gtest_filter=-DeviceTraceGpu.*' \
+  for i in 0 1 2 3 4; do
+    GTEST_TOTAL_SHARDS=5 GTEST_SHARD_INDEX=$i "$bin/$1" '--gtest_filter=-DeviceTraceGpu.*' \
       >"build/logs/$1.$i.log" 2>&1 &
     processes+=($!)
   done
-  for i in 0 1 2; do
+  for i in 0 1 2 3 4; do
     wait "${processes[i]}" || status=$?
     cat "build/logs/$1.$i.log"
   done

@@ -130,7 +130,7 @@ TEST_F(MoeDecodeGpu, TheSameBitsEveryTime) {
   for (const std::int64_t tokens : {1, 8, 50}) {
     SCOPED_TRACE(testing::Message() << tokens << " tokens");
     const MoeShape shape{
-        .tokens = tokens, .choices = 4, .hidden = 520, .width = 1032, .experts = 30};
+        .tokens = tokens, .choices = 4, .hidden = 264, .width = 520, .experts = 30};
     const MoeNumbers numbers[] = {{shape, random}, {shape, random}};
     MoeArrays arrays[] = {MoeArrays(numbers[0]), MoeArrays(numbers[1])};
     OnGpu calls[] = {{arrays[0], gpu, *stream}, {arrays[1], gpu, *stream}};
@@ -164,9 +164,9 @@ TEST_F(MoeDecodeGpu, BestIsOneOfTheKernels) {
         {.tokens = tokens, .choices = 2, .hidden = 136, .width = 200, .experts = experts}, random);
   };
   same_as(numbers(64, 3), MoeKernel::decode);
-  same_as(numbers(200, 20), MoeKernel::decode);
+  same_as(numbers(160, 20), MoeKernel::decode);
   same_as(numbers(2000, 20), MoeKernel::large);
-  MoeNumbers crowded = numbers(600, 20);
+  MoeNumbers crowded = numbers(250, 20);
   for (std::int64_t& id : crowded.ids) id = random() % 20 == 0 ? id : 4;
   same_as(crowded, MoeKernel::large);
 }

@@ -46,8 +46,8 @@ TEST(GemmShapes, AreDistinctAndFound) {
   EXPECT_EQ(find_gemm_shape(GemmKernel::portable), nullptr);
 }
 
-// Except for those that split K, the kernels that the tests of the estimate expect are within 2 %
-// of the fastest ones in measurements on an H200.
+// The kernels that the tests of the estimate expect are within 2 % of the fastest ones in
+// measurements on an H200.
 const GemmShape& shape_of(std::size_t m, std::size_t n, std::size_t k, std::size_t sms = h200) {
   return *find_gemm_shape(chosen(m, n, k, sms));
 }
@@ -64,7 +64,10 @@ TEST(GemmEstimate, LargeAlignedProductsTakeLargeTilesInPairs) {
 TEST(GemmEstimate, FewTilesAreSmaller) {
   EXPECT_EQ(chosen(584, 208, 232), GemmKernel::sm90_64x64);
   EXPECT_EQ(chosen(1, 1, 1), GemmKernel::sm90_64x64);
+  EXPECT_EQ(chosen(1000, 1000, 1000), GemmKernel::sm90_64x128_cluster2);
   EXPECT_EQ(chosen(1024, 1024, 4096), GemmKernel::sm90_64x128_cluster2);
+  EXPECT_EQ(chosen(128, 8192, 8192), GemmKernel::sm90_64x128_cluster2);
+  EXPECT_EQ(chosen(384, 4096, 4096), GemmKernel::sm90_128x128_pingpong);
   const auto area = [](const GemmShape& shape) { return shape.tile_m * shape.tile_n; };
   // The more multiprocessors there are to fill, the smaller.
   for (const std::size_t m : {256U, 512U, 1024U, 2048U}) {
@@ -74,16 +77,18 @@ TEST(GemmEstimate, FewTilesAreSmaller) {
 
 // Even the smallest tiles are fewer than multiprocessors.
 TEST(GemmEstimate, VeryFewTilesAreSplit) {
-  for (const std::size_t m : {1U, 16U, 64U}) {
-    EXPECT_EQ(shape_of(m, 4096, 14336).split, 2U) << m;
-  }
-  EXPECT_EQ(shape_of(104, 1016, 6472).split, 2U);
-  EXPECT_EQ(shape_of(128, 4096, 4096).split, 2U);
-  EXPECT_EQ(shape_of(256, 2048, 2048).split, 2U);
-  // Enough tiles, or too little to add up.
-  EXPECT_EQ(shape_of(64, 28672, 4096).split, 1U);
+  EXPECT_EQ(chosen(1, 4096, 4096), GemmKernel::sm90_64x64_split2);
+  EXPECT_EQ(chosen(16, 4096, 14336), GemmKernel::sm90_64x64_split2);
+  EXPECT_EQ(chosen(64, 4096, 4096), GemmKernel::sm90_64x64_split2);
+  EXPECT_EQ(chosen(64, 4096, 14336), GemmKernel::sm90_64x64_split2);
+  EXPECT_EQ(chosen(128, 1536, 2048), GemmKernel::sm90_64x64_split2);
+  EXPECT_EQ(chosen(128, 4096, 4096), GemmKernel::sm90_64x128_split2);
+  EXPECT_EQ(chosen(256, 2048, 2048), GemmKernel::sm90_64x128_split2);
+  // Enough tiles, or too short for the exchange of sums.
+  EXPECT_EQ(chosen(33, 6144, 4096), GemmKernel::sm90_64x64);
   EXPECT_EQ(shape_of(4096, 4096, 4096).split, 1U);
-  EXPECT_EQ(shape_of(64, 64, 64).split, 1U);
+  EXPECT_EQ(chosen(64, 2048, 768), GemmKernel::sm90_64x64);
+  EXPECT_EQ(chosen(64, 128, 64), GemmKernel::sm90_64x64);
 }
 
 // No kernel is estimated to read and write faster than memory does.

@@ -120,28 +120,29 @@ TEST(MoePath, FollowsTheRowsPerExpert) {
   EXPECT_EQ(moe_path(1, 8, 128), MoePath::decode);
   EXPECT_EQ(moe_path(64, 8, 128), MoePath::decode);
   EXPECT_EQ(moe_path(256, 8, 128), MoePath::by_counts);
-  EXPECT_EQ(moe_path(1024, 8, 128), MoePath::by_counts);
+  EXPECT_EQ(moe_path(480, 8, 128), MoePath::by_counts);
+  EXPECT_EQ(moe_path(512, 8, 128), MoePath::large);
   EXPECT_EQ(moe_path(4096, 8, 128), MoePath::large);
   // A single expert has all rows.
   EXPECT_EQ(moe_path(64, 1, 1), MoePath::decode);
   EXPECT_EQ(moe_path(65, 1, 1), MoePath::large);
 
   EXPECT_TRUE(moe_decodes(0, 0));
-  EXPECT_TRUE(moe_decodes(128, 128));  // 64 rows or fewer each
+  EXPECT_TRUE(moe_decodes(128, 128));  // 24 rows or fewer each
   EXPECT_TRUE(moe_decodes(160, 128));  // a quarter of them with more
   EXPECT_FALSE(moe_decodes(161, 128));
   EXPECT_FALSE(moe_decodes(20, 10));
 }
 
 // What the host decides is what the counts would have decided: with rows spread as evenly as
-// possible, which needs the fewest passes.
+// possible, which makes the fewest shares.
 TEST(MoePath, OfTheHostAgreesWithAnyCounts) {
   for (const std::int64_t tokens : {65, 100, 500, 1280, 1281, 2000}) {
     for (const std::int64_t experts : {1, 2, 8, 128}) {
       if (moe_path(tokens, 8, experts) != MoePath::large) continue;
       const std::int64_t rows = tokens * 8, more = rows % experts;
       const auto passes = [&](std::int64_t of) {
-        return std::uint64_t{moe_passes(static_cast<unsigned>(of), detail::moe_pass_rows)};
+        return std::uint64_t{moe_passes(static_cast<unsigned>(of), detail::moe_share_rows)};
       };
       const std::uint64_t fewest =
           static_cast<std::uint64_t>(more) * passes(rows / experts + 1) +

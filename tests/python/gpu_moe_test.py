@@ -264,7 +264,7 @@ class TestOptions:
 
     def test_kernels_say_what_they_do_not_have(self, torch):
         call = draw(torch)
-        transposed = call | {"down": call["down"].mT.contiguous().mT}
+        transposed = call | {"gate_up": call["gate_up"].mT.contiguous().mT}  # and concatenated
         for kernel, given in [("large", draw(torch, dtype="float32")), ("decode", transposed),
                               ("sequential", with_more(torch, call))]:
             with pytest.raises(penstock.InvalidArgument, match="^kernel: expected .*portable|another"):

@@ -40,9 +40,14 @@ __device__ inline void let_next_start() {
 #endif
 }
 
+// For host functions that pass kernels to the CUDA runtime. A program and a library in it may each
+// have a runtime of their own, linked statically, which knows its own kernels only; so neither may
+// call the other's copy of such a function.
+#define PENSTOCK_OWN_RUNTIME [[gnu::visibility("hidden")]]
+
 namespace detail {
 
-inline void check(cudaError_t code, const char* call) {
+PENSTOCK_OWN_RUNTIME inline void check(cudaError_t code, const char* call) {
   if (code == cudaSuccess) return;
   cudaGetLastError();  // clears the error, so that it is not reported twice
   int device = 0;
@@ -83,7 +88,7 @@ struct LaunchConfig {
 
 // What the calls below have asked of the runtime: each question takes microseconds, as long as a
 // launch. One per thread, so that no lock is needed.
-class LaunchCache {
+class [[gnu::visibility("hidden")]] LaunchCache {
  public:
   struct Key {
     const void* kernel = nullptr;
@@ -131,7 +136,7 @@ class LaunchCache {
   Entry entries_[size];
 };
 
-inline int current_device() {
+PENSTOCK_OWN_RUNTIME inline int current_device() {
   int device = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
   return device;
@@ -139,7 +144,7 @@ inline int current_device() {
 
 // The dynamic shared memory is set to the maximum, so that threads which launch the same kernel
 // with different sizes do not lower each other's limit.
-inline void allow_all_shared(const void* kernel, int device) {
+PENSTOCK_OWN_RUNTIME inline void allow_all_shared(const void* kernel, int device) {
   cudaFuncAttributes has{};
   check(cudaFuncGetAttributes(&has, kernel), "cudaFuncGetAttributes");
   int most = 0;
@@ -153,7 +158,7 @@ inline void allow_all_shared(const void* kernel, int device) {
 
 // Sets the kernel's attributes that a launch with these options needs, once per device and thread.
 // So do not lower them.
-inline void allow(const void* kernel, const LaunchOptions& options) {
+PENSTOCK_OWN_RUNTIME inline void allow(const void* kernel, const LaunchOptions& options) {
   // 48 KiB need no attribute; static shared memory counts too.
   const bool large = options.shared_bytes > 32 * 1024;
   const bool wide = options.cluster > 8;
@@ -171,7 +176,7 @@ inline void allow(const void* kernel, const LaunchOptions& options) {
 // Whether the kernel may start early. Code that was compiled for less than 9.0 does not wait for
 // the previous kernel, whatever GPU it runs on, so it must not. Asks once per kernel, device and
 // thread.
-inline bool may_overlap(const void* kernel) {
+PENSTOCK_OWN_RUNTIME inline bool may_overlap(const void* kernel) {
   constexpr unsigned question = ~0u;  // no cluster: tells these entries from the others
   const LaunchCache::Key key{kernel, current_device(), question, 0, 0};
   LaunchCache& cache = LaunchCache::of_this_thread();
@@ -196,8 +201,8 @@ inline std::string describe(const LaunchOptions& options) {
 // Enqueues the kernel on `stream`. Throws DeviceError if the launch fails. Errors while the kernel
 // runs are reported by a later synchronisation.
 template <class... Parameter, class... Argument>
-void launch(void (*kernel)(Parameter...), const LaunchOptions& options, cudaStream_t stream,
-            Argument&&... arguments) {
+PENSTOCK_OWN_RUNTIME void launch(void (*kernel)(Parameter...), const LaunchOptions& options,
+                                 cudaStream_t stream, Argument&&... arguments) {
   const auto* const function = reinterpret_cast<const void*>(kernel);
   detail::allow(function, options);
   const detail::LaunchConfig launch(options, stream,
@@ -211,7 +216,8 @@ void launch(void (*kernel)(Parameter...), const LaunchOptions& options, cudaStre
 // concurrently. A cluster stays within one GPC, so fewer fit than the number of SMs suggests. Quick
 // when called again with the same options.
 template <class... Parameter>
-unsigned resident_clusters(void (*kernel)(Parameter...), LaunchOptions options) {
+PENSTOCK_OWN_RUNTIME unsigned resident_clusters(void (*kernel)(Parameter...),
+                                                LaunchOptions options) {
   const auto* const function = reinterpret_cast<const void*>(kernel);
   const std::uint64_t threads = std::uint64_t{options.block.x} * options.block.y * options.block.z;
   const detail::LaunchCache::Key key{function, detail::current_device(), options.cluster, threads,

@@ -31,7 +31,6 @@ enum class GemmKernel : std::uint8_t {
   sm90_64x64,
   sm90_128x128_pingpong,  // one half of a block multiplies while the other stores
   sm90_64x256_pingpong,
-  sm90_128x128_split2,
   sm90_64x128_split2,
   sm90_64x64_split2,
 };

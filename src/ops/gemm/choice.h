@@ -1,6 +1,7 @@
 // The sm90 kernels of gemm(), and an estimate of their times that chooses among them. The constants
-// of the estimate were fitted to measurements of the kernels without a split at 46 sizes on one
-// H200, except for gemm_alone, gemm_memory and gemm_exchange, which were estimated.
+// of the estimate were fitted to measurements on one H200: of the kernels without a split at 46
+// sizes, and then, only gemm_alone and gemm_exchange, of all kernels at 33 sizes with few rows or
+// small matrices. gemm_memory is the rate of a copy.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +35,6 @@ inline constexpr std::array gemm_shapes = {
     GemmShape{GemmKernel::sm90_64x128_cluster2, "sm90_64x128_cluster2", 64, 128, 2, false},
     GemmShape{GemmKernel::sm90_64x128, "sm90_64x128", 64, 128, 1, false},
     GemmShape{GemmKernel::sm90_64x64, "sm90_64x64", 64, 64, 1, false},
-    GemmShape{GemmKernel::sm90_128x128_split2, "sm90_128x128_split2", 128, 128, 1, false, 2},
     GemmShape{GemmKernel::sm90_64x128_split2, "sm90_64x128_split2", 64, 128, 1, false, 2},
     GemmShape{GemmKernel::sm90_64x64_split2, "sm90_64x64_split2", 64, 64, 1, false, 2},
 };
@@ -68,9 +68,9 @@ inline constexpr double gemm_launch = 5400;    // launch, first loads and last s
 inline constexpr double gemm_products = 4050;  // multiply-adds per ns: 2048 a cycle at 1.98 GHz
 inline constexpr double gemm_coupling = 0.09;  // slower products, per additional block of a cluster
 inline constexpr double gemm_transfer = 1.5;   // 128 aligned bytes from or to the L2 cache
-inline constexpr double gemm_alone = 1.1;      // the same while few multiprocessors are at work
+inline constexpr double gemm_alone = 1.2;      // the same while few multiprocessors are at work
 inline constexpr double gemm_memory = 4200;    // bytes per ns from and to memory, of all together
-inline constexpr double gemm_exchange = 1000;  // adding up the sums of the blocks of a split
+inline constexpr double gemm_exchange = 1600;  // adding up the sums of the blocks of a split
 inline constexpr double gemm_crossing = 0.75;  // the part of it that each boundary adds
 inline constexpr double gemm_unhidden = 0.33;  // part of the shorter time that adds to the longer
 

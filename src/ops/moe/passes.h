@@ -42,18 +42,20 @@ enum class MoePath : std::uint8_t {
   by_counts,  // moe_decodes() of all experts' rows, which only the device knows
 };
 
-// `decode` reads an expert's weights once per pass, at nearly the rate of a plain read; `large`
-// reads them once per 192 rows, but more slowly while an expert has few rows. So `decode` is taken
-// if it reads no more than 5/4 of the weights of the experts that have rows.
-PENSTOCK_HD constexpr bool moe_decodes(std::uint64_t passes, std::uint64_t experts_with_rows) {
-  return 4 * passes <= 5 * experts_with_rows;
+// With few rows per expert both kernels are bound by reading the weights, and `decode` reads them
+// faster; with more rows its products take longer than the read. On an H200 the lines cross between
+// 16 and 32 rows per expert. So `decode` is taken if the experts' rows make at most 5/4 shares of
+// this size per expert that has rows.
+inline constexpr unsigned moe_share_rows = 24;
+PENSTOCK_HD constexpr bool moe_decodes(std::uint64_t shares, std::uint64_t experts_with_rows) {
+  return 4 * shares <= 5 * experts_with_rows;
 }
 
 // The choice for T tokens of K choices among E experts, as far as the numbers determine it. If no
 // token has an expert twice, at most T rows go to one expert.
 constexpr MoePath moe_path(std::int64_t tokens, std::int64_t choices, std::int64_t experts) {
   if (tokens <= std::int64_t{moe_pass_rows}) return MoePath::decode;
-  const std::int64_t fewest = (tokens * choices + moe_pass_rows - 1) / moe_pass_rows;
+  const std::int64_t fewest = (tokens * choices + moe_share_rows - 1) / moe_share_rows;
   const bool never =
       !moe_decodes(static_cast<std::uint64_t>(fewest), static_cast<std::uint64_t>(experts));
   return never ? MoePath::large : MoePath::by_counts;

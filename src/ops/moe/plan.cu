@@ -117,9 +117,9 @@ __device__ unsigned add_experts(const Plan& plan, const unsigned* offsets, bool 
 // it is the same whichever of them are in slots.
 __device__ bool decodes(const Plan& plan, const unsigned* offsets) {
   if (plan.path != MoePath::by_counts) return plan.path == MoePath::decode;
-  const auto passes = [&](unsigned rows) { return moe_passes(rows, plan.rows_per_pass); };
+  const auto shares = [](unsigned rows) { return moe_passes(rows, moe_share_rows); };
   const auto any = [](unsigned rows) { return rows > 0 ? 1u : 0u; };
-  return moe_decodes(add_experts(plan, offsets, false, passes, nullptr),
+  return moe_decodes(add_experts(plan, offsets, false, shares, nullptr),
                      add_experts(plan, offsets, false, any, nullptr));
 }
 

@@ -49,7 +49,7 @@ LaunchOptions gemm_options(unsigned blocks) {
 // The number of clusters that the current device can run at the same time, or blocks if a cluster
 // is one block. Throws Unsupported if the kernel does not fit.
 template <class Gemm>
-unsigned gemm_resident() {
+PENSTOCK_OWN_RUNTIME unsigned gemm_resident() {
   const unsigned fit =
       resident_clusters(gemm_kernel<Gemm>, gemm_options<Gemm>(Gemm::Config::cluster_blocks));
   if (fit == 0) throw Unsupported("the matrix product's kernel does not fit on this GPU");
@@ -60,7 +60,7 @@ unsigned gemm_resident() {
 // rounds than all blocks that fit, because fewer blocks share the L2 cache and the power. Throws as
 // gemm_resident() does.
 template <class Gemm>
-unsigned gemm_blocks(const GroupedOrder& grid) {
+PENSTOCK_OWN_RUNTIME unsigned gemm_blocks(const GroupedOrder& grid) {
   const unsigned fit = gemm_resident<Gemm>();
   const unsigned rounds = (grid.count() + fit - 1) / fit;
   return rounds == 0 ? 0 : (grid.count() + rounds - 1) / rounds * Gemm::Config::cluster_blocks;
@@ -79,10 +79,11 @@ unsigned gemm_steps(std::int64_t k) {
 // `blocks` is a multiple of the cluster: gemm_blocks(), or order.grid().blocks() for one tile per
 // block. Throws as encode() and launch() do.
 template <class Gemm>
-void launch_gemm(const TensorView& a, const TensorView& b,
-                 const typename Gemm::Epilogue::Arguments& out, const typename Gemm::Order& order,
-                 unsigned blocks, cudaStream_t stream,
-                 const TraceBuffer<Gemm::Config::traced>& buffer = {}) {
+PENSTOCK_OWN_RUNTIME void launch_gemm(const TensorView& a, const TensorView& b,
+                                      const typename Gemm::Epilogue::Arguments& out,
+                                      const typename Gemm::Order& order, unsigned blocks,
+                                      cudaStream_t stream,
+                                      const TraceBuffer<Gemm::Config::traced>& buffer = {}) {
   using Config = typename Gemm::Config;
   launch(gemm_kernel<Gemm>, gemm_options<Gemm>(blocks), stream, gemm_operands<Config>(a, b), out,
          order, gemm_steps<Config>(a.extent(1)), buffer);
