@@ -23,11 +23,11 @@ def round_routes(logits: Any, ids: Any, weights: Any, *, tile: int = 128, extra:
                  scoring: str = "softmax_topk", stream: Any = None) -> tuple[Any, Any, Any]:
     """Changes the experts that :func:`route` chose so that each has a multiple of `tile` tokens.
 
-    Matrix products pad the tokens of every expert to whole tiles. With many small experts, training
-    is faster if the router rounds instead. Each expert's number of tokens is rounded to the nearest
+    Matrix products pad the tokens of every expert to whole tiles. With many small experts the padding
+    is a large part of the work, and rounding the routes avoids it. Each expert's number of tokens is rounded to the nearest
     multiple of `tile`, so it changes by less than one tile: the expert drops its tokens with the
     smallest weights, or takes the tokens with the largest weights of those that did not choose it. This
-    changes the result of the layer; inference usually keeps what route() chose.
+    changes the result of the layer; it is meant for models that are trained with rounded routes.
 
     `logits` (T, E), `ids` and `weights` (T, K) are the arguments and results of route(), with the
     same `scoring`. The result is the tuple (ids, weights, changes): ids and weights of shape

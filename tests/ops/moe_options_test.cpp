@@ -8,8 +8,8 @@
 #include "ops/moe/cpu_activation.h"
 #include "penstock/host/device.h"
 #include "penstock/ops/moe.h"
-#include "support/guarded_memory.h"
 #include "support/moe_arrays.h"
+#include "support/moe_call.h"
 
 namespace ps::test {
 namespace {
@@ -23,15 +23,9 @@ class MoeExtras : public testing::Test {
  protected:
   std::vector<std::uint8_t> run(const MoeNumbers& numbers, const MoeStorage& storage = {}) const {
     MoeArrays arrays(numbers, storage);
-    MoeOptions options = arrays.options();
-    GuardedMemory workspace(moe_workspace_bytes(options));
-    options.workspace = workspace.view();
-    moe(options, stream);
-    stream.synchronize();
-    EXPECT_TRUE(workspace.surroundings_untouched());
-    EXPECT_TRUE(arrays.out().surroundings_untouched());
+    const std::vector<std::uint8_t> out = moe_bytes(arrays, stream);
     EXPECT_EQ(wrong(arrays.out(), expected(numbers, arrays.present())), "");
-    return arrays.out().bytes();
+    return out;
   }
 
   Stream stream{Device::cpu()};

@@ -13,6 +13,7 @@
 #include "penstock/ops/moe.h"
 #include "support/guarded_memory.h"
 #include "support/moe_arrays.h"
+#include "support/moe_call.h"
 
 namespace ps::test {
 namespace {
@@ -23,12 +24,7 @@ class MoeSteps : public testing::Test {
  protected:
   OutBytes in_one_call(const MoeNumbers& numbers, const MoeStorage& storage = {}) const {
     MoeArrays arrays(numbers, storage);
-    MoeOptions options = arrays.options();
-    GuardedMemory workspace(moe_workspace_bytes(options));
-    options.workspace = workspace.view();
-    moe(options, stream);
-    stream.synchronize();
-    return arrays.out().bytes();
+    return moe_bytes(arrays, stream);
   }
 
   // Experts in `groups`, one after the other, through as many slots as the largest has.

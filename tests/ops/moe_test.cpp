@@ -12,28 +12,17 @@
 #include "penstock/host/device.h"
 #include "support/guarded_memory.h"
 #include "support/moe_arrays.h"
+#include "support/moe_call.h"
 
 namespace ps::test {
 namespace {
 
 class Moe : public testing::Test {
  protected:
-  // One moe() with the arrays as they are, in a workspace of exactly the bytes it needs.
-  std::vector<std::uint8_t> run(MoeArrays& arrays) const {
-    MoeOptions options = arrays.options();
-    GuardedMemory workspace(moe_workspace_bytes(options));
-    options.workspace = workspace.view();
-    moe(options, stream);
-    stream.synchronize();
-    EXPECT_TRUE(workspace.surroundings_untouched());
-    EXPECT_TRUE(arrays.out().surroundings_untouched());
-    return arrays.out().bytes();
-  }
-
   // "" if the numbers, stored in one way, give what they should.
   std::string wrong_result(const MoeNumbers& numbers, const MoeStorage& storage = {}) const {
     MoeArrays arrays(numbers, storage);
-    run(arrays);
+    moe_bytes(arrays, stream);
     return wrong(arrays.out(), expected(numbers, arrays.present()));
   }
   std::string wrong_result(const MoeShape& shape) const {
@@ -47,7 +36,7 @@ class Moe : public testing::Test {
 TEST_F(Moe, AgreesWithTheFormula) {
   for (std::uint32_t seed = 1; seed <= 300; ++seed) {
     RandomMoe call(seed, true);
-    run(call.arrays());
+    moe_bytes(call.arrays(), stream);
     ASSERT_EQ(call.wrong(), "") << "with seed " << seed;
   }
 }
@@ -104,7 +93,7 @@ TEST_F(Moe, SkipsIdsOfNoExpert) {
                    3, 3,  low,   //
                    4, -5, high};
     MoeArrays arrays(numbers);
-    run(arrays);
+    moe_bytes(arrays, stream);
     EXPECT_EQ(wrong(arrays.out(), expected(numbers)), "");
     for (std::int64_t i = 0; i < 16; ++i) EXPECT_EQ(arrays.out().bits({5, i}), 0U) << "no expert";
   }
@@ -124,12 +113,12 @@ TEST_F(Moe, GivesTheSameBitsForBothLayoutsAndAnySlots) {
     const MoeNumbers numbers({.tokens = 20, .choices = 3, .width = 40, .experts = 5, .type = type},
                              random);
     MoeArrays plain(numbers);
-    const auto wanted = run(plain);
+    const auto wanted = moe_bytes(plain, stream);
     for (const GateUpLayout layout : {GateUpLayout::concatenated, GateUpLayout::interleaved}) {
       MoeArrays same(numbers, {.layout = layout});
-      EXPECT_EQ(run(same), wanted);
+      EXPECT_EQ(moe_bytes(same, stream), wanted);
       MoeArrays slotted(numbers, {.layout = layout, .slots = {6, 2, 0, 3, 5}, .slot_count = 8});
-      EXPECT_EQ(run(slotted), wanted);
+      EXPECT_EQ(moe_bytes(slotted, stream), wanted);
     }
   }
 }
@@ -146,11 +135,11 @@ TEST_F(Moe, KeepsTokensApart) {
   std::mt19937 random(8);
   MoeNumbers numbers({.tokens = 40, .choices = 2, .width = 24, .experts = 3}, random);
   MoeArrays clean(numbers);
-  const auto wanted = run(clean);
+  const auto wanted = moe_bytes(clean, stream);
   numbers.x[7 * 16 + 5] = NAN;
   numbers.weights[2 * 11] = INFINITY;
   MoeArrays spoilt(numbers);
-  run(spoilt);
+  moe_bytes(spoilt, stream);
   for (std::int64_t t = 0; t < 40; ++t) {
     for (std::int64_t i = 0; i < 16; ++i) {
       if (t == 7 || t == 11) {
@@ -169,7 +158,7 @@ TEST_F(Moe, GivesATokenTheSameBitsInAnyBatch) {
     const MoeNumbers all({.tokens = 70, .choices = 3, .hidden = 136, .width = 40, .experts = 4},
                          random);
     MoeArrays together(all);
-    run(together);
+    moe_bytes(together, stream);
     const auto first = static_cast<std::int64_t>(random() % 70);
     const auto count = 1 + static_cast<std::int64_t>(random() % (70 - first));
     MoeNumbers some = all;
@@ -199,7 +188,7 @@ TEST_F(Moe, GivesTheSameBitsEveryTime) {
   const MoeNumbers numbers({.tokens = 150, .choices = 4, .hidden = 72, .width = 72, .experts = 9},
                            random);
   MoeArrays once(numbers);
-  const auto wanted = run(once);
+  const auto wanted = moe_bytes(once, stream);
   std::vector<std::thread> callers;
   for (int caller = 0; caller < 3; ++caller) {
     callers.emplace_back([&] {

@@ -84,9 +84,9 @@ struct MoeOptions {
   MemoryView workspace{};
   const Pool* pool = nullptr;
 
-  // If set, the result of a token is the same whatever other tokens are in the batch: on GPUs the
-  // kernel is then `large` where it runs, whatever the number of rows. If not, results are still
-  // the same bits for the same call.
+  // If set, the result of a token is the same whatever other tokens are in the batch: `best` then
+  // never takes `decode`, which does not guarantee it. If not set, the same call still gives the
+  // same bits every time.
   bool batch_invariant = false;
 
   MoeKernel kernel = MoeKernel::best;
@@ -100,9 +100,10 @@ struct MoeOptions {
 // x, gate_up, ids, slots and shared_gate_up are read. Throws InvalidArgument as moe() does.
 std::size_t moe_workspace_bytes(const MoeOptions& options);
 
-// Computes `out`. Any T, including 0. d, n and m are multiples of 8, and on a GPU rows and slots
-// begin at multiples of 16 bytes. K is 1 to 16, E at most 1024. An id of E or more, and an expert
-// that is not there, adds nothing.
+// Computes `out`. Any T, including 0. d, n and m are multiples of 8. E and S are at most 1024; K is
+// at least 1, at most 16 and at most E. On a GPU the rows of x, out and the weights (columns, if
+// those are contiguous) begin at multiples of 16 bytes. An id of E or more, and an expert that is
+// not there, adds nothing.
 //
 // Enqueues and returns, without waiting for the device unless `check` is set; may be captured
 // unless `check` is set. The same call gives the same bits every time. Throws InvalidArgument

@@ -1,7 +1,7 @@
 // Rounds the number of tokens of every expert to a multiple of the tile of a matrix product, so
-// that no rows are padded: an expert drops its lowest-weighted tokens, or takes the best of the
-// tokens that did not choose it. Changes the result of a layer; meant for training and for
-// measurements.
+// that no rows are padded: an expert drops its tokens with the smallest weights, or takes tokens
+// that did not choose it, those for which its weight would be the largest. This changes the result
+// of a layer; it is meant for models that are trained with rounded routes.
 //
 //   ps::route({.logits = logits, .ids = ids, .weights = weights}, stream);
 //   ps::round_routes({.logits = logits, .ids = ids, .weights = weights, .rounded_ids = to_ids,
@@ -45,7 +45,8 @@ struct RoundRoutesOptions {
   const Pool* pool = nullptr;
 };
 
-// The bytes of workspace for these logits; only their shape is read.
+// The bytes of workspace for these logits, whose elements are not read. Throws InvalidArgument as
+// round_routes() does.
 std::size_t round_routes_workspace_bytes(const RoundRoutesOptions& options);
 
 // Rounds each expert's number of tokens to the nearest multiple of `tile`, half a tile upwards.

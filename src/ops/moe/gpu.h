@@ -41,7 +41,7 @@ struct MoeSpace {
 // kind, so the work must be the same when the items are listed.
 inline bool moe_narrow(const MoeWork& work) {
   return (work.kernel == MoeKernel::best || work.kernel == MoeKernel::large) &&
-         work.width <= moe_narrow_width && work.held.down_column == 1 &&
+         work.width <= std::int64_t{moe_narrow_width} && work.held.down_column == 1 &&
          work.held.down_bias == nullptr;
 }
 

@@ -15,7 +15,7 @@ namespace ps::detail {
 // weights in flight.
 inline constexpr unsigned moe_pass_rows = 64, moe_low_pass_rows = 8;
 constexpr unsigned moe_rows_per_pass(std::int64_t tokens) {
-  return tokens <= moe_low_pass_rows ? moe_low_pass_rows : moe_pass_rows;
+  return tokens <= std::int64_t{moe_low_pass_rows} ? moe_low_pass_rows : moe_pass_rows;
 }
 
 // Weight rows of a unit: of the up-projection eight of gate and the eight of up that belong to
@@ -54,7 +54,7 @@ PENSTOCK_HD constexpr bool moe_decodes(std::uint64_t shares, std::uint64_t exper
 // The choice for T tokens of K choices among E experts, as far as the numbers determine it. If no
 // token has an expert twice, at most T rows go to one expert.
 constexpr MoePath moe_path(std::int64_t tokens, std::int64_t choices, std::int64_t experts) {
-  if (tokens <= moe_pass_rows) return MoePath::decode;
+  if (tokens <= std::int64_t{moe_pass_rows}) return MoePath::decode;
   const std::int64_t fewest = (tokens * choices + moe_share_rows - 1) / moe_share_rows;
   const bool never =
       !moe_decodes(static_cast<std::uint64_t>(fewest), static_cast<std::uint64_t>(experts));
