@@ -204,9 +204,6 @@ def resample_gradient(gradient: Any, times: Any, lengths: Any, offsets: Any, at:
 def gemm(a: Any, b: Any, out: Any, kernel: str, stream: Any) -> None:
     """Implements penstock.gemm."""
 
-def round_routes(logits: Any, ids: Any, weights: Any, rounded_ids: Any, rounded_weights: Any, changes: Any, tile: int, scoring: str, stream: Any) -> None:
-    """Implements penstock.round_routes."""
-
 def route(logits: Any, k: int, ids: Any, weights: Any, scoring: str, bias: Any, groups: int, top_groups: int, renormalise: bool, scale: float, stream: Any) -> None:
     """Implements penstock.route."""
 
@@ -224,6 +221,9 @@ def moe_combine(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, gate_up
 
 def moe_workspace_bytes(x: Any, gate_up: Any, ids: Any, slots: Any, shared_gate_up: Any) -> int:
     """Implements penstock.moe_workspace_bytes."""
+
+def round_routes(logits: Any, ids: Any, weights: Any, rounded_ids: Any, rounded_weights: Any, changes: Any, tile: int, scoring: str, stream: Any) -> None:
+    """Implements penstock.round_routes."""
 
 class File:
     """
