@@ -146,9 +146,20 @@ def code_of(path):
     """A file without its comments, docstrings and layout."""
     text = path.read_text()
     if path.suffix == ".py":
-        return ast.dump(without_docstrings(ast.parse(text)))
+        return shape_of(without_docstrings(ast.parse(text)))
     bare = C_TOKEN.sub(lambda token: " " if token[0].startswith("/") else token[0], text)
     return " ".join(bare.split())
+
+
+def shape_of(node):
+    """A syntax tree as text, the same in every version of Python: ast.dump() also writes fields that
+    are empty, and newer versions have more of them."""
+    if isinstance(node, list):
+        return f"[{','.join(map(shape_of, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = ((name, value) for name, value in ast.iter_fields(node) if value not in (None, []))
+    return f"{type(node).__name__}({','.join(f'{name}={shape_of(value)}' for name, value in fields)})"
 
 
 def without_docstrings(tree):

@@ -1,5 +1,6 @@
 """Benchmarks run in parts that can be continued, and their results say which sources they measured."""
 
+import ast
 import json
 import tarfile
 import time
@@ -306,3 +307,12 @@ def test_a_benchmark_that_cannot_run_here_says_why(tree, capfd):
     assert run(tree) == 0
     assert "== one: not run: build/gpu/bin/bench_one is not built" in capfd.readouterr().out
     assert run(tree, "one") == 1
+
+
+def test_python_sources_have_one_hash_in_every_version():
+    """The machine that measures may have a newer Python, whose syntax trees have more fields."""
+    tree = ast.parse("def f(x):  # a comment\n    return [x]")
+    assert benchmarks.shape_of(tree) == (
+        "Module(body=[FunctionDef(name='f',args=arguments(args=[arg(arg='x')]),"
+        "body=[Return(value=List(elts=[Name(id='x',ctx=Load())],ctx=Load()))])])")
+    assert benchmarks.shape_of(ast.parse("f(x=1)")) != benchmarks.shape_of(ast.parse("f(x=2)"))
