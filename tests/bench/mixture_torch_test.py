@@ -1,5 +1,8 @@
 """The parts of the benchmarks of moe and route that run on a GPU, here with torch's tensors on the CPU."""
 
+import os
+import subprocess
+import sys
 import types
 
 import pytest
@@ -146,3 +149,21 @@ def test_on_the_cpu_ours_is_timed_beside_torch(context, number):
     assert torch.get_num_threads() == case.params["threads"]
     limit = 0.1 if case.params["dtype"] == "bf16" else 1e-4
     assert 0 < measured.entry["max_error"] <= measured.entry["tolerance"] < limit
+
+
+TRITON = """
+import torch
+from penstock.bench._triton_read import SUMS
+
+buffer = torch.randn(50_001)
+for add_up in SUMS.values():
+    sums = add_up(buffer)
+    assert len(sums) > 1 and torch.isfinite(sums).all()
+    assert abs(float(sums.double().sum() - buffer.double().sum())) < 1e-2
+"""
+
+
+def test_a_read_in_triton_touches_every_number():
+    pytest.importorskip("triton", reason="triton is not installed here")
+    subprocess.run([sys.executable, "-c", TRITON], check=True, timeout=300,
+                   env=os.environ | {"TRITON_INTERPRET": "1"})

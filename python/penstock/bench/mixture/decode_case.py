@@ -6,6 +6,7 @@ from typing import Any
 
 from .._captured import Captured
 from .._device_read import DeviceRead
+from .._errors import BenchError
 from .._operator import Call, Case, Context
 from .._rotation import cache_bytes
 from .arrays import Arrays
@@ -15,6 +16,7 @@ from .shapes import Shape
 READ = "read of the experts"
 SETS, FEWEST_SETS = 4, 2
 MOST_BYTES = 100 << 30  # of all sets together
+DRAWS = 100
 
 
 class DecodeCase(LayerCase):
@@ -32,7 +34,17 @@ class DecodeCase(LayerCase):
         self.fewest_sets = max(FEWEST_SETS, min(SETS, MOST_BYTES // weights))
 
     def _tokens(self, rotation: int) -> dict[str, Any]:
-        return super()._tokens(0)
+        return super()._tokens(self._draw)
+
+    @cached_property
+    def _draw(self) -> int:
+        """The first draw of random tokens of which at least half can be compared with the reference."""
+        for draw in range(DRAWS):
+            clear = self._load_of(super()._tokens(draw)).clear_tokens(self._shape.tokens)
+            if 2 * len(clear) >= self._shape.tokens:
+                return draw
+        raise BenchError(f"{self.name}: in {DRAWS} draws of random tokens, the choice of experts depended "
+                         "on rounding for more than half of the tokens")
 
     def reference(self, inputs: Any) -> Any:
         self.bytes = self._shape.touched_bytes(self.load.touched, self._arrays.element)

@@ -78,7 +78,9 @@ class LayerCase(Case):
     @cached_property
     def load(self) -> Load:
         """The routing of the first set of inputs."""
-        tokens = self._tokens(0)
+        return self._load_of(self._tokens(0))
+
+    def _load_of(self, tokens: dict[str, Any]) -> Load:
         logits = self._arrays.project(tokens["x"], tokens["router"])
         return Load.of(self._arrays.on_host(logits), self._shape.choices)
 
