@@ -36,16 +36,20 @@ bool counts_agree(const SegmentHeader& header, const SegmentLayout& layout, cons
   return true;
 }
 
-// Turns codes into exponents, with the list of those that the codes leave.
+// Turns codes into exponents, with the list of those that the codes leave. Without branches, which
+// could not be predicted.
 void expand(const std::byte* codes, unsigned words, const std::uint8_t (&common)[3],
             const List& left, List& to) {
+  const std::uint32_t table = common[0] | common[1] << 8 | common[2] << 16;
   const std::uint8_t* next = left.data();
   for (unsigned w = 0; w < words; ++w) {
     const std::uint32_t word = read_word(codes + 4 * w);
     for (unsigned j = 0; j < word_codes; ++j) {
       const std::uint32_t code = word >> shift_of(j) & 3;
-      to[w * word_codes + j] = code == 3 ? *next : common[code];
-      next += code == 3 ? 1 : 0;
+      const std::uint32_t missing = code & code >> 1;
+      to[w * word_codes + j] =
+          static_cast<std::uint8_t>(table >> 8 * code | (*next & (0U - missing)));
+      next += missing;
     }
   }
 }
