@@ -129,11 +129,11 @@ TEST_F(CompressErrors, Sizes) {
 TEST_F(CompressErrors, Memory) {
   const Place there{Memory::device, 0};
   EXPECT_EQ(of_compress([&](auto& o) { o.x = view(values.data(), DType::bf16, {n}, there); }),
-            "x: expected memory of cpu, the stream's device, got bf16[40] on cuda:0");
+            "x: expected host memory, got bf16[40] on cuda:0");
   EXPECT_EQ(of_compress([&](auto& o) { o.out = view(packed.data(), DType::u8, {900}, there); }),
-            "out: expected memory of cpu, the stream's device, got u8[900] on cuda:0");
+            "out: expected host memory, got u8[900] on cuda:0");
   EXPECT_EQ(message([&] { compressed_info(view(packed.data(), DType::u8, {900}, there)); }),
-            "compressed: expected memory of cpu, the stream's device, got u8[900] on cuda:0");
+            "compressed: expected host memory, got u8[900] on cuda:0");
   EXPECT_EQ(
       of_decompress([&](auto& o) { o.compressed = view(packed.data(), DType::u8, {900}, there); }),
       "compressed: expected memory of cpu, the stream's device, got u8[900] on cuda:0");

@@ -13,8 +13,6 @@ namespace ps {
 namespace detail {
 namespace {
 
-using namespace compression;
-
 void check_elements(std::string_view argument, std::int64_t elements) {
   if (elements >= 0 && elements <= compress_most_elements) return;
   throw_invalid(argument, "0 to 2^34 elements", std::to_string(elements));
@@ -34,6 +32,14 @@ void check_bytes(const Named& argument) {
   check_contiguous(argument);
 }
 
+void check_host_memory(const Named& argument) {
+  const Place place = argument.view.place();
+  if (place.memory == Memory::device && place.device != cpu_index) {
+    throw_invalid(argument.argument, "host memory", described(argument.view));
+  }
+  check_memory(argument, Device::cpu());
+}
+
 // A GPU reads page-locked memory too.
 void check_readable(const Named& argument, const Device& device) {
   const bool page_locked = argument.view.place().memory == Memory::pinned;
@@ -44,8 +50,8 @@ CompressWork checked(const CompressOptions& options) {
   const Named x{"x", options.x}, out{"out", options.out};
   check_values(x);
   check_bytes(out);
-  check_memory(x, Device::cpu());
-  check_memory(out, Device::cpu());
+  check_host_memory(x);
+  check_host_memory(out);
   check_apart(out, x);
   return {.elements = static_cast<std::uint64_t>(options.x.elements()),
           .x = static_cast<const std::uint16_t*>(options.x.data()),
@@ -58,7 +64,7 @@ DecompressWork checked(const DecompressOptions& options, const Device& device) {
   check_bytes(compressed);
   check_values(out);
   const auto elements = static_cast<std::uint64_t>(options.out.elements());
-  const std::uint64_t least = segments_begin(elements);
+  const std::uint64_t least = compression::segments_begin(elements);
   if (options.compressed.bytes() < least) {
     throw_invalid("compressed",
                   std::to_string(least) + " bytes or more, for the " + std::to_string(elements) +
@@ -70,8 +76,8 @@ DecompressWork checked(const DecompressOptions& options, const Device& device) {
   }
   check_readable(compressed, device);
   check_memory(out, device);
-  check_alignment(compressed, unit);
-  check_alignment(out, unit);
+  check_alignment(compressed, compression::unit);
+  check_alignment(out, compression::unit);
   check_apart(out, compressed);
   return {.elements = elements,
           .compressed = static_cast<const std::byte*>(options.compressed.data()),
@@ -85,12 +91,12 @@ DecompressWork checked(const DecompressOptions& options, const Device& device) {
 
 std::size_t compressed_bytes_limit(std::int64_t elements) {
   detail::check_elements("elements", elements);
-  using namespace compression;
   const auto all = static_cast<std::uint64_t>(elements);
-  const std::uint64_t whole = all / segment_values;
-  const auto rest = static_cast<unsigned>(all % segment_values);
-  return segments_begin(all) + whole * stored_bytes(segment_values) +
-         (rest > 0 ? stored_bytes(rest) : 0);
+  const std::uint64_t whole = all / compression::segment_values;
+  const auto rest = static_cast<unsigned>(all % compression::segment_values);
+  return compression::segments_begin(all) +
+         whole * compression::stored_bytes(compression::segment_values) +
+         (rest > 0 ? compression::stored_bytes(rest) : 0);
 }
 
 std::size_t compress(const CompressOptions& options) {
@@ -106,7 +112,7 @@ std::size_t compress(const CompressOptions& options) {
 CompressedInfo compressed_info(const TensorView& compressed) {
   const detail::Named argument{"compressed", compressed};
   detail::check_bytes(argument);
-  detail::check_memory(argument, Device::cpu());
+  detail::check_host_memory(argument);
   compression::Header header;
   if (compressed.bytes() < sizeof header) {
     detail::throw_invalid("compressed", "at least the 32 bytes of a header",
@@ -114,7 +120,7 @@ CompressedInfo compressed_info(const TensorView& compressed) {
   }
   std::memcpy(&header, compressed.data(), sizeof header);
   const std::uint64_t least = compression::segments_begin(header.elements);
-  if (!is_header(header) || header.elements > detail::compress_most_elements ||
+  if (!compression::is_header(header) || header.elements > detail::compress_most_elements ||
       header.bytes < least) {
     detail::throw_invalid("compressed", "data that compress() wrote, in this version's format",
                           "another header");

@@ -5,24 +5,13 @@
 #include <cstring>
 
 #include "ops/compress/format.h"
+#include "ops/compress/segments.h"
 #include "ops/compress/work.h"
-#include "penstock/host/parallel.h"
 
 namespace ps::compression {
 namespace {
 
 using detail::DecompressWork;
-
-constexpr std::size_t grain = 16;  // segments; fewer are not worth waking a thread for
-
-// Entries past the end of a list are read as part of its last word.
-using List = std::array<std::uint8_t, segment_values + word_codes>;
-
-std::uint32_t read_word(const std::byte* from) {
-  std::uint32_t word = 0;
-  std::memcpy(&word, from, sizeof word);
-  return word;
-}
 
 // Whether each list's codes leave as many entries as the header says.
 bool counts_agree(const SegmentHeader& header, const SegmentLayout& layout, const std::byte* from) {
@@ -109,12 +98,9 @@ void run(const DecompressWork& work) {
   Header header;
   std::memcpy(&header, work.compressed, sizeof header);
   const bool fits = header_fits(header, work.elements, work.bytes);
-  parallel_ranges(segments_of(work.elements), grain, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t s = begin; s < end; ++s) {
-      std::uint16_t* const out = work.out + s * segment_values;
-      const unsigned count = values_of(work.elements, s);
-      if (!fits || !decode(work, s, count, out)) std::fill_n(out, count, undecodable);
-    }
+  for_segments(work.elements, [&](std::size_t s, unsigned count) {
+    std::uint16_t* const out = work.out + s * segment_values;
+    if (!fits || !decode(work, s, count, out)) std::fill_n(out, count, undecodable);
   });
 }
 

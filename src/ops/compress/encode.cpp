@@ -6,15 +6,11 @@
 #include <vector>
 
 #include "ops/compress/format.h"
+#include "ops/compress/segments.h"
 #include "ops/compress/work.h"
-#include "penstock/host/parallel.h"
 
 namespace ps::compression {
 namespace {
-
-using detail::CompressWork;
-
-constexpr std::size_t grain = 16;  // segments; fewer are not worth waking a thread for
 
 using Counts = std::array<std::uint16_t, 256>;
 
@@ -86,10 +82,6 @@ class Coder {
   std::array<std::uint8_t, 256> codes_{};
 };
 
-using List = std::array<std::uint8_t, segment_values + word_codes>;
-
-void write_word(std::byte* to, std::uint32_t word) { std::memcpy(to, &word, sizeof word); }
-
 // Codes whole words; what comes after the list's last entry gets code 0.
 void encode_list(const SegmentHeader& header, unsigned list, const List& entries, unsigned count,
                  std::byte* to, List& left) {
@@ -153,16 +145,6 @@ void encode(const SegmentHeader& header, const std::uint16_t* values, unsigned c
   std::memcpy(to + layout.last_list, left[coded_lists - 1].data(), header.left[coded_lists - 1]);
 }
 
-// Calls work(segment, its values, their number) for every segment.
-template <class Work>
-void for_segments(const CompressWork& all, const Work& work) {
-  parallel_ranges(segments_of(all.elements), grain, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t s = begin; s < end; ++s) {
-      work(s, all.x + s * segment_values, values_of(all.elements, s));
-    }
-  });
-}
-
 }  // namespace
 }  // namespace ps::compression
 
@@ -171,12 +153,12 @@ namespace ps::detail {
 std::size_t compress_cpu(const CompressWork& work) {
   using namespace compression;
   std::vector<SegmentHeader> headers(segments_of(work.elements));
-  for_segments(work, [&](std::size_t s, const std::uint16_t* values, unsigned count) {
-    headers[s] = choose(values, count);
+  for_segments(work.elements, [&](std::size_t s, unsigned count) {
+    headers[s] = choose(work.x + s * segment_values, count);
   });
 
   const std::uint64_t begin = segments_begin(work.elements);
-  std::vector<std::uint32_t> offsets(headers.size() + 1);
+  std::vector<std::uint32_t> offsets(headers.size());
   std::uint64_t at = begin;
   for (std::size_t s = 0; s < headers.size(); ++s) {
     offsets[s] = static_cast<std::uint32_t>(at / unit);
@@ -191,8 +173,9 @@ std::size_t compress_cpu(const CompressWork& work) {
   if (!headers.empty()) {
     std::memcpy(work.out + sizeof header, offsets.data(), headers.size() * sizeof offsets[0]);
   }
-  for_segments(work, [&](std::size_t s, const std::uint16_t* values, unsigned count) {
-    encode(headers[s], values, count, work.out + std::uint64_t{offsets[s]} * unit);
+  for_segments(work.elements, [&](std::size_t s, unsigned count) {
+    encode(headers[s], work.x + s * segment_values, count,
+           work.out + std::uint64_t{offsets[s]} * unit);
   });
   return at;
 }
