@@ -1,8 +1,8 @@
 // Lossless compression of bf16 weights, for links and disks that are slower than the GPU.
 //
-//   std::vector<std::byte> ...                                        // compressed_bytes_limit(n)
+//   // `room` has compressed_bytes_limit(weights.elements()) bytes of host memory.
 //   const std::size_t bytes = ps::compress({.x = weights, .out = room});
-//   ...                                                               // copy `bytes` to the GPU
+//   // Copy so many bytes to the GPU, then:
 //   ps::decompress({.compressed = copied, .out = weights_there}, stream);
 //
 // Weights use few of the 256 exponents that bf16 has, so exponents are coded in fewer bits; signs
@@ -53,7 +53,7 @@ struct DecompressOptions {
   TensorView out{};  // bf16, contiguous, any shape with the number of elements that was compressed;
                      // aligned to 16 bytes, in memory of the stream's device
   // The most thread blocks that the GPU runs at once, to leave the rest of the GPU to other
-  // kernels. Up to 8 of them share a multiprocessor. 0: no limit.
+  // kernels. Up to 6 of them share a multiprocessor. 0: no limit.
   int thread_blocks = 0;
 };
 

@@ -16,9 +16,10 @@ using detail::DecompressWork;
 // Whether each list's codes leave as many entries as the header says.
 bool counts_agree(const SegmentHeader& header, const SegmentLayout& layout, const std::byte* from) {
   for (unsigned k = 0; k < coded_lists; ++k) {
-    int missing = 0;
+    unsigned missing = 0;
     for (unsigned w = 0; w < layout.words[k]; ++w) {
-      missing += std::popcount(missing_in(read_word(from + layout.codes[k] + 4 * w)));
+      const std::uint32_t word = read_word(from + layout.codes[k] + 4 * w);
+      missing += static_cast<unsigned>(std::popcount(missing_in(word)));
     }
     if (missing != header.left[k]) return false;
   }
