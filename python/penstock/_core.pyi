@@ -225,6 +225,18 @@ def moe_workspace_bytes(x: Any, gate_up: Any, ids: Any, slots: Any, shared_gate_
 def round_routes(logits: Any, ids: Any, weights: Any, rounded_ids: Any, rounded_weights: Any, changes: Any, tile: int, scoring: str, stream: Any) -> None:
     """Implements penstock.round_routes."""
 
+def compressed_bytes_limit(elements: int) -> int:
+    """Implements penstock.compressed_bytes_limit."""
+
+def compress(x: Any, out: Any, bits: bool) -> int:
+    """Implements penstock.compress."""
+
+def compressed_info(compressed: Any) -> tuple[int, int]:
+    """The number of elements and of bytes."""
+
+def decompress(compressed: Any, out: Any, bits: bool, thread_blocks: int, stream: Any) -> None:
+    """Implements penstock.decompress."""
+
 class File:
     """
     A file that is read or written with many transfers in flight, bypassing the page cache.

@@ -23,6 +23,7 @@ void replay(const char* name, int (*target)(const std::uint8_t*, std::size_t)) {
 
 TEST(FuzzCorpus, Limits) { replay("limits", limits); }
 TEST(FuzzCorpus, Choices) { replay("choices", choices); }
+TEST(FuzzCorpus, Decompress) { replay("decompress", decompress); }
 TEST(FuzzCorpus, Document) { replay("document", document); }
 
 }  // namespace

@@ -7,8 +7,9 @@
 
 namespace ps::fuzz {
 
-int limits(const std::uint8_t* data, std::size_t size);    // the ceilings' cache file
-int choices(const std::uint8_t* data, std::size_t size);   // of kernels, the cache file
-int document(const std::uint8_t* data, std::size_t size);  // reports, results, ladders, timelines
+int limits(const std::uint8_t* data, std::size_t size);      // the ceilings' cache file
+int choices(const std::uint8_t* data, std::size_t size);     // of kernels, the cache file
+int decompress(const std::uint8_t* data, std::size_t size);  // compressed weights
+int document(const std::uint8_t* data, std::size_t size);    // reports, results, ladders, timelines
 
 }  // namespace ps::fuzz
