@@ -119,8 +119,11 @@ std::uint64_t Executor::finished_by(std::size_t stage) {
 }
 
 void Executor::fail(std::size_t stage, std::uint64_t item, std::exception_ptr cause) noexcept {
-  const std::lock_guard lock(mutex_);
-  failed(stage, item, std::move(cause));
+  {
+    const std::lock_guard lock(mutex_);
+    failed(stage, item, std::move(cause));
+  }
+  after_progress();
 }
 
 // ---- what an item may ask for --------------------------------------------------------------

@@ -109,6 +109,7 @@ class Executor : public FailureSink, public std::enable_shared_from_this<Executo
   void account(std::size_t stage, std::uint64_t finished);
   // Nothing more is enqueued: completion threads end when they have followed what there is.
   void end_submission();
+  void wait_for_streams() noexcept;
   void free_scratch() noexcept;
 
   StageGraph& graph_;
@@ -145,7 +146,6 @@ class Executor : public FailureSink, public std::enable_shared_from_this<Executo
   void completion_loop(std::size_t stage);
   void count(std::size_t stage, std::uint64_t finished);
   void harvest(std::size_t stage, std::uint64_t item);
-  void wait_for_streams() noexcept;
 
   const FailureEnds failure_ends_;
   std::optional<DeviceClock> clock_;

@@ -56,13 +56,15 @@ void Executor::host_loop(std::size_t stage) {
       std::unique_lock lock(mutex_);
       item = next_host_item(stage, lock);
       if (!item) break;
-      if (no_memory) {
-        failed(stage, *item, no_memory);
-        continue;
+      if (ending) {
+        ++counts_[stage].started;
+        ++async_[stage].under_way;
+        ending->begin(*item);
       }
-      ++counts_[stage].started;
-      ++async_[stage].under_way;
-      ending->begin(*item);
+    }
+    if (!ending) {
+      fail(stage, *item, no_memory);
+      continue;
     }
     try {
       const FailureScope scope(shared_from_this(), stage, *item);

@@ -19,9 +19,9 @@ class Payload {
 
   // Shares ownership of `object`.
   template <class T>
-  explicit Payload(std::shared_ptr<T> object) : type_(object ? &typeid(T) : nullptr) {
-    object_ = std::const_pointer_cast<std::remove_const_t<T>>(std::move(object));
-  }
+    requires(!std::is_const_v<T>)
+  explicit Payload(std::shared_ptr<T> object)
+      : object_(std::move(object)), type_(object_ ? &typeid(T) : nullptr) {}
 
   bool empty() const { return object_ == nullptr; }
 
