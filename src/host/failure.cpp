@@ -16,12 +16,23 @@ FailureScope::FailureScope(std::shared_ptr<FailureSink> sink_, std::size_t stage
 
 FailureScope::~FailureScope() { active = outer_; }
 
-std::function<void()> bind_failure(std::function<void()> function) {
-  if (active == nullptr) return function;
-  return [function = std::move(function), sink = active->sink, stage = active->stage,
-          item = active->item] {
+bool inside(const FailureSink& sink) noexcept {
+  for (const FailureScope* scope = active; scope != nullptr; scope = scope->outer()) {
+    if (scope->sink.get() == &sink) return true;
+  }
+  return false;
+}
+
+StreamFunction bind_failure(std::function<void()> function) {
+  StreamFunction run = [function = std::move(function)](const std::exception_ptr& not_run) {
+    if (not_run) std::rethrow_exception(not_run);
+    function();
+  };
+  if (active == nullptr) return run;
+  return [run = std::move(run), sink = active->sink, stage = active->stage,
+          item = active->item](const std::exception_ptr& not_run) {
     try {
-      function();
+      run(not_run);
     } catch (...) {
       sink->fail(stage, item, std::current_exception());
     }

@@ -45,12 +45,12 @@ HostCalls* Stream::existing_calls() {
   return calls_.get();
 }
 
-void Stream::call(std::function<void()> function) {
+void Stream::call(detail::StreamFunction function) {
   refuse_capture("Stream::call");
   calls().enqueue(handle_, std::move(function), true);
 }
 
-void Stream::notify(std::function<void()> function) {
+void Stream::notify(detail::StreamFunction function) {
   refuse_capture("Stream::notify");
   calls().enqueue(handle_, std::move(function), false);
 }

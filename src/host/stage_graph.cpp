@@ -1,4 +1,4 @@
-#include "host/pipeline_graph.h"
+#include "host/stage_graph.h"
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ MemoryView Ring::slot(std::uint64_t item) const {
   return all.sub(static_cast<std::size_t>(item % depth) * bytes, bytes);
 }
 
-PipelineImpl::PipelineImpl(PipelineOptions o) : options(std::move(o)) {
+StageGraph::StageGraph(GraphOptions o) : options(std::move(o)) {
   if (options.depth == 0 || options.depth > most_slots) {
     throw_invalid("depth", fmt::format("between 1 and {}", most_slots),
                   std::to_string(options.depth));
@@ -30,17 +30,20 @@ PipelineImpl::PipelineImpl(PipelineOptions o) : options(std::move(o)) {
   }
 }
 
-void PipelineImpl::check_name(std::string_view name) const {
+void StageGraph::check_name(std::string_view name) const {
   if (name.empty()) throw_invalid("name", "a name", "an empty one");
   const auto same = [&](const auto& other) { return other.name == name; };
   if (std::any_of(stages.begin(), stages.end(), same) ||
       std::any_of(rings.begin(), rings.end(), same)) {
     throw_invalid("name", "a name that no other stage or ring uses", fmt::format("'{}'", name));
   }
-  if (running) throw_invalid("pipeline", "one that is not running", "one that is running");
+  if (running) {
+    throw_invalid("name", "a stage or ring that is added before items are run or pushed",
+                  fmt::format("'{}', which comes too late", name));
+  }
 }
 
-RingId PipelineImpl::add_ring(std::string_view name, const RingOptions& o) {
+RingId StageGraph::add_ring(std::string_view name, const RingOptions& o) {
   check_name(name);
   if (o.bytes == 0) throw_invalid("bytes", "at least 1 byte per slot", "0");
   if (o.memory == Memory::host) {
@@ -61,9 +64,39 @@ RingId PipelineImpl::add_ring(std::string_view name, const RingOptions& o) {
   return {rings.size() - 1};
 }
 
-StageId PipelineImpl::add_stage(std::string_view name, Stage stage,
-                                const std::vector<StageId>& after,
-                                const std::vector<RingId>& uses) {
+StageId StageGraph::add_device_stage(std::string_view name, StageOptions o,
+                                     StageFunction function) {
+  Stage stage;
+  stage.function = std::move(function);
+  stage.engine = o.engine;
+  stage.priority = o.priority;
+  stage.stream = std::move(o.stream);
+  return add_stage(name, std::move(stage), o.after, o.uses);
+}
+
+StageId StageGraph::add_host_stage(std::string_view name, const HostStageOptions& o,
+                                   StageFunction function) {
+  AsyncFunction whole;
+  if (function) {
+    whole = [function = std::move(function)](Item& item, const Completion& done) {
+      function(item);
+      done();
+    };
+  }
+  return add_async_stage(name, o, std::move(whole));
+}
+
+StageId StageGraph::add_async_stage(std::string_view name, const HostStageOptions& o,
+                                    AsyncFunction function) {
+  Stage stage;
+  stage.async = std::move(function);
+  stage.on_host = true;
+  stage.engine = o.engine;
+  return add_stage(name, std::move(stage), o.after, o.uses);
+}
+
+StageId StageGraph::add_stage(std::string_view name, Stage stage, const std::vector<StageId>& after,
+                              const std::vector<RingId>& uses) {
   check_name(name);
   if (!stage.function && !stage.async) {
     throw_invalid("function", "something to call", "an empty function");
@@ -75,7 +108,8 @@ StageId PipelineImpl::add_stage(std::string_view name, Stage stage,
   std::vector<bool> before(stages.size(), false);
   for (const StageId id : after) {
     if (id.value >= stages.size()) {
-      throw_invalid("after", "stages of this pipeline", fmt::format("stage number {}", id.value));
+      throw_invalid("after", "stages that were added before",
+                    fmt::format("stage number {}", id.value));
     }
     before[id.value] = true;
     stage.dependencies.push_back({id.value, 0});
@@ -85,7 +119,8 @@ StageId PipelineImpl::add_stage(std::string_view name, Stage stage,
   }
   for (const RingId id : uses) {
     if (id.value >= rings.size()) {
-      throw_invalid("uses", "rings of this pipeline", fmt::format("ring number {}", id.value));
+      throw_invalid("uses", "rings that were added before",
+                    fmt::format("ring number {}", id.value));
     }
     const Ring& ring = rings[id.value];
     if (!ring.users.empty() && !before[ring.users.front()]) {
@@ -110,18 +145,25 @@ StageId PipelineImpl::add_stage(std::string_view name, Stage stage,
   return {number};
 }
 
-bool PipelineImpl::precedes(std::size_t earlier, std::size_t later) const {
+bool StageGraph::precedes(std::size_t earlier, std::size_t later) const {
   return earlier < later && precedes_[later][earlier];
 }
 
-Pool& PipelineImpl::pool() {
+bool StageGraph::is_last(std::size_t stage) const {
+  for (std::size_t later = stage + 1; later < stages.size(); ++later) {
+    if (precedes(stage, later)) return false;
+  }
+  return true;
+}
+
+Pool& StageGraph::pool() {
   if (!options.pool) options.pool.emplace(options.device);
   return *options.pool;
 }
 
 // The stage that acquires a slot waits for the slot's last users; a user that comes before another
 // user is done when that one is.
-void PipelineImpl::link_rings() {
+void StageGraph::link_rings() {
   for (Stage& stage : stages) {
     std::erase_if(stage.dependencies, [](const Dependency& d) { return d.lag > 0; });
   }
@@ -137,7 +179,7 @@ void PipelineImpl::link_rings() {
 
 // The host must know a device stage's completions where a host stage waits for them, and where
 // nothing comes after it.
-void PipelineImpl::track() {
+void StageGraph::track() {
   std::vector<bool> followed(stages.size(), false);
   for (Stage& stage : stages) stage.tracked = false;
   for (const Stage& stage : stages) {
@@ -152,24 +194,24 @@ void PipelineImpl::track() {
   }
 }
 
-bool PipelineImpl::times_device(const Recorder* recorder) const {
+bool StageGraph::times_device(const Recorder* recorder) const {
   if (recorder == nullptr) return false;
   return options.device.kind() != DeviceKind::cuda || !recorder->watches_device();
 }
 
-void PipelineImpl::prepare(const RunOptions& run) {
+void StageGraph::prepare(const char* call, const Recorder* recorder, const Stream* after) {
   if (!linked_) {
     link_rings();
     track();
     std::size_t deepest = options.depth;
     for (const Ring& ring : rings) deepest = std::max(deepest, ring.depth);
     // Deep enough that the device has work for milliseconds while the enqueuing thread sleeps.
-    window = std::max<std::size_t>(16, 12 * deepest);
+    window = options.window != 0 ? options.window : std::max<std::size_t>(16, 12 * deepest);
     linked_ = true;
   }
-  if (run.after) run.after->impl().refuse_capture("Pipeline::run");
+  if (after != nullptr) after->impl().refuse_capture(call);
   for (const Stage& stage : stages) {
-    if (stage.stream) stage.stream->impl().refuse_capture("Pipeline::run");
+    if (stage.stream) stage.stream->impl().refuse_capture(call);
   }
   const Device& device = options.device;
   for (Ring& ring : rings) {
@@ -191,13 +233,13 @@ void PipelineImpl::prepare(const RunOptions& run) {
     if (stage.on_host) continue;
     if (!stage.stream) stage.stream.emplace(device, StreamOptions{stage.priority});
     fill(stage.done, {.waiting = options.waiting});
-    if (times_device(run.recorder)) {
+    if (times_device(recorder)) {
       fill(stage.begin, {.timing = true});
       fill(stage.end, {.timing = true});
     }
   }
-  if (run.after && (!fork || fork->device() != run.after->device())) {
-    fork.emplace(run.after->device());
+  if (after != nullptr && (!fork || fork->device() != after->device())) {
+    fork.emplace(after->device());
   }
 }
 

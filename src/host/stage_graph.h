@@ -1,4 +1,4 @@
-// A pipeline as built: stages, rings, and what each stage must wait for.
+// The stages and rings of a pipeline or a session, and what each stage must wait for.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "penstock/host/buffer.h"
-#include "penstock/host/pipeline.h"
+#include "penstock/host/pool.h"
+#include "penstock/host/stage.h"
 
 namespace ps::detail {
 
@@ -47,24 +48,37 @@ struct Stage {
   std::vector<Event> begin, end;       // with timing; made when first recorded
 };
 
-class PipelineImpl {
+struct GraphOptions {
+  Device device;
+  std::size_t depth = 4;  // slots per ring, unless the ring sets its own
+  std::optional<Pool> pool{};
+  Waiting waiting = Waiting::poll;
+  std::size_t window = 0;  // 0: chosen by the depth of the rings
+};
+
+class StageGraph {
  public:
-  explicit PipelineImpl(PipelineOptions options);
+  explicit StageGraph(GraphOptions options);
 
   RingId add_ring(std::string_view name, const RingOptions& options);
-  StageId add_stage(std::string_view name, Stage stage, const std::vector<StageId>& after,
-                    const std::vector<RingId>& uses);
+  StageId add_device_stage(std::string_view name, StageOptions options, StageFunction function);
+  StageId add_host_stage(std::string_view name, const HostStageOptions& options,
+                         StageFunction function);
+  StageId add_async_stage(std::string_view name, const HostStageOptions& options,
+                          AsyncFunction function);
 
-  // Makes what a run needs and is not there yet; throws with nothing half made in use.
-  void prepare(const RunOptions& run);
+  // Makes what is needed to run and is not there yet; throws with nothing half made in use. `call`
+  // names the public function, for errors; `after`: the stream that a run follows, or null.
+  void prepare(const char* call, const Recorder* recorder, const Stream* after);
 
-  // Whether such a run times device work by events: unless its recorder sees a GPU by itself.
+  // Whether device work is timed by events: unless the recorder sees a GPU by itself.
   bool times_device(const Recorder* recorder) const;
 
   bool precedes(std::size_t earlier, std::size_t later) const;
+  bool is_last(std::size_t stage) const;  // no stage comes after it
   Pool& pool();
 
-  PipelineOptions options;
+  GraphOptions options;
   std::vector<Ring> rings;
   std::vector<Stage> stages;
   std::size_t window = 0;  // items a stage may be ahead of what the host knows to be complete
@@ -72,6 +86,8 @@ class PipelineImpl {
   std::optional<Event> fork;  // recorded on the caller's stream, when a run is to follow one
 
  private:
+  StageId add_stage(std::string_view name, Stage stage, const std::vector<StageId>& after,
+                    const std::vector<RingId>& uses);
   void check_name(std::string_view name) const;
   void link_rings();
   void track();
