@@ -38,8 +38,11 @@ std::pair<std::int64_t, std::size_t> info_of(nb::handle compressed) {
 void decompress_array(nb::handle compressed, nb::handle out, bool bits, int thread_blocks,
                       nb::handle stream) {
   const CallStream on = stream_or_current(stream, std::initializer_list{compressed, out});
-  Views views(on);
-  const DecompressOptions options{.compressed = views.add(compressed, "compressed"),
+  // A GPU may read page-locked memory. torch's C functions do not tell it from other host memory.
+  const bool from_host = on.stream && !gpu_of(compressed);
+  const CallStream source{on.stream, from_host ? nullptr : on.library};
+  Views views(on), sources(source);
+  const DecompressOptions options{.compressed = sources.add(compressed, "compressed"),
                                   .out = as_values(views.add_written(out, "out"), bits),
                                   .thread_blocks = thread_blocks};
   run_on(on.stream, [&](const Stream& own) { decompress(options, own); });
