@@ -52,6 +52,13 @@ class Unsupported : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The caller cancelled what it had started.
+class Cancelled : public std::runtime_error {
+ public:
+  Cancelled() : Cancelled("cancelled") {}
+  explicit Cancelled(const std::string& message) : std::runtime_error(message) {}
+};
+
 // A device call failed, or work enqueued earlier did.
 class DeviceError : public std::runtime_error {
  public:

@@ -1,14 +1,4 @@
-// The exception of a cancelled measurement.
+// The exception of a cancelled measurement: ps::Cancelled. No files are left behind.
 #pragma once
 
-#include <stdexcept>
-
-namespace ps {
-
-// Thrown when a measurement's stop token is triggered. No files are left behind.
-class Cancelled : public std::runtime_error {
- public:
-  Cancelled() : std::runtime_error("cancelled") {}
-};
-
-}  // namespace ps
+#include "penstock/base/error.h"
