@@ -9,41 +9,37 @@
 #include "penstock/base/error.h"
 #include "penstock/host/pipeline.h"
 #include "weights/load_plan.h"
-#include "weights/strict_json.h"
+#include "weights/rows.h"
 
 namespace ps {
 namespace {
 
-void check_targets(const Weights& weights, std::span<const LoadTarget> targets,
-                   const LoadOptions& options) {
+void check_load(const LoadOptions& options) {
   if (options.slots == 0) detail::throw_invalid("slots", "at least 1", "0");
   if (options.slot_bytes == 0 || options.slot_bytes % 4096 != 0) {
     detail::throw_invalid("slot_bytes", "a multiple of 4 KiB above 0",
                           std::to_string(options.slot_bytes));
   }
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    const auto& [tensor, to] = targets[i];
-    const std::string where = fmt::format("targets[{}].", i);
-    if (tensor >= weights.tensors().size()) {
-      detail::throw_invalid(where + "tensor",
-                            fmt::format("an index below {}", weights.tensors().size()),
-                            std::to_string(tensor));
-    }
-    const WeightInfo& info = weights.tensors()[tensor];
-    if (to.bytes != info.bytes) {
-      detail::throw_invalid(
-          where + "to", fmt::format("{} bytes for {}", info.bytes, detail::in_quotes(info.name)),
-          fmt::format("{} bytes", to.bytes));
-    }
-    if (to.data == nullptr && to.bytes > 0) {
-      detail::throw_invalid(where + "to", "a pointer", fmt::format("null with {} bytes", to.bytes));
-    }
-    const bool of_other_gpu =
-        to.place.memory == Memory::device && to.place != options.device.place();
-    if (of_other_gpu) {
-      detail::throw_invalid(where + "to", "memory of " + options.device.name(), name(to.place));
-    }
+}
+
+detail::LoadRange checked_target(const Weights& weights, const LoadTarget& target,
+                                 const Device& device, const std::string& where) {
+  if (target.tensor >= weights.tensors().size()) {
+    detail::throw_invalid(where + "tensor",
+                          fmt::format("an index below {}", weights.tensors().size()),
+                          std::to_string(target.tensor));
   }
+  const WeightInfo& tensor = weights.tensors()[target.tensor];
+  const MemoryView& to = target.to;
+  const detail::ByteRange range =
+      detail::checked_rows(tensor, target.first_row, target.rows, to, where);
+  if (to.data == nullptr && to.bytes > 0) {
+    detail::throw_invalid(where + "to", "a pointer", fmt::format("null with {} bytes", to.bytes));
+  }
+  if (to.place.memory == Memory::device && to.place != device.place()) {
+    detail::throw_invalid(where + "to", "memory of " + device.name(), name(to.place));
+  }
+  return {tensor.file, tensor.offset + range.offset, to};
 }
 
 // Runs the pieces through page-locked slots. Whether the load was cancelled.
@@ -82,9 +78,14 @@ bool run_load(const Weights& weights, const std::vector<detail::LoadPiece>& piec
 }  // namespace
 
 void load(const Weights& weights, std::span<const LoadTarget> targets, LoadOptions options) {
-  check_targets(weights, targets, options);
+  check_load(options);
+  std::vector<detail::LoadRange> ranges;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    ranges.push_back(
+        checked_target(weights, targets[i], options.device, fmt::format("targets[{}].", i)));
+  }
   const std::vector<detail::LoadPiece> pieces =
-      detail::plan_load(weights, targets, options.slot_bytes);
+      detail::plan_load(std::move(ranges), options.slot_bytes);
   std::uint64_t total = 0;
   std::size_t largest = 0;
   for (const detail::LoadPiece& piece : pieces) {

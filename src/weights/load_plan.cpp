@@ -1,7 +1,6 @@
 #include "weights/load_plan.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 namespace ps::detail {
@@ -19,33 +18,24 @@ LoadPiece piece_at(std::size_t file, std::uint64_t offset) {
 
 }  // namespace
 
-std::vector<LoadPiece> plan_load(const Weights& weights, std::span<const LoadTarget> targets,
-                                 std::size_t slot_bytes) {
-  std::vector<LoadTarget> sorted(targets.begin(), targets.end());
-  const auto info = [&](const LoadTarget& target) -> const WeightInfo& {
-    return weights.tensors()[target.tensor];
-  };
-  std::ranges::stable_sort(sorted, {}, [&](const LoadTarget& target) {
-    return std::tuple(info(target).file, info(target).offset);
-  });
-
+std::vector<LoadPiece> plan_load(std::vector<LoadRange> ranges, std::size_t slot_bytes) {
+  std::ranges::stable_sort(
+      ranges, {}, [](const LoadRange& range) { return std::pair(range.file, range.offset); });
   std::vector<LoadPiece> pieces;
-  for (const LoadTarget& target : sorted) {
-    const WeightInfo& tensor = info(target);
-    for (std::uint64_t at = 0; at < tensor.bytes;) {
-      const std::uint64_t offset = tensor.offset + at;
+  for (const LoadRange& range : ranges) {
+    for (std::size_t at = 0; at < range.to.bytes;) {
+      const std::uint64_t offset = range.offset + at;
       const auto follows = [&](const LoadPiece& last) {
-        return last.file == tensor.file && last.offset + last.bytes == offset &&
+        return last.file == range.file && last.offset + last.bytes == offset &&
                last.in_slot + last.bytes < slot_bytes;
       };
       if (pieces.empty() || !follows(pieces.back())) {
-        pieces.push_back(piece_at(tensor.file, offset));
+        pieces.push_back(piece_at(range.file, offset));
       }
       LoadPiece& piece = pieces.back();
       const std::size_t from = piece.in_slot + piece.bytes;
-      const auto bytes =
-          static_cast<std::size_t>(std::min<std::uint64_t>(slot_bytes - from, tensor.bytes - at));
-      piece.copies.push_back({from, target.to.sub(static_cast<std::size_t>(at), bytes)});
+      const std::size_t bytes = std::min(slot_bytes - from, range.to.bytes - at);
+      piece.copies.push_back({from, range.to.sub(at, bytes)});
       piece.bytes += bytes;
       at += bytes;
     }

@@ -3,10 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
-#include "penstock/weights/load.h"
+#include "penstock/base/view.h"
 
 namespace ps::detail {
 
@@ -25,9 +24,15 @@ struct LoadPiece {
   std::vector<LoadCopy> copies;
 };
 
+// Bytes of a file, and where they go.
+struct LoadRange {
+  std::size_t file = 0;
+  std::uint64_t offset = 0;
+  MemoryView to{};
+};
+
 // In the order of the files. A piece begins in its slot as far behind a multiple of 4 KiB as in its
-// file, so that reading it can bypass the page cache. Targets must be checked.
-std::vector<LoadPiece> plan_load(const Weights& weights, std::span<const LoadTarget> targets,
-                                 std::size_t slot_bytes);
+// file, so that reading it can bypass the page cache.
+std::vector<LoadPiece> plan_load(std::vector<LoadRange> ranges, std::size_t slot_bytes);
 
 }  // namespace ps::detail

@@ -15,6 +15,7 @@
 #include "penstock/base/text_file.h"
 #include "weights/header.h"
 #include "weights/index.h"
+#include "weights/rows.h"
 #include "weights/strict_json.h"
 
 namespace ps {
@@ -126,36 +127,9 @@ FileRead Weights::State::checked(const WeightRead& read, const std::string& wher
                           std::to_string(read.tensor));
   }
   const WeightInfo& tensor = tensors[read.tensor];
-  std::uint64_t offset = 0, wanted = tensor.bytes;
-  if (read.first_row != 0 || read.rows != all_rows) {
-    const std::int64_t rows = tensor.shape.empty() ? 0 : tensor.shape[0];
-    if (read.first_row < 0 || read.first_row > rows) {
-      detail::throw_invalid(where + "first_row",
-                            fmt::format("0 to {} for {}", rows, detail::in_quotes(tensor.name)),
-                            std::to_string(read.first_row));
-    }
-    const std::int64_t left = rows - read.first_row;
-    if (read.rows != all_rows && (read.rows < 0 || read.rows > left)) {
-      detail::throw_invalid(where + "rows",
-                            fmt::format("0 to {} for {}", left, detail::in_quotes(tensor.name)),
-                            std::to_string(read.rows));
-    }
-    const auto count = static_cast<std::uint64_t>(read.rows == all_rows ? left : read.rows);
-    const std::uint64_t row = rows == 0 ? 0 : tensor.bytes / static_cast<std::uint64_t>(rows);
-    if (row * static_cast<std::uint64_t>(rows) != tensor.bytes) {
-      detail::throw_invalid(
-          where + "rows", "rows that fill whole bytes",
-          fmt::format("{} of {}", name(tensor.type), detail::in_quotes(tensor.name)));
-    }
-    offset = static_cast<std::uint64_t>(read.first_row) * row;
-    wanted = count * row;
-  }
-  if (read.to.bytes != wanted) {
-    detail::throw_invalid(where + "to",
-                          fmt::format("{} bytes for {}", wanted, detail::in_quotes(tensor.name)),
-                          fmt::format("{} bytes", read.to.bytes));
-  }
-  return {files[tensor.file], tensor.offset + offset, read.to};
+  const detail::ByteRange range =
+      detail::checked_rows(tensor, read.first_row, read.rows, read.to, where);
+  return {files[tensor.file], tensor.offset + range.offset, read.to};
 }
 
 void Weights::State::check_unchanged(std::size_t file) const {

@@ -56,7 +56,7 @@ TEST_F(Loads, EveryByteArrivesOnAnyDevice) {
       for (std::size_t i = 0; i < specs.size(); ++i) {
         if (random() % 4 == 0) continue;
         buffers.emplace_back(device, std::max<std::size_t>(bytes[i].size(), 1));
-        targets.push_back({i, buffers.back().view().sub(0, bytes[i].size())});
+        targets.push_back({.tensor = i, .to = buffers.back().view().sub(0, bytes[i].size())});
       }
       std::ranges::shuffle(targets, random);
       const std::size_t slot_bytes = 4096 * (1 + random() % 5);
@@ -92,11 +92,12 @@ TEST_F(Loads, NeighboursAreReadInOneGoFromWholeBlocks) {
                       {"c", WeightType::u8, {20'000}}});
   const Weights plain(path);
   std::vector<std::byte> memory(20'000);
-  const auto target = [&](std::size_t i) {
-    return LoadTarget{i, in(memory).sub(0, plain.tensors()[i].bytes)};
-  };
-  const std::vector<LoadTarget> targets{target(3), target(0), target(1)};
-  const auto pieces = detail::plan_load(plain, targets, 8192);
+  std::vector<detail::LoadRange> ranges;
+  for (const std::size_t i : {3, 0, 1}) {
+    const WeightInfo& tensor = plain.tensors()[i];
+    ranges.push_back({0, tensor.offset, in(memory).sub(0, tensor.bytes)});
+  }
+  const auto pieces = detail::plan_load(ranges, 8192);
   const std::uint64_t start = plain.tensors()[0].offset;
   ASSERT_GE(pieces.size(), 3U);
   EXPECT_EQ(pieces[0].offset, start);
@@ -123,23 +124,34 @@ TEST_F(Loads, TargetsAreCheckedBeforeAnythingIsRead) {
     EXPECT_TRUE(is<InvalidArgument>(failure)) << text(failure);
     EXPECT_NE(text(failure).find(message), std::string::npos) << text(failure);
   };
-  const LoadTarget fine{0, in(memory)};
-  refused({fine, {99, in(memory)}}, {}, "targets[1].tensor: expected an index below 5");
-  refused({fine, {0, in(memory).sub(0, 10)}}, {}, "targets[1].to: expected 6600 bytes for \"a\"");
-  refused({fine, {0, {nullptr, 6600, {Memory::host}}}}, {}, "targets[1].to: expected a pointer");
-  refused({fine, {0, {memory.data(), 6600, {Memory::device, 3}}}}, {},
+  const LoadTarget fine{.tensor = 0, .to = in(memory)};
+  refused({fine, {.tensor = 99, .to = in(memory)}}, {},
+          "targets[1].tensor: expected an index below 5");
+  refused({fine, {.tensor = 0, .to = in(memory).sub(0, 10)}}, {},
+          "targets[1].to: expected 6600 bytes for \"a\"");
+  refused({fine, {.tensor = 0, .to = {nullptr, 6600, {Memory::host}}}}, {},
+          "targets[1].to: expected a pointer");
+  refused({fine, {.tensor = 0, .to = {memory.data(), 6600, {Memory::device, 3}}}}, {},
           "targets[1].to: expected memory of cpu, given cuda:3");
+  refused({fine, {.tensor = 0, .to = in(memory), .first_row = 1}}, {}, "targets[1].to");
+  refused({fine, {.tensor = 0, .to = in(memory), .first_row = 101}}, {}, "targets[1].first_row");
+  refused({fine, {.tensor = 0, .to = in(memory), .rows = 101}}, {}, "targets[1].rows");
   refused({fine}, {.slots = 0}, "slots");
   refused({fine}, {.slot_bytes = 0}, "slot_bytes");
   refused({fine}, {.slot_bytes = 5000}, "slot_bytes");
   load(*weights, {}, {.device = cpu});
   load(*weights, {&fine, 1}, {.device = cpu});
   EXPECT_EQ(memory, bytes[0]);
+
+  // Rows 90 to 99, of 66 bytes each.
+  const LoadTarget rows{.tensor = 0, .to = in(memory).sub(0, 660), .first_row = 90};
+  load(*weights, {&rows, 1}, {.device = cpu});
+  EXPECT_EQ(std::memcmp(memory.data(), bytes[0].data() + 90 * 66, 660), 0);
 }
 
 TEST_F(Loads, AFileThatEndsEarlyOrChangesFails) {
   std::vector<std::byte> memory(bytes[4].size());
-  const LoadTarget target{4, in(memory)};
+  const LoadTarget target{.tensor = 4, .to = in(memory)};
   const std::string path = weights->files()[weights->tensors()[4].file].path();
   using namespace std::chrono_literals;
   std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) + 1s);
@@ -155,7 +167,7 @@ TEST_F(Loads, AFileThatEndsEarlyOrChangesFails) {
 
 TEST_F(Loads, CancelledAnywhereAndAgain) {
   std::vector<std::byte> memory(bytes[4].size());
-  const LoadTarget target{4, in(memory)};
+  const LoadTarget target{.tensor = 4, .to = in(memory)};
   std::stop_source before;
   before.request_stop();
   const auto with = [&](std::stop_token stop, std::function<void()> progress) {
@@ -182,7 +194,7 @@ TEST_F(Loads, AnAllocationFails) {
     watchdog.step("allocation " + std::to_string(n));
     {
       const DeviceBuffer buffer(machine.gpu(), bytes[2].size());
-      const LoadTarget target{2, buffer.view()};
+      const LoadTarget target{.tensor = 2, .to = buffer.view()};
       driver.fail_call(n, cuda::memory_allocation, allocating_calls);
       const auto failure = failure_of([&] {
         load(*weights, {&target, 1}, {.device = machine.gpu(), .slots = 2, .slot_bytes = 16 * KiB});

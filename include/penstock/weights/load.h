@@ -22,9 +22,12 @@
 
 namespace ps {
 
+// As WeightRead, but into memory of the device.
 struct LoadTarget {
   std::size_t tensor = 0;  // index in Weights::tensors()
-  MemoryView to{};         // memory of the device, exactly the size of the tensor
+  MemoryView to{};         // exactly the size of the rows
+  std::int64_t first_row = 0;
+  std::int64_t rows = all_rows;  // from first_row to the end
 };
 
 struct LoadOptions {
