@@ -23,6 +23,7 @@ NB_MODULE(_core, m) {
   bind_moe(m);
   bind_round_routes(m);
   bind_storage(m);
+  bind_weights(m);
   bind_timeline(m);
   bind_pipeline(m);
   bind_streamed(m);
