@@ -13,7 +13,7 @@ not survive a fork; calls there raise :class:`Unsupported`. Start processes with
 
 from typing import TYPE_CHECKING
 
-from . import _core, transform
+from . import _core, transform, weights
 from ._core import (Array, Device, File, Item, Ring, RunReport, Stage, Stream, Timeline, copy,
                     iterate)
 from ._compress import compress, compressed_bytes_limit, decompress
@@ -35,7 +35,7 @@ __all__ = [
     "Sensor", "Stage", "Stream", "Timeline", "Unsupported", "__version__", "compress",
     "compressed_bytes_limit", "copy", "decompress", "doctor", "empty", "gemm", "iterate", "limits",
     "moe", "moe_combine", "moe_experts", "moe_plan", "moe_workspace_bytes", "overlap", "read_file",
-    "resample", "round_routes", "route", "transform", "write_file",
+    "resample", "round_routes", "route", "transform", "weights", "write_file",
 ]
 
 __version__ = _core.version()

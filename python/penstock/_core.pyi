@@ -301,6 +301,44 @@ class File:
 
     def __repr__(self) -> str: ...
 
+class Weights:
+    """The open files of a checkpoint; see penstock.weights."""
+
+    def __init__(self, path: str | bytes | os.PathLike[str]) -> None: ...
+
+    @property
+    def names(self) -> list[str]: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def files(self) -> list[str]: ...
+
+    def metadata(self, file: int = 0) -> dict[str, str]: ...
+
+    def contains(self, name: str) -> bool: ...
+
+    def info(self, name: str) -> tuple[str, tuple[int, ...], int, int, int]:
+        """Type, shape, index of the file, offset and bytes of a tensor."""
+
+    def read(self, parts: Sequence[tuple[str, Any, int, int]]) -> None:
+        """
+        Fills arrays: each part is a name, an array, the first row and the number of rows, or -1 for all rows.
+        """
+
+class WeightsWriter:
+    """Writes a checkpoint; see penstock.weights."""
+
+    def __init__(self, path: str | bytes | os.PathLike[str], tensors: Sequence[tuple[str, str, Sequence[int]]], metadata: dict[str, str], shard_bytes: int, alignment: int) -> None: ...
+
+    def write(self, name: str, source: Any) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def close(self) -> None:
+        """Removes what was written, unless it is finished."""
+
 class Gaps:
     """The idle times of one engine between its first and its last work."""
 

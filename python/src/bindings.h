@@ -16,6 +16,7 @@ void bind_moe(nb::module_& m);
 void bind_round_routes(nb::module_& m);
 void bind_compress(nb::module_& m);
 void bind_storage(nb::module_& m);
+void bind_weights(nb::module_& m);
 void bind_timeline(nb::module_& m);
 void bind_pipeline(nb::module_& m);
 void bind_streamed(nb::module_& m);
