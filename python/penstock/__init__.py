@@ -14,6 +14,7 @@ not survive a fork; calls there raise :class:`Unsupported`. Start processes with
 from typing import TYPE_CHECKING
 
 from . import _core, transform
+from ._attention import attention, scaled_dot_product_attention
 from ._core import (Array, Device, File, Item, Ring, RunReport, Stage, Stream, Timeline, copy,
                     iterate)
 from ._errors import (DeviceError, DeviceLost, Error, InvalidArgument, OutOfMemory, PipelineError,
@@ -31,10 +32,10 @@ from ._route import route
 __all__ = [
     "Array", "Device", "DeviceError", "DeviceLost", "Doctor", "Error", "File", "InvalidArgument",
     "Item", "Limits", "OutOfMemory", "Overlap", "Pipeline", "PipelineError", "Ring", "RunReport",
-    "Sensor", "Stage", "Stream", "Timeline", "Unsupported", "__version__", "copy", "doctor", "empty",
-    "gemm", "iterate", "limits", "moe", "moe_combine", "moe_experts", "moe_plan",
+    "Sensor", "Stage", "Stream", "Timeline", "Unsupported", "__version__", "attention", "copy",
+    "doctor", "empty", "gemm", "iterate", "limits", "moe", "moe_combine", "moe_experts", "moe_plan",
     "moe_workspace_bytes", "overlap", "read_file", "resample", "round_routes", "route",
-    "transform", "write_file",
+    "scaled_dot_product_attention", "transform", "write_file",
 ]
 
 __version__ = _core.version()
