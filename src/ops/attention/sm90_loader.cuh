@@ -45,9 +45,8 @@ class AttentionTiles {
     tile.sequence = static_cast<int>(sequence);
     tile.head = static_cast<int>(place.row - sequence * order.heads.value());
     const AttentionSequences& all = arguments_.sequences;
-    const AttentionSequence found = Config::general
-                                        ? all(tile.sequence)
-                                        : AttentionSequence{0, all.max_q, 0, all.max_k};
+    const AttentionSequence found =
+        Config::general ? all(tile.sequence) : AttentionSequence{0, all.max_q, 0, all.max_k};
     tile.row = static_cast<int>(row);
     tile.rows = min(static_cast<int>(Config::rows), found.q_length - tile.row);
     tile.position = tile.row + found.k_length - found.q_length;

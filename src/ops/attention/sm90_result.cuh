@@ -29,7 +29,8 @@ class AttentionResult {
     softmax.finish();
     float inverse[2], lse[2];
 #pragma unroll
-    for (int r = 0; r < 2; ++r) divide(softmax.maximum(r), softmax.sum(r), tile, inverse[r], lse[r]);
+    for (int r = 0; r < 2; ++r)
+      divide(softmax.maximum(r), softmax.sum(r), tile, inverse[r], lse[r]);
     scale_rows(o, inverse);
     clear_rows_without_keys(o, softmax);
     store_lse(lse, tile);
@@ -40,7 +41,7 @@ class AttentionResult {
       // Without `general`, rows behind the sequence are outside the tensor and not stored.
 #pragma unroll
       for (unsigned x = 0; x < Config::pieces; ++x) {
-        pieces_.put([&](unsigned i, std::uint32_t(&to)[4]) { pack(o, 64 * x + 16 * i, to); },
+        pieces_.put([&](unsigned i, std::uint32_t (&to)[4]) { pack(o, 64 * x + 16 * i, to); },
                     [&](const void* piece) {
                       kit::tensor_store(arguments_.out, piece, kit::evict_first(), tile.sequence,
                                         tile.head, tile.row + first, 64 * x);
@@ -106,8 +107,7 @@ class AttentionResult {
       Element* const to = out + row * arguments_.out_strides.row + kit::lane_index() % 4 * 2;
 #pragma unroll
       for (unsigned i = 2 * r; i < Config::dim_v / 2; i += 4) {
-        *reinterpret_cast<std::uint32_t*>(to + i / 4 * 8) =
-            kit::packed(o[i], o[i + 1], Element());
+        *reinterpret_cast<std::uint32_t*>(to + i / 4 * 8) = kit::packed(o[i], o[i + 1], Element());
       }
     }
   }
