@@ -1,0 +1,16 @@
+// The kernels of attention() on a GPU. Needs CUDA's headers.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "ops/attention/work.h"
+#include "penstock/base/place.h"
+
+namespace ps::detail {
+
+// They throw DeviceError if a launch fails.
+void attention_portable(const AttentionWork& work, Place place, cudaStream_t stream);
+// If attention_fits_sm90().
+void attention_sm90(const AttentionWork& work, Place place, cudaStream_t stream);
+
+}  // namespace ps::detail
