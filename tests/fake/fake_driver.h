@@ -114,6 +114,8 @@ class FakeDriver final : public cuda::Driver {
                            void* data) override;
   cuda::Status stream_wait_value(cuda::StreamHandle stream, std::uint32_t* flag,
                                  std::uint32_t value) override;
+  cuda::Status stream_write_value(cuda::StreamHandle stream, std::uint32_t* flag,
+                                  std::uint32_t value) override;
 
   cuda::Status event_create(cuda::EventHandle* event, bool timing, bool blocking) override;
   cuda::Status event_destroy(cuda::EventHandle event) override;

@@ -1,6 +1,7 @@
 // The fake driver's streams and events.
 #include <fmt/format.h>
 
+#include <atomic>
 #include <utility>
 
 #include "fake/call.h"
@@ -167,6 +168,28 @@ cuda::Status FakeDriver::stream_wait_value(cuda::StreamHandle handle, std::uint3
                   .value = value};
   simulation_->ledger.add_gate(gate);
   simulation_->enqueue(*stream, {.body = FlagWork{gate}});
+  return call.status();
+}
+
+cuda::Status FakeDriver::stream_write_value(cuda::StreamHandle handle, std::uint32_t* flag,
+                                            std::uint32_t value) {
+  Call call(*simulation_, "stream_write_value");
+  if (!call.proceeds()) return call.status();
+  if (!simulation_->options.stream_wait_value) {
+    return call.wrong("stream_write_value on a device that cannot", not_supported);
+  }
+  const std::shared_ptr<FakeStream> stream = call.stream(handle);
+  if (!stream || call.forbidden_in_capture(*stream)) return call.status();
+  if (!simulation_->ledger.covers(flag, sizeof(*flag), MemoryKind::pinned)) {
+    return call.wrong("stream_write_value to memory that is not page-locked");
+  }
+  // Counts as a read: other streams wait for the flag meanwhile, but it must stay allocated.
+  const Operation operation = simulation_->next_operation(*stream, "stream_write_value");
+  std::string complaint = simulation_->ledger.access(operation, flag, sizeof(*flag), false);
+  if (!complaint.empty()) return call.wrong(std::move(complaint));
+  simulation_->enqueue(*stream, {.body = MemoryWork{.run = [flag, value] {
+                         std::atomic_ref<std::uint32_t>(*flag).store(value);
+                       }}});
   return call.status();
 }
 

@@ -81,6 +81,10 @@ class Driver {
   // The stream goes on once *flag >= value (wrapping compare); flag is page-locked host memory.
   virtual Status stream_wait_value(StreamHandle stream, std::uint32_t* flag,
                                    std::uint32_t value) = 0;
+  // The stream sets *flag, page-locked host memory, once the work enqueued before is complete and
+  // its results are visible to whoever sees the flag.
+  virtual Status stream_write_value(StreamHandle stream, std::uint32_t* flag,
+                                    std::uint32_t value) = 0;
 
   virtual Status event_create(EventHandle* event, bool timing, bool blocking) = 0;
   virtual Status event_destroy(EventHandle event) = 0;

@@ -78,6 +78,11 @@ class RealDriver final : public Driver {
     return status_of(wait_value_(static_cast<CUstream>(stream), address_of(flag), value,
                                  CU_STREAM_WAIT_VALUE_GEQ));
   }
+  Status stream_write_value(StreamHandle stream, std::uint32_t* flag,
+                            std::uint32_t value) override {
+    return status_of(write_value_(static_cast<CUstream>(stream), address_of(flag), value,
+                                  CU_STREAM_WRITE_VALUE_DEFAULT));
+  }
 
   Status event_create(EventHandle* event, bool timing, bool blocking) override;
   Status event_destroy(EventHandle event) override { return cudaEventDestroy(event_of(event)); }
@@ -149,6 +154,8 @@ class RealDriver final : public Driver {
 
   decltype(&cuStreamWaitValue32) wait_value_ =
       entry<decltype(&cuStreamWaitValue32)>("cuStreamWaitValue32", 11070);
+  decltype(&cuStreamWriteValue32) write_value_ =
+      entry<decltype(&cuStreamWriteValue32)>("cuStreamWriteValue32", 11070);
   decltype(&cuMemGetAllocationGranularity) granularity_ =
       entry<decltype(&cuMemGetAllocationGranularity)>("cuMemGetAllocationGranularity", 10020);
   decltype(&cuMemAddressReserve) reserve_ =
@@ -182,7 +189,7 @@ Status RealDriver::properties(int device, Properties* result) {
              .pci_address = address,
              .memory_pools = pools != 0,
              .virtual_memory = has_virtual_memory(),
-             .stream_wait_value = wait_value_ != nullptr};
+             .stream_wait_value = wait_value_ != nullptr && write_value_ != nullptr};
   // The system spells the address in lower case.
   for (char& c : result->pci_address) {
     if (c >= 'A' && c <= 'F') c = static_cast<char>(c - 'A' + 'a');
