@@ -115,6 +115,9 @@ class Backend : public std::enable_shared_from_this<Backend> {
 
   virtual void* allocate_pinned(std::size_t bytes) = 0;
   virtual void free_pinned(void* data, std::size_t bytes) noexcept = 0;
+  // Page-locks memory in place, and ends that. Addresses and sizes are multiples of a page.
+  virtual void lock_pages(void* data, std::size_t bytes) = 0;
+  virtual void unlock_pages(void* data) noexcept = 0;
   virtual void* allocate_device(std::size_t bytes) = 0;
   virtual void free_device(void* data, std::size_t bytes) noexcept = 0;
 

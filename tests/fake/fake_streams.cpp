@@ -155,7 +155,8 @@ cuda::Status FakeDriver::stream_wait_value(cuda::StreamHandle handle, std::uint3
   }
   const std::shared_ptr<FakeStream> stream = call.stream(handle);
   if (!stream || call.forbidden_in_capture(*stream)) return call.status();
-  if (!simulation_->ledger.covers(flag, sizeof(*flag), MemoryKind::pinned)) {
+  if (!simulation_->ledger.covers(flag, sizeof(*flag), MemoryKind::pinned) &&
+      !simulation_->ledger.covers(flag, sizeof(*flag), MemoryKind::registered)) {
     return call.wrong("stream_wait_value on memory that is not page-locked");
   }
   const Operation operation = simulation_->next_operation(*stream, "stream_wait_value");

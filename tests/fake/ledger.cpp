@@ -40,6 +40,12 @@ bool Ledger::covers(const void* data, std::size_t bytes, MemoryKind kind) const 
   return range.kind == kind && begin + bytes <= range.end;
 }
 
+bool Ledger::touches(const void* data, std::size_t bytes) const {
+  const auto begin = reinterpret_cast<Address>(data);
+  const auto behind = ranges_.lower_bound(begin + bytes);
+  return behind != ranges_.begin() && std::prev(behind)->second.end > begin;
+}
+
 std::size_t Ledger::count(MemoryKind kind) const {
   return static_cast<std::size_t>(
       std::count_if(ranges_.begin(), ranges_.end(),
@@ -87,7 +93,9 @@ std::string Ledger::access(const Operation& operation, const void* data, std::si
   }
   std::string complaint;
   for (Range* range : found) {
-    const bool on_device = range->kind != MemoryKind::pinned && range->kind != MemoryKind::pageable;
+    const bool on_device = range->kind != MemoryKind::pinned &&
+                           range->kind != MemoryKind::registered &&
+                           range->kind != MemoryKind::pageable;
     if (operation.local_only && on_device && range->device != operation.device) {
       complaint = fmt::format("{} of device {} touches memory of device {}", operation.what,
                               operation.device, range->device);

@@ -11,7 +11,7 @@
 
 namespace ps::test {
 
-enum class MemoryKind : std::uint8_t { pinned, device, pool, mapped, pageable };
+enum class MemoryKind : std::uint8_t { pinned, registered, device, pool, mapped, pageable };
 
 // A piece of device work, as it was enqueued.
 struct Operation {
@@ -46,6 +46,8 @@ class Ledger {
   // Whether an allocation of this kind begins here.
   bool holds(const void* data, MemoryKind kind) const;
   bool covers(const void* data, std::size_t bytes, MemoryKind kind) const;
+  // Whether any of the bytes is allocated.
+  bool touches(const void* data, std::size_t bytes) const;
   std::size_t count(MemoryKind kind) const;
   std::size_t bytes_at(const void* data) const;
   int device_at(const void* data) const;

@@ -31,6 +31,8 @@ class Backend final : public detail::Backend {
 
   void* allocate_pinned(std::size_t bytes) override;
   void free_pinned(void* data, std::size_t bytes) noexcept override;
+  void lock_pages(void* /*data*/, std::size_t /*bytes*/) override {}
+  void unlock_pages(void* /*data*/) noexcept override {}
   void* allocate_device(std::size_t bytes) override { return allocate_pinned(bytes); }
   void free_device(void* data, std::size_t bytes) noexcept override { free_pinned(data, bytes); }
 

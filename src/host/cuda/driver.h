@@ -15,6 +15,7 @@ using Status = int;
 
 inline constexpr Status success = 0;
 inline constexpr Status memory_allocation = 2;
+inline constexpr Status operating_system = 304;
 inline constexpr Status not_ready = 600;
 
 using StreamHandle = void*;
@@ -37,6 +38,7 @@ struct Properties {
   bool memory_pools = false;
   bool virtual_memory = false;
   bool stream_wait_value = false;
+  bool registered_memory = false;  // GPUs reach it by its host address
 };
 
 struct PoolUse {
@@ -98,6 +100,9 @@ class Driver {
 
   virtual Status host_alloc(void** data, std::size_t bytes) = 0;
   virtual Status host_free(void* data) = 0;
+  // Page-locks memory of the caller in place, for all devices.
+  virtual Status host_register(void* data, std::size_t bytes) = 0;
+  virtual Status host_unregister(void* data) = 0;
   virtual Status device_alloc(void** data, std::size_t bytes) = 0;
   virtual Status device_free(void* data) = 0;
 

@@ -108,6 +108,10 @@ class RealDriver final : public Driver {
     return cudaHostAlloc(data, bytes, cudaHostAllocPortable);
   }
   Status host_free(void* data) override { return cudaFreeHost(data); }
+  Status host_register(void* data, std::size_t bytes) override {
+    return cudaHostRegister(data, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
+  }
+  Status host_unregister(void* data) override { return cudaHostUnregister(data); }
   Status device_alloc(void** data, std::size_t bytes) override { return cudaMalloc(data, bytes); }
   Status device_free(void* data) override { return cudaFree(data); }
 
@@ -179,6 +183,9 @@ Status RealDriver::properties(int device, Properties* result) {
   }
   int pools = 0;
   cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, device);
+  int registers = 0, same_address = 0;
+  cudaDeviceGetAttribute(&registers, cudaDevAttrHostRegisterSupported, device);
+  cudaDeviceGetAttribute(&same_address, cudaDevAttrCanUseHostPointerForRegisteredMem, device);
   *result = {.name = p.name,
              .major = p.major,
              .minor = p.minor,
@@ -189,7 +196,12 @@ Status RealDriver::properties(int device, Properties* result) {
              .pci_address = address,
              .memory_pools = pools != 0,
              .virtual_memory = has_virtual_memory(),
+<<<<<<< HEAD
              .stream_wait_value = wait_value_ != nullptr && write_value_ != nullptr};
+=======
+             .stream_wait_value = wait_value_ != nullptr,
+             .registered_memory = registers != 0 && same_address != 0};
+>>>>>>> slotcache
   // The system spells the address in lower case.
   for (char& c : result->pci_address) {
     if (c >= 'A' && c <= 'F') c = static_cast<char>(c - 'A' + 'a');

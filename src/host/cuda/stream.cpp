@@ -7,6 +7,7 @@
 #include "host/clock.h"
 #include "host/cuda/event.h"
 #include "host/flag.h"
+#include "host/piece_borders.h"
 #include "penstock/base/error.h"
 
 namespace ps::cuda {
@@ -126,14 +127,23 @@ void Stream::rethrow() {
 void Stream::copy(MemoryView dst, MemoryView src) {
   backend_->check_alive();
   const Guard guard(*backend_);
-  backend_->check(backend_->driver().copy(dst.data, src.data, src.bytes, handle_),
-                  "enqueuing a copy");
+  for (std::size_t begin = 0, part = 0; begin < src.bytes; begin += part) {
+    std::byte* const to = dst.data + begin;
+    const std::byte* const from = src.data + begin;
+    part = detail::PieceBorders::before_next(from, src.bytes - begin);
+    part = detail::PieceBorders::before_next(to, part);
+    backend_->check(backend_->driver().copy(to, from, part, handle_), "enqueuing a copy");
+  }
 }
 
 void Stream::fill(MemoryView dst, std::uint8_t value) {
   backend_->check_alive();
   const Guard guard(*backend_);
-  backend_->check(backend_->driver().fill(dst.data, value, dst.bytes, handle_), "enqueuing a fill");
+  for (std::size_t begin = 0, part = 0; begin < dst.bytes; begin += part) {
+    part = detail::PieceBorders::before_next(dst.data + begin, dst.bytes - begin);
+    backend_->check(backend_->driver().fill(dst.data + begin, value, part, handle_),
+                    "enqueuing a fill");
+  }
 }
 
 void Stream::wait_value(std::uint32_t* flag, std::uint32_t value) {
