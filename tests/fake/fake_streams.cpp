@@ -189,8 +189,8 @@ cuda::Status FakeDriver::stream_write_value(cuda::StreamHandle handle, std::uint
   std::string complaint = simulation_->ledger.access(operation, flag, sizeof(*flag), false);
   if (!complaint.empty()) return call.wrong(std::move(complaint));
   simulation_->enqueue(*stream, {.body = MemoryWork{.run = [flag, value] {
-                         std::atomic_ref<std::uint32_t>(*flag).store(value);
-                       }}});
+                                   std::atomic_ref<std::uint32_t>(*flag).store(value);
+                                 }}});
   return call.status();
 }
 

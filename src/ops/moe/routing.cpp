@@ -36,7 +36,8 @@ void moe_publish_ids(const TensorView& ids, std::int64_t experts, const MoeRouti
                      const Stream& stream) {
   if (!on_cpu(stream)) return moe_publish_ids_gpu(ids, experts, to, stream);
   stream.call([data = ids.data(), type = ids.dtype(), pairs = ids.elements(), experts, to] {
-    if (type == DType::i64) return count(static_cast<const std::int64_t*>(data), pairs, experts, to);
+    if (type == DType::i64)
+      return count(static_cast<const std::int64_t*>(data), pairs, experts, to);
     count(static_cast<const std::int32_t*>(data), pairs, experts, to);
   });
 }
