@@ -36,9 +36,8 @@ struct ExpertCall {
   std::size_t groups = 0;
   std::int64_t enqueued_ns = 0;
 
-  explicit ExpertCall(const Device& device)
-      : read(most_expert_groups, Event(device)), done(device) {
-    for (Event& event : read) event = Event(device);
+  explicit ExpertCall(const Device& device) : done(device) {
+    for (std::size_t group = 0; group < most_expert_groups; ++group) read.emplace_back(device);
   }
   std::int32_t* map(std::size_t group) const {
     return maps + static_cast<std::int64_t>(group) * slots.extent(0);
