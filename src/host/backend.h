@@ -50,6 +50,11 @@ class StreamImpl : public std::enable_shared_from_this<StreamImpl> {
   virtual void rethrow() = 0;
   virtual void copy(MemoryView dst, MemoryView src) = 0;
   virtual void fill(MemoryView dst, std::uint8_t value) = 0;
+  // Work enqueued from now on waits until *flag >= value (wrapping compare). A stream that has
+  // passed the flag sees what was written before the flag was set. The flag is page-locked memory.
+  virtual void wait_value(std::uint32_t* flag, std::uint32_t value) = 0;
+  // Sets *flag after the work enqueued so far.
+  virtual void write_value(std::uint32_t* flag, std::uint32_t value) = 0;
   virtual bool owned() const = 0;
   virtual void* native() const = 0;
   virtual Backend& backend() = 0;

@@ -26,6 +26,8 @@ class Stream final : public detail::StreamImpl {
   void rethrow() override { error_->rethrow(); }
   void copy(MemoryView dst, MemoryView src) override;
   void fill(MemoryView dst, std::uint8_t value) override;
+  void wait_value(std::uint32_t* flag, std::uint32_t value) override;
+  void write_value(std::uint32_t* flag, std::uint32_t value) override;
   bool owned() const override { return true; }
   void* native() const override { return nullptr; }
   detail::Backend& backend() override { return *backend_; }

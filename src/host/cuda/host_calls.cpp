@@ -3,15 +3,9 @@
 #include <atomic>
 #include <utility>
 
+#include "host/flag.h"
+
 namespace ps::cuda {
-namespace {
-
-// Raised by the CPU, read by the GPU.
-void raise(std::uint32_t* flag, std::uint32_t number) {
-  std::atomic_ref<std::uint32_t>(*flag).store(number, std::memory_order_seq_cst);
-}
-
-}  // namespace
 
 HostCalls::HostCalls(std::shared_ptr<Backend> backend)
     : state_(std::make_shared<State>(std::move(backend))),
@@ -49,7 +43,7 @@ void HostCalls::State::give_back(std::shared_ptr<EventOwner> event) {
 }
 
 void HostCalls::State::finish(std::uint32_t number) {
-  if (flag != nullptr) raise(flag, number);
+  if (flag != nullptr) detail::set_flag(flag, number);
   const std::lock_guard lock(finished->mutex);
   finished->number = number;
   finished->changed.notify_all();

@@ -4,7 +4,9 @@
 
 #include <utility>
 
+#include "host/clock.h"
 #include "host/cuda/event.h"
+#include "host/flag.h"
 #include "host/piece_borders.h"
 #include "penstock/base/error.h"
 
@@ -142,6 +144,32 @@ void Stream::fill(MemoryView dst, std::uint8_t value) {
     backend_->check(backend_->driver().fill(dst.data + begin, value, part, handle_),
                     "enqueuing a fill");
   }
+}
+
+void Stream::wait_value(std::uint32_t* flag, std::uint32_t value) {
+  refuse_capture("waiting for a flag");
+  if (!backend_->properties().stream_wait_value) {
+    return calls().enqueue(
+        handle_,
+        [flag, value] {
+          const detail::Pauses pauses;
+          while (!detail::flag_reached(flag, value)) pauses.next();
+        },
+        true);
+  }
+  const Guard guard(*backend_);
+  backend_->check(backend_->driver().stream_wait_value(handle_, flag, value),
+                  "making a stream wait for a flag");
+}
+
+void Stream::write_value(std::uint32_t* flag, std::uint32_t value) {
+  refuse_capture("writing a flag");
+  if (!backend_->properties().stream_wait_value) {
+    return calls().enqueue(handle_, [flag, value] { detail::set_flag(flag, value); }, false);
+  }
+  const Guard guard(*backend_);
+  backend_->check(backend_->driver().stream_write_value(handle_, flag, value),
+                  "making a stream write a flag");
 }
 
 }  // namespace ps::cuda

@@ -25,6 +25,8 @@ class Stream final : public detail::StreamImpl {
   void rethrow() override;
   void copy(MemoryView dst, MemoryView src) override;
   void fill(MemoryView dst, std::uint8_t value) override;
+  void wait_value(std::uint32_t* flag, std::uint32_t value) override;
+  void write_value(std::uint32_t* flag, std::uint32_t value) override;
   bool owned() const override { return owned_; }
   void* native() const override { return handle_; }
   detail::Backend& backend() override { return *backend_; }
