@@ -190,7 +190,7 @@ TEST_P(SessionFaults, TheDeviceIsLostAtAnyCall) {
       expect_all<DeviceError>(failures);
       if (!failures.empty()) {
         const auto again = use(tiny, stream);
-        EXPECT_EQ(again.size(), items) << here;
+        EXPECT_GE(again.size(), items) << here;  // joins fail as well
         expect_all<DeviceLost>(again);
       }
     }
