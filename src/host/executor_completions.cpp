@@ -42,13 +42,18 @@ void Executor::completion_loop(std::size_t stage) {
       std::unique_lock lock(mutex_);
       completions_.wait(lock, [&] { return counts_[stage].started > item || submission_ended_; });
       if (counts_[stage].started <= item) return;
+      if (counts_[stage].finished > item) continue;  // a later stage has finished it
     }
     try {
       s.done[item % graph_.window].synchronize();
       account(stage, item + 1);
     } catch (...) {
+      if (failure_ends_ == FailureEnds::everything) {
+        fail(stage, item, std::current_exception());
+        return;
+      }
+      if (finished_by(stage) > item) continue;
       fail(stage, item, std::current_exception());
-      if (failure_ends_ == FailureEnds::everything) return;
       wait_for_streams();
       count(stage, item + 1);
     }

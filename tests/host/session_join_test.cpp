@@ -34,7 +34,9 @@ struct Setup {
 class Joins : public testing::TestWithParam<Setup> {
  protected:
   void TearDown() override {
-    if (machine) EXPECT_TRUE(is_clean(machine->driver()));
+    if (machine) {
+      EXPECT_TRUE(is_clean(machine->driver()));
+    }
   }
 
   Device device() const { return GetParam().gpu ? machine->gpu() : Device::cpu(); }

@@ -211,9 +211,15 @@ TEST_F(Sessions, CompletionsComeInAnyOrderAndMayFailOrBeDropped) {
     const auto failure = failure_of([&] { tickets[static_cast<std::size_t>(i)].wait(); });
     const int kind = i % 10;
     EXPECT_EQ(failure != nullptr, kind == 3 || kind == 5 || kind == 7) << i;
-    if (kind == 3) EXPECT_TRUE(is<std::domain_error>(failure)) << text(failure);
-    if (kind == 5) EXPECT_TRUE(is<std::logic_error>(failure)) << text(failure);
-    if (kind == 7) EXPECT_TRUE(is<std::length_error>(failure)) << text(failure);
+    if (kind == 3) {
+      EXPECT_TRUE(is<std::domain_error>(failure)) << text(failure);
+    }
+    if (kind == 5) {
+      EXPECT_TRUE(is<std::logic_error>(failure)) << text(failure);
+    }
+    if (kind == 7) {
+      EXPECT_TRUE(is<std::length_error>(failure)) << text(failure);
+    }
     if (!failure) expected.push_back(i);
   }
   session.drain();
@@ -310,7 +316,9 @@ TEST_F(Sessions, DestroyingASessionEndsEveryTicket) {
       EXPECT_TRUE(item.ticket.done());
       const auto failure = failure_of([&] { item.ticket.wait(); });
       EXPECT_TRUE(!failure || is<Cancelled>(failure)) << text(failure);
-      if (!failure) EXPECT_NE(item.load->result, 0U);
+      if (!failure) {
+        EXPECT_NE(item.load->result, 0U);
+      }
       EXPECT_FALSE(item.ticket.cancel());
       item.ticket.join(Stream(cpu));
       EXPECT_EQ(item.load.use_count(), 1);
