@@ -196,12 +196,8 @@ Status RealDriver::properties(int device, Properties* result) {
              .pci_address = address,
              .memory_pools = pools != 0,
              .virtual_memory = has_virtual_memory(),
-<<<<<<< HEAD
-             .stream_wait_value = wait_value_ != nullptr && write_value_ != nullptr};
-=======
-             .stream_wait_value = wait_value_ != nullptr,
+             .stream_wait_value = wait_value_ != nullptr && write_value_ != nullptr,
              .registered_memory = registers != 0 && same_address != 0};
->>>>>>> slotcache
   // The system spells the address in lower case.
   for (char& c : result->pci_address) {
     if (c >= 'A' && c <= 'F') c = static_cast<char>(c - 'A' + 'a');
