@@ -18,6 +18,8 @@ constexpr std::uint32_t most_whole_copies = 8, most_hinted_copies = 2;
 // Layers whose experts are copied ahead while passes go through all experts.
 constexpr int layers_ahead = 2;
 
+bool is_over(const ExpertSlots::Reader& reader) { return reader.call->number != reader.number; }
+
 }  // namespace
 
 void release_groups(ExpertCall& call, std::size_t first) {
@@ -89,9 +91,8 @@ void ExpertAnswers::hold(std::size_t slot, Plan& plan) {
 // The slot is read by the group that is being formed.
 void ExpertAnswers::read_by(std::size_t slot, const Plan& plan) {
   ExpertSlots::Slot& mine = slots_[slot];
-  mine.reader = &plan.call;
-  mine.number = plan.call.number;
-  mine.group = plan.group;
+  std::erase_if(mine.readers, is_over);
+  mine.readers.push_back({&plan.call, plan.call.number, plan.group});
   mine.held = mine.unused = false;
   mine.scanned = mine.scanned && plan.call.whole;
   plan.call.map(plan.group)[mine.key % shape_.experts] = static_cast<std::int32_t>(slot);
@@ -107,14 +108,15 @@ std::size_t ExpertAnswers::bring(Key key, bool scan, const ExpertSlots::Evictabl
   const auto slot = static_cast<std::size_t>(taken);
   ExpertSlots::Slot& mine = slots_[slot];
   try {
-    // A call of another number has been given back, so its reads are over.
-    if (mine.reader != nullptr && mine.reader->number == mine.number) {
-      copies_.wait(mine.reader->read[mine.group]);
+    // All of them: they may be on different streams.
+    for (const ExpertSlots::Reader& reader : mine.readers) {
+      if (!is_over(reader)) copies_.wait(reader.call->read[reader.group]);
     }
     copy(slot_memory(slot), store_.block(key / shape_.experts, key % shape_.experts), copies_);
     ++copies_made_;
     copies_.impl().write_value(copied_, enqueued_ + 1);
     mine.copy = ++enqueued_;
+    mine.readers.clear();  // later copies come after this one
   } catch (...) {
     slots_.drop(slot);
     throw;

@@ -1,6 +1,6 @@
 // Which experts are in which slots of device memory. Used by one thread. All slots have the same
 // size and are filled by one stream, so there is nothing to wait for on the host: a slot that is
-// still being read is given away with the event that its next copy must wait for.
+// still being read is given away with its readers, which the next copy must wait for.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +21,13 @@ class ExpertSlots {
   using Key = std::int64_t;  // layer * E + expert
   static constexpr Key none = -1;
 
+  // A group that reads a slot, unless the call has another number by now: then it is over.
+  struct Reader {
+    const ExpertCall* call = nullptr;
+    std::uint32_t number = 0;
+    std::size_t group = 0;
+  };
+
   struct Slot {
     Key key = none;
     std::uint32_t copy = 0;  // the number of the copy that fills it
@@ -28,10 +35,7 @@ class ExpertSlots {
     bool held = false;       // waits for its group: not to be evicted
     bool unused = false;     // prefetched, and no call has used it
     bool scanned = false;    // came with a call that used all experts of its layer
-    // The group that reads it last, if the call is still number `number`.
-    const ExpertCall* reader = nullptr;
-    std::uint32_t number = 0;
-    std::size_t group = 0;
+    std::vector<Reader> readers{};
   };
 
   // Whether a slot may be evicted for the key that asks for one.
