@@ -50,6 +50,7 @@ class AttentionResult {
     } else if (Config::general && valid > 0) {
       store_rows(o, tile);
     }
+    __syncwarp();  // products and barriers need the whole warp
   }
 
   // Waits until stores have read shared memory.
