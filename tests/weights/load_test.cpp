@@ -77,7 +77,7 @@ TEST_F(Loads, EveryByteArrivesOnAnyDevice) {
         const Stream stream(device);
         copy(back.view().sub(0, expected.size()), target.to, stream);
         stream.synchronize();
-        EXPECT_EQ(std::memcmp(back.view().data, expected.data(), expected.size()), 0)
+        EXPECT_TRUE(std::equal(expected.begin(), expected.end(), back.view().data))
             << "tensor " << target.tensor << ", trial " << trial << " on " << device.name();
       }
     }
