@@ -270,6 +270,15 @@ void ExpertFeeder::abandon(std::list<ExpertCall*> call, const Stream& stream) no
   post(std::move(call));
 }
 
+void ExpertFeeder::clear() {
+  if (in_place_) return;
+  std::unique_lock lock(mutex_);
+  if (closed_) throw ExpertsClosed("clear: the experts are closed");
+  clearing_ = true;
+  posted_or_ending_.notify_one();
+  given_back_.wait(lock, [&] { return !clearing_; });
+}
+
 void ExpertFeeder::synchronize() {
   if (!in_place_) {
     std::unique_lock lock(mutex_);
