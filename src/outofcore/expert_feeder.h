@@ -53,6 +53,7 @@ class ExpertFeeder {
   void enqueue(ExpertCall& call, const MoeOptions& options, const Stream& stream);
   // A list of one call that is free. Calls move between lists, which takes no memory.
   std::list<ExpertCall*> acquire();
+  void give_back(std::list<ExpertCall*> call) noexcept;  // one that was not used
   void post(std::list<ExpertCall*> call) noexcept;
   // For a call whose work could not be enqueued as a whole.
   void abandon(std::list<ExpertCall*> call, const Stream& stream) noexcept;
