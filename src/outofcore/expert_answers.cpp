@@ -308,6 +308,11 @@ bool ExpertAnswers::prefetch_one() {
 
 void ExpertAnswers::forget_wishes() noexcept { wishes_.clear(); }
 
+void ExpertAnswers::clear() noexcept {
+  forget_wishes();
+  for (std::size_t slot = 0; slot < slots_.count(); ++slot) slots_.drop(slot);
+}
+
 void ExpertAnswers::drain() noexcept { copies_.impl().drain(); }
 
 ExpertStatistics ExpertAnswers::statistics() const {

@@ -46,6 +46,8 @@ class ExpertAnswers {
   bool prefetch_one();
   bool has_wishes() const { return !wishes_.empty(); }
   void forget_wishes() noexcept;
+  // Drops all experts.
+  void clear() noexcept;
 
   // Throws DeviceError if the device has failed.
   void look_for_faults() const { static_cast<void>(copies_.done()); }

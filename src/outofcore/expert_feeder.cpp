@@ -147,10 +147,14 @@ void ExpertFeeder::forward(std::int64_t layer, const MoeOptions& given_options,
   }
   if (tokens == 0) return moe(options, stream);  // checks the arguments
 
-  // Before a call is taken: wrong arguments leave nothing to clean up.
-  hooks_.steps->plan(options, stream);
-  options.check = false;
   std::list<ExpertCall*> taken = acquire();
+  try {
+    hooks_.steps->plan(options, stream);  // checks the arguments
+  } catch (...) {
+    give_back(std::move(taken));
+    throw;
+  }
+  options.check = false;
   ExpertCall& call = *taken.front();
   call.hint = false;
   call.layer = layer;
@@ -254,6 +258,14 @@ std::list<ExpertCall*> ExpertFeeder::acquire() {
   return taken;
 }
 
+void ExpertFeeder::give_back(std::list<ExpertCall*> call) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    free_.splice(free_.begin(), call);
+  }
+  given_back_.notify_all();
+}
+
 void ExpertFeeder::post(std::list<ExpertCall*> call) noexcept {
   {
     const std::lock_guard lock(mutex_);
@@ -268,6 +280,15 @@ void ExpertFeeder::abandon(std::list<ExpertCall*> call, const Stream& stream) no
   stream.impl().drain();
   call.front()->abandoned = true;
   post(std::move(call));
+}
+
+void ExpertFeeder::clear() {
+  if (in_place_) return;
+  std::unique_lock lock(mutex_);
+  if (closed_) throw ExpertsClosed("clear: the experts are closed");
+  clearing_ = true;
+  posted_or_ending_.notify_one();
+  given_back_.wait(lock, [&] { return !clearing_; });
 }
 
 void ExpertFeeder::synchronize() {

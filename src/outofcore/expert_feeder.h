@@ -35,6 +35,7 @@ class ExpertFeeder {
   void forward(std::int64_t layer, const MoeOptions& call, const Stream& stream);
   void prefetch(std::int64_t layer, std::span<const std::int32_t> experts);
   void prefetch(std::int64_t layer, const TensorView& ids, const Stream& stream);
+  void clear();
   void check() { error_.rethrow(); }
   void synchronize();
   void close();
@@ -52,6 +53,7 @@ class ExpertFeeder {
   void enqueue(ExpertCall& call, const MoeOptions& options, const Stream& stream);
   // A list of one call that is free. Calls move between lists, which takes no memory.
   std::list<ExpertCall*> acquire();
+  void give_back(std::list<ExpertCall*> call) noexcept;  // one that was not used
   void post(std::list<ExpertCall*> call) noexcept;
   // For a call whose work could not be enqueued as a whole.
   void abandon(std::list<ExpertCall*> call, const Stream& stream) noexcept;
@@ -87,6 +89,7 @@ class ExpertFeeder {
   std::list<ExpertCall*> free_, posted_;
   std::deque<std::pair<std::int64_t, std::vector<std::int32_t>>> hints_;  // of prefetch()
   bool ending_ = false, closed_ = false;
+  bool clearing_ = false;  // the cache is to be emptied
   std::vector<std::uint32_t> last_misses_;  // by layer
   ExpertStatistics statistics_;
   std::deque<ExpertCallRecord> records_;

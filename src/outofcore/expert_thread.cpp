@@ -54,6 +54,11 @@ void ExpertFeeder::take_posted() {
     answers_->wish(hints_.front().first, hints_.front().second);
   }
   if (cancelled_ || ending_) answers_->forget_wishes();
+  if (clearing_ && current_.empty() && posted_.empty()) {
+    answers_->clear();
+    clearing_ = false;
+    given_back_.notify_all();
+  }
   if (!current_.empty() || posted_.empty()) return;
   current_.splice(current_.end(), posted_, posted_.begin());
   busy_ns_ = now_ns();
@@ -123,8 +128,9 @@ void ExpertFeeder::give_back_done() {
 bool ExpertFeeder::must_end() {
   if (!current_.empty() || !answered_.empty() || answers_->has_wishes()) return false;
   std::unique_lock lock(mutex_);
-  posted_or_ending_.wait(lock, [&] { return ending_ || !posted_.empty() || !hints_.empty(); });
-  return ending_ && posted_.empty();
+  posted_or_ending_.wait(
+      lock, [&] { return ending_ || clearing_ || !posted_.empty() || !hints_.empty(); });
+  return ending_ && !clearing_ && posted_.empty();
 }
 
 void ExpertFeeder::pause() {

@@ -31,6 +31,7 @@ void StreamedExperts::prefetch(std::int64_t layer, std::span<const std::int32_t>
 void StreamedExperts::prefetch(std::int64_t layer, const TensorView& ids, const Stream& stream) {
   feeder_->prefetch(layer, ids, stream);
 }
+void StreamedExperts::clear() { feeder_->clear(); }
 void StreamedExperts::check() { feeder_->check(); }
 void StreamedExperts::synchronize() { feeder_->synchronize(); }
 void StreamedExperts::close() { feeder_->close(); }

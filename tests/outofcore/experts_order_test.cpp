@@ -207,6 +207,22 @@ TEST_P(ExpertsOrder, WhatIsOnTheDeviceIsNotCopiedAgain) {
   });
 }
 
+TEST_P(ExpertsOrder, AClearedCacheIsEmpty) {
+  with_model(8, 20, {.policy = lru_policy(), .pinned = {{0, 1}}}, [&](Model& model) {
+    for (int round = 0; round < 4; ++round) {
+      model.call(0, {1, 5, 5, 7});
+      model.call(2, {1, 5});
+      if (round % 2 == 0) model.experts().synchronize();
+      model.experts().clear();
+    }
+    model.experts().synchronize();
+    EXPECT_EQ(model.steps().wrong(), "");
+    const ExpertStatistics counts = model.experts().statistics();
+    EXPECT_GE(counts.misses, 4U * 5U - 1U);
+    EXPECT_EQ(counts.needed, 20U);
+  });
+}
+
 TEST_P(ExpertsOrder, TheLeastRecentlyUsedIsEvicted) {
   with_model(2, 4, {.policy = lru_policy()}, [&](Model& model) {
     for (const std::vector<std::int32_t>& chosen :

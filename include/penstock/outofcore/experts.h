@@ -126,6 +126,10 @@ class StreamedExperts {
   // kernel. Cannot be captured.
   void prefetch(std::int64_t layer, const TensorView& ids, const Stream& stream);
 
+  // Empties the cache, pinned experts included, and forgets what was to be prefetched. Calls made
+  // before are not affected. Blocks until they are answered.
+  void clear();
+
   // Throws the first error of a call since the last time, if there was one. Does not wait.
   void check();
   // Blocks until all calls made so far are done, then check().
