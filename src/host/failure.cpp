@@ -24,15 +24,17 @@ bool inside(const FailureSink& sink) noexcept {
 }
 
 StreamFunction bind_failure(std::function<void()> function) {
-  StreamFunction run = [function = std::move(function)](const std::exception_ptr& not_run) {
-    if (not_run) std::rethrow_exception(not_run);
-    function();
-  };
-  if (active == nullptr) return run;
-  return [run = std::move(run), sink = active->sink, stage = active->stage,
+  if (active == nullptr) {
+    return [function = std::move(function)](const std::exception_ptr& not_run) {
+      if (not_run) std::rethrow_exception(not_run);
+      function();
+    };
+  }
+  return [function = std::move(function), sink = active->sink, stage = active->stage,
           item = active->item](const std::exception_ptr& not_run) {
     try {
-      run(not_run);
+      if (not_run) std::rethrow_exception(not_run);
+      function();
     } catch (...) {
       sink->fail(stage, item, std::current_exception());
     }

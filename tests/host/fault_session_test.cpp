@@ -23,9 +23,9 @@
 namespace ps::test {
 namespace {
 
-constexpr std::uint64_t items = 6;
+constexpr std::uint64_t session_items = 6;
 
-struct Variant {
+struct SessionVariant {
   const char* name;
   bool stream_wait_value = true;
   bool host_calls = false;
@@ -33,12 +33,12 @@ struct Variant {
   bool host_stages = true;
   Waiting waiting = Waiting::poll;
 
-  friend std::ostream& operator<<(std::ostream& out, const Variant& variant) {
+  friend std::ostream& operator<<(std::ostream& out, const SessionVariant& variant) {
     return out << variant.name;
   }
 };
 
-class SessionFaults : public testing::TestWithParam<Variant> {
+class SessionFaults : public testing::TestWithParam<SessionVariant> {
  protected:
   FakeOptions fake_options() const {
     return {.stream_wait_value = GetParam().stream_wait_value, .max_delay_us = 30};
@@ -72,7 +72,7 @@ class SessionFaults : public testing::TestWithParam<Variant> {
     const auto attempt = [&](const std::function<void()>& code) {
       if (auto failure = failure_of(code)) failures.push_back(std::move(failure));
     };
-    for (std::uint64_t i = 0; i < items; ++i) {
+    for (std::uint64_t i = 0; i < session_items; ++i) {
       attempt([&] {
         pushed.push_back(tiny.push(i, i % 3 == 2));
         pushed.back().ticket.join(stream);
@@ -95,10 +95,12 @@ class SessionFaults : public testing::TestWithParam<Variant> {
 INSTANTIATE_TEST_SUITE_P(
     Sessions, SessionFaults,
     testing::Values(
-        Variant{.name = "OwnStreams"}, Variant{.name = "CallersStreams", .borrowed = true},
-        Variant{.name = "HostCalls", .host_calls = true, .waiting = Waiting::block},
-        Variant{.name = "HostCallsByCallback", .stream_wait_value = false, .host_calls = true},
-        Variant{.name = "DeviceOnly", .host_stages = false}),
+        SessionVariant{.name = "OwnStreams"},
+        SessionVariant{.name = "CallersStreams", .borrowed = true},
+        SessionVariant{.name = "HostCalls", .host_calls = true, .waiting = Waiting::block},
+        SessionVariant{
+            .name = "HostCallsByCallback", .stream_wait_value = false, .host_calls = true},
+        SessionVariant{.name = "DeviceOnly", .host_stages = false}),
     [](const auto& tested) { return std::string(tested.param.name); });
 
 TEST_P(SessionFaults, AnAllocationFails) {
@@ -117,7 +119,7 @@ TEST_P(SessionFaults, AnAllocationFails) {
       driver.disarm();
       expect_all<OutOfMemory>(failures);
       EXPECT_LE(failures.size(), struck ? 1U : 0U) << here;
-      tiny.run_well(items);
+      tiny.run_well(session_items);
       failure_of([&] { stream.synchronize(); });
     }
     ASSERT_TRUE(is_clean(driver)) << here;
@@ -147,7 +149,7 @@ TEST_P(SessionFaults, AnyCallFails) {
         EXPECT_TRUE(failures.empty() || struck) << here;
       }
       driver.disarm();
-      if (tiny) tiny->run_well(items);
+      if (tiny) tiny->run_well(session_items);
       failure_of([&] { stream.synchronize(); });
     }
     ASSERT_TRUE(is_clean(driver)) << here;
@@ -164,7 +166,7 @@ TEST_P(SessionFaults, ACallOfTheEndFails) {
     {
       const Stream stream(machine.gpu());
       TinySession tiny(machine.gpu(), tiny_options(machine, streams));
-      tiny.run_well(items);
+      tiny.run_well(session_items);
       tiny.push(1).ticket.join(stream);
       driver.fail_call(n, unknown_error);
     }  // destructors meet the fault
@@ -190,7 +192,7 @@ TEST_P(SessionFaults, TheDeviceIsLostAtAnyCall) {
       expect_all<DeviceError>(failures);
       if (!failures.empty()) {
         const auto again = use(tiny, stream);
-        EXPECT_GE(again.size(), items) << here;  // joins fail as well
+        EXPECT_GE(again.size(), session_items) << here;  // joins fail as well
         expect_all<DeviceLost>(again);
       }
     }

@@ -21,17 +21,17 @@
 namespace ps::test {
 namespace {
 
-struct Setup {
+struct JoinSetup {
   const char* name;
   bool gpu = false;
   bool stream_wait_value = true;
 
-  friend std::ostream& operator<<(std::ostream& out, const Setup& setup) {
+  friend std::ostream& operator<<(std::ostream& out, const JoinSetup& setup) {
     return out << setup.name;
   }
 };
 
-class Joins : public testing::TestWithParam<Setup> {
+class Joins : public testing::TestWithParam<JoinSetup> {
  protected:
   void TearDown() override {
     if (machine) {
@@ -72,11 +72,11 @@ class Joins : public testing::TestWithParam<Setup> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Devices, Joins,
-                         testing::Values(Setup{.name = "Cpu"},
-                                         Setup{.name = "FakeGpu", .gpu = true},
-                                         Setup{.name = "FakeGpuWithoutWaitValue",
-                                               .gpu = true,
-                                               .stream_wait_value = false}),
+                         testing::Values(JoinSetup{.name = "Cpu"},
+                                         JoinSetup{.name = "FakeGpu", .gpu = true},
+                                         JoinSetup{.name = "FakeGpuWithoutWaitValue",
+                                                   .gpu = true,
+                                                   .stream_wait_value = false}),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
 struct Piece {

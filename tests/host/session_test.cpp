@@ -374,7 +374,7 @@ TEST_F(Sessions, AHundredThousandItemsLeaveNothingBehind) {
   EXPECT_EQ(cpu.allocations(), allocations);
 }
 
-class Collector final : public Recorder {
+class SessionCollector final : public Recorder {
  public:
   void record(const Interval& interval) noexcept override {
     const std::lock_guard lock(mutex_);
@@ -389,7 +389,7 @@ class Collector final : public Recorder {
 };
 
 TEST_F(Sessions, RecordsWhatStagesDid) {
-  Collector collector;
+  SessionCollector collector;
   {
     TinySession tiny(cpu, {.recorder = &collector});
     tiny.run_well(30);
