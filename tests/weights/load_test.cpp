@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -11,6 +12,8 @@
 #include <optional>
 #include <random>
 #include <stdexcept>
+#include <stop_token>
+#include <thread>
 #include <utility>
 
 #include "penstock/base/error.h"
@@ -182,6 +185,17 @@ TEST_F(Loads, CancelledAnywhereAndAgain) {
   };
   EXPECT_TRUE(is<Cancelled>(with(before.get_token(), [] {})));
   EXPECT_TRUE(is<std::domain_error>(with({}, [] { throw std::domain_error("progress"); })));
+  std::mt19937 random(5);
+  for (int trial = 0; trial < 100; ++trial) {
+    std::stop_source stop;
+    std::jthread stopper([&, spins = random() % 200'000] {
+      for (unsigned i = 0; i < spins; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
+      stop.request_stop();
+    });
+    const auto failure = with(stop.get_token(), [] {});
+    EXPECT_TRUE(!failure || is<Cancelled>(failure)) << trial << ": " << text(failure);
+  }
+  std::ranges::fill(memory, std::byte{0xEE});
   EXPECT_EQ(with({}, [] {}), nullptr);
   EXPECT_EQ(memory, bytes[4]);
 }

@@ -1,9 +1,12 @@
 // Small safetensors files, right and wrong.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <numeric>
@@ -16,6 +19,7 @@
 #include "penstock/base/view.h"
 #include "penstock/weights/weights.h"
 #include "penstock/weights/writer.h"
+#include "support/failure_of.h"
 
 namespace ps::test {
 
@@ -45,6 +49,10 @@ inline std::vector<std::byte> read(const Weights& weights, std::string_view name
   std::vector<std::byte> bytes(weights.tensors()[tensor].bytes);
   weights.read(tensor, in(bytes));
   return bytes;
+}
+
+inline void expect_message(const std::exception_ptr& failure, const std::string& part) {
+  EXPECT_NE(text(failure).find(part), std::string::npos) << text(failure) << "\nexpected " << part;
 }
 
 // Writes a checkpoint of random bytes, and returns those of each tensor.
