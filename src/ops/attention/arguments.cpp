@@ -33,7 +33,7 @@ using detail::Named;
 using detail::throw_invalid;
 
 constexpr std::int64_t most_rows = detail::attention_most_rows;
-constexpr std::int64_t most_heads = 1 << 16;
+constexpr std::int64_t most_heads = 65535;
 constexpr std::int64_t most_sequences = 1 << 24;
 constexpr std::int64_t most_dim = 256;
 constexpr std::int64_t dim_multiple = 8;

@@ -8,8 +8,11 @@
 
 namespace ps::detail {
 
-// They throw DeviceError if a launch fails.
-void attention_portable(const AttentionWork& work, Place place, cudaStream_t stream);
+// They throw DeviceError if a launch fails. One portable function per type, each in a file of its
+// own.
+void attention_portable_bf16(const AttentionWork& work, cudaStream_t stream);
+void attention_portable_f16(const AttentionWork& work, cudaStream_t stream);
+void attention_portable_f32(const AttentionWork& work, cudaStream_t stream);
 // If attention_fits_sm90().
 void attention_sm90(const AttentionWork& work, Place place, cudaStream_t stream);
 
