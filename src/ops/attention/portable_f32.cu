@@ -64,7 +64,7 @@ __device__ float dot(const float* a, const float* b, unsigned width) {
   return sum;
 }
 
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, 2)
     attention_f32_kernel(const __grid_constant__ Call call, float scale, float softcap) {
   extern __shared__ __align__(16) unsigned char memory[];
   auto& shared = *reinterpret_cast<Shared*>(memory);
