@@ -231,6 +231,18 @@ def attention_workspace_bytes(q: Any, cu_q: Any) -> int:
 def round_routes(logits: Any, ids: Any, weights: Any, rounded_ids: Any, rounded_weights: Any, changes: Any, tile: int, scoring: str, stream: Any) -> None:
     """Implements penstock.round_routes."""
 
+def compressed_bytes_limit(elements: int) -> int:
+    """Implements penstock.compressed_bytes_limit."""
+
+def compress(x: Any, out: Any, bits: bool) -> int:
+    """Implements penstock.compress."""
+
+def compressed_info(compressed: Any) -> tuple[int, int]:
+    """The number of elements and of bytes."""
+
+def decompress(compressed: Any, out: Any, bits: bool, thread_blocks: int, stream: Any) -> None:
+    """Implements penstock.decompress."""
+
 class File:
     """
     A file that is read or written with many transfers in flight, bypassing the page cache.
@@ -294,6 +306,44 @@ class File:
     def __exit__(self, *args: object) -> None: ...
 
     def __repr__(self) -> str: ...
+
+class Weights:
+    """The open files of a checkpoint; see penstock.weights."""
+
+    def __init__(self, path: str | bytes | os.PathLike[str]) -> None: ...
+
+    @property
+    def names(self) -> list[str]: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def files(self) -> list[str]: ...
+
+    def metadata(self, file: int = 0) -> dict[str, str]: ...
+
+    def contains(self, name: str) -> bool: ...
+
+    def info(self, name: str) -> tuple[str, tuple[int, ...], int, int, int]:
+        """Type, shape, index of the file, offset and bytes of a tensor."""
+
+    def read(self, parts: Sequence[tuple[str, Any, int, int]]) -> None:
+        """
+        Fills arrays: each part is a name, an array, the first row and the number of rows, or -1 for all rows.
+        """
+
+class WeightsWriter:
+    """Writes a checkpoint; see penstock.weights."""
+
+    def __init__(self, path: str | bytes | os.PathLike[str], tensors: Sequence[tuple[str, str, Sequence[int]]], metadata: dict[str, str], shard_bytes: int, alignment: int) -> None: ...
+
+    def write(self, name: str, source: Any) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def close(self) -> None:
+        """Removes what was written, unless it is finished."""
 
 class Gaps:
     """The idle times of one engine between its first and its last work."""

@@ -23,7 +23,9 @@ NB_MODULE(_core, m) {
   bind_moe(m);
   bind_attention(m);
   bind_round_routes(m);
+  bind_compress(m);
   bind_storage(m);
+  bind_weights(m);
   bind_timeline(m);
   bind_pipeline(m);
   bind_streamed(m);

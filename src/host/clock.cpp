@@ -14,9 +14,9 @@ void pause_ns(std::int64_t nanoseconds) {
   nanosleep(&time, nullptr);
 }
 
-void Pauses::next() const {
+std::int64_t Pauses::length_ns() const {
   constexpr std::int64_t share = 50, shortest = 20'000, longest = 1'000'000;
-  pause_ns(std::clamp((now_ns() - begin_ns_) / share, shortest, longest));
+  return std::clamp((now_ns() - begin_ns_) / share, shortest, longest);
 }
 
 }  // namespace ps::detail

@@ -22,7 +22,8 @@ void pause_ns(std::int64_t nanoseconds);
 // the wait when it is long, so that lateness stays in proportion and a long wait takes no CPU time.
 class Pauses {
  public:
-  void next() const;
+  void next() const { pause_ns(length_ns()); }
+  std::int64_t length_ns() const;  // of the next sleep
 
  private:
   std::int64_t begin_ns_ = now_ns();

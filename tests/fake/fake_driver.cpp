@@ -14,9 +14,9 @@ namespace ps::test {
 std::ostream& operator<<(std::ostream& out, const Outstanding& counts) {
   return out << fmt::format(
              "{} streams, {} events, {} pools; allocations: {} pinned, {} device, {} pool; "
-             "{} reservations, {} memories, {} mappings",
+             "{} registered ranges; {} reservations, {} memories, {} mappings",
              counts.streams, counts.events, counts.pools, counts.pinned, counts.device, counts.pool,
-             counts.reservations, counts.memories, counts.mappings);
+             counts.registered, counts.reservations, counts.memories, counts.mappings);
 }
 
 FakeDriver::FakeDriver(FakeOptions options)
@@ -43,6 +43,7 @@ Outstanding FakeDriver::outstanding() const {
   counts.pinned = simulation_->ledger.count(MemoryKind::pinned);
   counts.device = simulation_->ledger.count(MemoryKind::device);
   counts.pool = simulation_->pool_memory.size();
+  counts.registered = simulation_->ledger.count(MemoryKind::registered);
   counts.reservations = simulation_->addresses.reservations();
   counts.memories = simulation_->addresses.memories();
   counts.mappings = simulation_->addresses.mappings();
@@ -132,7 +133,8 @@ cuda::Status FakeDriver::properties(int device, cuda::Properties* result) {
                               .pci_address = {},
                               .memory_pools = options.memory_pools,
                               .virtual_memory = options.virtual_memory,
-                              .stream_wait_value = options.stream_wait_value};
+                              .stream_wait_value = options.stream_wait_value,
+                              .registered_memory = options.registered_memory};
   if (options.adjust) options.adjust(device, properties);
   *result = std::move(properties);
   return call.status();

@@ -30,6 +30,7 @@ class Simulation;
 struct Outstanding {
   std::size_t streams = 0, events = 0, pools = 0;
   std::size_t pinned = 0, device = 0, pool = 0;  // allocations
+  std::size_t registered = 0;                    // ranges of the caller's memory
   std::size_t reservations = 0, memories = 0, mappings = 0;
 
   friend bool operator==(const Outstanding&, const Outstanding&) = default;
@@ -114,6 +115,8 @@ class FakeDriver final : public cuda::Driver {
                            void* data) override;
   cuda::Status stream_wait_value(cuda::StreamHandle stream, std::uint32_t* flag,
                                  std::uint32_t value) override;
+  cuda::Status stream_write_value(cuda::StreamHandle stream, std::uint32_t* flag,
+                                  std::uint32_t value) override;
 
   cuda::Status event_create(cuda::EventHandle* event, bool timing, bool blocking) override;
   cuda::Status event_destroy(cuda::EventHandle event) override;
@@ -129,6 +132,8 @@ class FakeDriver final : public cuda::Driver {
 
   cuda::Status host_alloc(void** data, std::size_t bytes) override;
   cuda::Status host_free(void* data) override;
+  cuda::Status host_register(void* data, std::size_t bytes) override;
+  cuda::Status host_unregister(void* data) override;
   cuda::Status device_alloc(void** data, std::size_t bytes) override;
   cuda::Status device_free(void* data) override;
 

@@ -165,6 +165,30 @@ TEST(FakeDriver, AFlagHoldsTheStreamUntilTheHostRaisesIt) {
   EXPECT_EQ(out[63], 3);
 }
 
+TEST(FakeDriver, AStreamRaisesAFlagAfterItsWork) {
+  const Watchdog watchdog("FakeDriver.AStreamRaisesAFlagAfterItsWork");
+  Rig rig;
+  FakeDriver& driver = rig.driver;
+  const auto writer = rig.stream(), waiter = rig.stream();
+  std::uint8_t* in = rig.pinned(64);
+  std::uint8_t* out = rig.memory(64);
+  auto* flag = reinterpret_cast<std::uint32_t*>(rig.pinned(4));
+  *flag = 0;
+  std::fill_n(in, 64, std::uint8_t{3});
+  std::uint8_t seen = 0;
+  ASSERT_EQ(driver.stream_wait_value(waiter, flag, 7), success);
+  ASSERT_EQ(driver.kernel(waiter, {}, {}, [&] { seen = out[63]; }), success);
+  ASSERT_EQ(driver.copy(out, in, 64, writer), success);
+  ASSERT_EQ(driver.stream_write_value(writer, flag, 7), success);
+  ASSERT_EQ(driver.stream_synchronize(waiter), success);
+  EXPECT_EQ(seen, 3);
+  ASSERT_EQ(driver.stream_synchronize(writer), success);
+  EXPECT_TRUE(driver.violations().empty());
+  std::uint32_t pageable = 0;
+  EXPECT_EQ(driver.stream_write_value(writer, &pageable, 1), invalid_value);
+  EXPECT_TRUE(only_violation(driver, "not page-locked"));
+}
+
 TEST(FakeDriver, DestroyingADriverDropsWhatIsBlocked) {
   const Watchdog watchdog("FakeDriver.DestroyingADriverDropsWhatIsBlocked");
   auto driver = std::make_unique<FakeDriver>();

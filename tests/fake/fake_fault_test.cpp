@@ -152,7 +152,8 @@ TEST(FakeFaults, MissingAbilitiesAreMissing) {
   EXPECT_EQ(driver.pool_create(&pool, 0, 0), not_supported);
   EXPECT_EQ(driver.address_reserve(&address, 1 << 16), not_supported);
   EXPECT_EQ(driver.stream_wait_value(stream, static_cast<std::uint32_t*>(flag), 1), not_supported);
-  EXPECT_EQ(driver.violations().size(), 3U) << "whoever calls them did not ask first";
+  EXPECT_EQ(driver.stream_write_value(stream, static_cast<std::uint32_t*>(flag), 1), not_supported);
+  EXPECT_EQ(driver.violations().size(), 4U) << "whoever calls them did not ask first";
 }
 
 }  // namespace

@@ -56,6 +56,36 @@ cuda::Status FakeDriver::host_free(void* data) {
   return release(*simulation_, call, data, simulation_->pinned);
 }
 
+cuda::Status FakeDriver::host_register(void* data, std::size_t bytes) {
+  Call call(*simulation_, "host_register");
+  if (!call.proceeds() || !call.on(call.current())) return call.status();
+  if (!simulation_->options.registered_memory) {
+    return call.wrong("host_register on a device that does not support it", not_supported);
+  }
+  if (data == nullptr || bytes == 0) return call.fail(invalid_value);
+  if (simulation_->ledger.touches(data, bytes)) {
+    return call.wrong(fmt::format("host_register of {}, of which a part is page-locked", data),
+                      already_registered);
+  }
+  if (!simulation_->pinned.take(bytes)) return call.fail(cuda::memory_allocation);
+  simulation_->ledger.add(data, bytes, MemoryKind::registered, call.current());
+  return call.status();
+}
+
+cuda::Status FakeDriver::host_unregister(void* data) {
+  Call call(*simulation_, "host_unregister", OnFault::acts);
+  if (!call.proceeds() || !call.on(call.current())) return call.status();
+  if (!simulation_->ledger.holds(data, MemoryKind::registered)) {
+    return call.wrong(fmt::format("host_unregister of {}, which is not registered", data),
+                      not_registered);
+  }
+  simulation_->settle(call.lock());
+  std::string complaint = simulation_->ledger.still_used(data);
+  simulation_->pinned.give(simulation_->ledger.bytes_at(data));
+  simulation_->ledger.remove(data);
+  return complaint.empty() ? call.status() : call.wrong(std::move(complaint));
+}
+
 cuda::Status FakeDriver::device_alloc(void** data, std::size_t bytes) {
   Call call(*simulation_, "device_alloc");
   if (!call.proceeds() || !call.on(call.current())) return call.status();

@@ -98,6 +98,42 @@ TEST(FakeMemory, MemoryRunsOut) {
   EXPECT_TRUE(is_clean(driver));
 }
 
+TEST(FakeMemory, MemoryOfTheCallerCanBePageLockedInPlace) {
+  Rig rig({.pinned_bytes = 100});
+  FakeDriver& driver = rig.driver;
+  const auto stream = rig.stream();
+  std::vector<std::uint8_t> host(200);
+  std::uint8_t* device = rig.memory(100);
+  EXPECT_EQ(driver.host_register(host.data(), 50), success);
+  EXPECT_EQ(driver.host_register(host.data() + 50, 50), success);
+  EXPECT_EQ(driver.outstanding().registered, 2U);
+  EXPECT_EQ(driver.host_register(host.data() + 100, 1), memory_allocation) << "the limit";
+  driver.copy(device, host.data() + 50, 50, stream);
+  EXPECT_EQ(driver.host_register(host.data() + 120, 0), invalid_value);
+  EXPECT_TRUE(driver.violations().empty());
+  driver.copy(device, host.data() + 40, 20, stream);
+  EXPECT_TRUE(only_violation(driver, "that are not allocated")) << "crosses two registrations";
+  driver.forgive();
+  EXPECT_EQ(driver.host_unregister(host.data() + 50), invalid_value);
+  EXPECT_TRUE(only_violation(driver, "is freed without waiting for copy"));
+  driver.forgive();
+  EXPECT_EQ(driver.host_register(host.data() + 40, 20), already_registered);
+  EXPECT_EQ(driver.host_unregister(host.data() + 1), not_registered);
+  EXPECT_EQ(driver.violations().size(), 2U);
+  driver.forgive();
+  EXPECT_EQ(driver.host_unregister(host.data()), success);
+  EXPECT_EQ(driver.host_register(host.data() + 100, 100), success) << "the bytes came back";
+  EXPECT_EQ(driver.host_unregister(host.data() + 100), success);
+  driver.stream_synchronize(stream);
+}
+
+TEST(FakeMemory, MemoryMayNotBeRegistrable) {
+  FakeDriver driver({.registered_memory = false});
+  int value = 0;
+  EXPECT_EQ(driver.host_register(&value, sizeof(value)), not_supported);
+  EXPECT_EQ(driver.violations().size(), 1U);
+}
+
 class FakePools : public testing::Test {
  protected:
   cuda::PoolHandle pool(std::size_t limit = 0) {

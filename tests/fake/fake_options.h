@@ -17,6 +17,8 @@ inline constexpr cuda::Status invalid_device = 101;
 inline constexpr cuda::Status invalid_handle = 400;
 inline constexpr cuda::Status illegal_address = 700;
 inline constexpr cuda::Status launch_failure = 719;
+inline constexpr cuda::Status already_registered = 712;
+inline constexpr cuda::Status not_registered = 713;
 inline constexpr cuda::Status not_permitted = 800;
 inline constexpr cuda::Status not_supported = 801;
 inline constexpr cuda::Status capture_unsupported = 900;
@@ -30,6 +32,7 @@ struct FakeOptions {
   bool memory_pools = true;
   bool virtual_memory = true;
   bool stream_wait_value = true;
+  bool registered_memory = true;
   std::function<void(int device, cuda::Properties&)> adjust{};  // other changes to the properties
   std::size_t device_bytes = std::size_t{1} << 30;              // of each device
   std::size_t pinned_bytes = std::size_t{1} << 30;              // that may be page-locked

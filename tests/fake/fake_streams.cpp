@@ -154,7 +154,8 @@ cuda::Status FakeDriver::stream_wait_value(cuda::StreamHandle handle, std::uint3
   }
   const std::shared_ptr<FakeStream> stream = call.stream(handle);
   if (!stream || call.forbidden_in_capture(*stream)) return call.status();
-  if (!simulation_->ledger.covers(flag, sizeof(*flag), MemoryKind::pinned)) {
+  if (!simulation_->ledger.covers(flag, sizeof(*flag), MemoryKind::pinned) &&
+      !simulation_->ledger.covers(flag, sizeof(*flag), MemoryKind::registered)) {
     return call.wrong("stream_wait_value on memory that is not page-locked");
   }
   const Operation operation = simulation_->next_operation(*stream, "stream_wait_value");
@@ -167,6 +168,30 @@ cuda::Status FakeDriver::stream_wait_value(cuda::StreamHandle handle, std::uint3
                   .value = value};
   simulation_->ledger.add_gate(gate);
   simulation_->enqueue(*stream, {.body = FlagWork{gate}});
+  return call.status();
+}
+
+cuda::Status FakeDriver::stream_write_value(cuda::StreamHandle handle, std::uint32_t* flag,
+                                            std::uint32_t value) {
+  Call call(*simulation_, "stream_write_value");
+  if (!call.proceeds()) return call.status();
+  if (!simulation_->options.stream_wait_value) {
+    return call.wrong("stream_write_value on a device that cannot", not_supported);
+  }
+  const std::shared_ptr<FakeStream> stream = call.stream(handle);
+  if (!stream || call.forbidden_in_capture(*stream)) return call.status();
+  if (!simulation_->ledger.covers(flag, sizeof(*flag), MemoryKind::pinned)) {
+    return call.wrong("stream_write_value on memory that is not page-locked");
+  }
+  // Streams may read it meanwhile, as one that waits does, so it counts as a read as well.
+  const Operation operation = simulation_->next_operation(*stream, "stream_write_value");
+  std::string complaint = simulation_->ledger.access(operation, flag, sizeof(*flag), false);
+  if (!complaint.empty()) return call.wrong(std::move(complaint));
+  simulation_->enqueue(*stream, {.body = WriteFlagWork{flag, value}});
+  // What is enqueued from now on behind a wait for it follows what this stream did before.
+  for (const StreamNumber waiting : simulation_->ledger.opens(flag, value, stream->clock)) {
+    simulation_->streams[waiting]->clock.join(stream->clock);
+  }
   return call.status();
 }
 

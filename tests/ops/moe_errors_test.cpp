@@ -131,19 +131,19 @@ TEST_F(MoeErrors, Limits) {
     }
     return argument;
   };
-  EXPECT_EQ(sized(6, 16, 8, 1024, 16, 1024), "");
-  EXPECT_EQ(sized(6, 16, 8, 1025, 16, 1024), "gate_up");
+  EXPECT_EQ(sized(6, 16, 8, 8192, 16, 1024), "");
+  EXPECT_EQ(sized(6, 16, 8, 8193, 16, 1024), "gate_up");
   EXPECT_EQ(sized(6, 16, 8, 1024, 16, 1025), "slots");
   EXPECT_EQ(sized(6, 16, 8, 0, 1, 4), "") << "no expert is there";
   EXPECT_EQ(sized(6, 16, 8, 4, 1, 0), "slots");
   EXPECT_EQ(sized(6, 16, 8, 1024, 17, 1024), "ids");
   EXPECT_EQ(sized(many / 2 - 1, 16, 8, 4, 2, 4), "");
   EXPECT_EQ(sized(many / 2, 16, 8, 4, 2, 4), "ids");
-  EXPECT_EQ(sized(6, std::int64_t{1} << 23, 8, 1, 1, 1), "");
-  EXPECT_EQ(sized(6, (std::int64_t{1} << 23) + 8, 8, 1, 1, 1), "x");
-  EXPECT_EQ(sized(6, 8, std::int64_t{1} << 22, 1, 1, 1), "");
-  EXPECT_EQ(sized(6, 8, (std::int64_t{1} << 22) + 8, 1, 1, 1), "gate_up");
-  EXPECT_EQ(sized(many / 2, std::int64_t{1} << 20, 8, 1, 1, 1), "x") << "too many work items";
+  EXPECT_EQ(sized(6, std::int64_t{1} << 20, 8, 1, 1, 1), "");
+  EXPECT_EQ(sized(6, (std::int64_t{1} << 20) + 8, 8, 1, 1, 1), "x");
+  EXPECT_EQ(sized(6, 8, std::int64_t{1} << 19, 1, 1, 1), "");
+  EXPECT_EQ(sized(6, 8, (std::int64_t{1} << 19) + 8, 1, 1, 1), "gate_up");
+  EXPECT_EQ(sized(many / 2, std::int64_t{1} << 19, 8, 1, 1, 1), "x") << "too many work items";
 }
 
 TEST_F(MoeErrors, Strides) {

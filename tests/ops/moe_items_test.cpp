@@ -213,10 +213,10 @@ TEST(MoeItems, OfAnExpertWithAllRowsThereMayBe) {
 }
 
 TEST(MoeItems, ArePackedWithoutLoss) {
-  for (const unsigned slot : {0U, 1U, 1023U}) {
+  for (const unsigned slot : {0U, 1U, 8191U}) {
     for (const unsigned first : {0U, 1U, (1U << 31) - 1}) {
       for (const unsigned rows : {1U, 64U, 192U}) {
-        for (const unsigned column : {0U, 1U, 32767U}) {
+        for (const unsigned column : {0U, 1U, 4095U}) {
           const MoeItem item = MoeItem::unpacked(MoeItem{slot, first, rows, column}.packed());
           EXPECT_EQ(item.slot, slot);
           EXPECT_EQ(item.first, first);

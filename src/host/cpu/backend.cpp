@@ -11,6 +11,7 @@
 #include "host/cpu/growable.h"
 #include "host/cpu/pool.h"
 #include "host/cpu/stream.h"
+#include "host/huge_pages.h"
 #include "penstock/base/checked.h"
 #include "penstock/base/error.h"
 
@@ -92,9 +93,11 @@ std::unique_ptr<detail::GrowableImpl> Backend::make_growable(std::size_t capacit
 
 // Whole pages: direct disk reads need the alignment.
 void* Backend::allocate_pinned(std::size_t bytes) {
-  constexpr std::size_t page = 4096;
+  const bool huge = bytes >= detail::huge_pages_from;
+  const std::size_t page = huge ? detail::huge_page : 4096;
   void* data = heap_->allocate(align_up(bytes, page, "bytes"), page);
   if (data == nullptr) throw OutOfMemory("host memory", bytes);
+  if (huge) detail::advise_huge_pages(data, bytes);
   ++allocations_;
   return data;
 }

@@ -1,8 +1,11 @@
 #include "host/cpu/stream.h"
 
 #include <cstring>
+#include <thread>
 #include <utility>
 
+#include "host/clock.h"
+#include "host/flag.h"
 #include "penstock/base/error.h"
 
 namespace ps::cpu {
@@ -19,10 +22,10 @@ std::shared_ptr<Event> own(detail::EventImpl& event) {
 
 }  // namespace
 
-void Stream::call(std::function<void()> function) {
+void Stream::call(detail::StreamFunction function) {
   worker_.post([function = std::move(function), error = error_] {
     try {
-      function();
+      function(nullptr);
     } catch (...) {
       error->set(std::current_exception());
     }
@@ -31,7 +34,7 @@ void Stream::call(std::function<void()> function) {
 
 // A worker has one thread: what does not hold the stream back would need a second one, and gains
 // nothing where the stream itself is host work.
-void Stream::notify(std::function<void()> function) { call(std::move(function)); }
+void Stream::notify(detail::StreamFunction function) { call(std::move(function)); }
 
 void Stream::wait(detail::EventImpl& event) {
   auto mine = own(event);
@@ -55,6 +58,21 @@ void Stream::copy(MemoryView dst, MemoryView src) {
 
 void Stream::fill(MemoryView dst, std::uint8_t value) {
   worker_.post([to = dst.data, bytes = dst.bytes, value] { std::memset(to, value, bytes); });
+}
+
+void Stream::wait_value(std::uint32_t* flag, std::uint32_t value) {
+  worker_.post([flag, value] {
+    for (int look = 0; look < 100; ++look) {
+      if (detail::flag_reached(flag, value)) return;
+      std::this_thread::yield();
+    }
+    const detail::Pauses pauses;
+    while (!detail::flag_reached(flag, value)) pauses.next();
+  });
+}
+
+void Stream::write_value(std::uint32_t* flag, std::uint32_t value) {
+  worker_.post([flag, value] { detail::set_flag(flag, value); });
 }
 
 }  // namespace ps::cpu

@@ -2,7 +2,6 @@
 // beside each other.
 #pragma once
 
-#include <functional>
 #include <memory>
 
 #include "host/backend.h"
@@ -16,8 +15,8 @@ class Stream final : public detail::StreamImpl {
  public:
   explicit Stream(std::shared_ptr<detail::Backend> backend) : backend_(std::move(backend)) {}
 
-  void call(std::function<void()> function) override;
-  void notify(std::function<void()> function) override;
+  void call(detail::StreamFunction function) override;
+  void notify(detail::StreamFunction function) override;
   void wait(detail::EventImpl& event) override;
   void record(detail::EventImpl& event) override;
   void synchronize() override;
@@ -27,6 +26,8 @@ class Stream final : public detail::StreamImpl {
   void rethrow() override { error_->rethrow(); }
   void copy(MemoryView dst, MemoryView src) override;
   void fill(MemoryView dst, std::uint8_t value) override;
+  void wait_value(std::uint32_t* flag, std::uint32_t value) override;
+  void write_value(std::uint32_t* flag, std::uint32_t value) override;
   bool owned() const override { return true; }
   void* native() const override { return nullptr; }
   detail::Backend& backend() override { return *backend_; }

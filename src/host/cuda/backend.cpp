@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
+#include "host/available_memory.h"
 #include "host/clock.h"
 #include "host/cuda/event.h"
 #include "host/cuda/growable.h"
 #include "host/cuda/pool.h"
+#include "host/cuda/signal.h"
 #include "host/cuda/stream.h"
 #include "host/link.h"
 #include "penstock/base/error.h"
@@ -139,9 +143,15 @@ std::unique_ptr<detail::GrowableImpl> Backend::make_growable(std::size_t capacit
                                     capacity);
 }
 
+std::unique_ptr<detail::SignalImpl> Backend::make_signal(std::uint32_t value) {
+  if (!properties().stream_wait_value) return nullptr;
+  return std::make_unique<Signal>(std::static_pointer_cast<Backend>(shared_from_this()), value);
+}
+
 void* Backend::allocate_pinned(std::size_t bytes) {
   check_alive();
   const Guard guard(*this);
+  if (void* data = allocate_registered(bytes)) return data;
   void* data = nullptr;
   check_memory(driver_->host_alloc(&data, bytes), "page-locking memory", "page-locked memory",
                bytes, "lower the depth or the chunk, or raise the memlock limit");
@@ -149,9 +159,61 @@ void* Backend::allocate_pinned(std::size_t bytes) {
   return data;
 }
 
+// Locking huge pages that are already there takes a small part of the time of cudaHostAlloc.
+void* Backend::allocate_registered(std::size_t bytes) {
+  if (bytes < detail::huge_pages_from || !properties().registered_memory) return nullptr;
+  // Touching memory that is not there would end the process; cudaHostAlloc fails instead.
+  if (bytes > detail::available_memory()) return nullptr;
+  std::optional<detail::HugePages> pages;
+  try {
+    pages.emplace(bytes);
+  } catch (const OutOfMemory&) {
+    return nullptr;
+  }
+  pages->touch(0, bytes);
+  void* data = pages->data();
+  {
+    const std::lock_guard lock(registered_mutex_);
+    registered_.emplace(data, std::move(*pages));
+  }
+  if (driver_->host_register(data, bytes) != success) {
+    driver_->last_error();
+    const std::lock_guard lock(registered_mutex_);
+    registered_.erase(data);
+    return nullptr;
+  }
+  count_allocation();
+  return data;
+}
+
 void Backend::free_pinned(void* data, std::size_t /*bytes*/) noexcept {
+  {
+    std::unique_lock lock(registered_mutex_);
+    if (auto pages = registered_.extract(data)) {
+      lock.unlock();
+      unlock_pages(data);
+      return;
+    }
+  }
   const Guard guard(*this);
   if (driver_->host_free(data) != success) driver_->last_error();
+}
+
+void Backend::lock_pages(void* data, std::size_t bytes) {
+  check_alive();
+  if (!properties().registered_memory) {
+    throw Unsupported(name() + " cannot use memory that is page-locked in place; use PinnedBuffer");
+  }
+  const Guard guard(*this);
+  Status status = driver_->host_register(data, bytes);
+  if (status == operating_system) status = memory_allocation;  // the system refuses to lock
+  check_memory(status, "page-locking memory", "page-locked memory", bytes);
+  count_allocation();
+}
+
+void Backend::unlock_pages(void* data) noexcept {
+  const Guard guard(*this);
+  if (driver_->host_unregister(data) != success) driver_->last_error();
 }
 
 void* Backend::allocate_device(std::size_t bytes) {

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <string>
 #include <utility>
 
 #include "host/backend.h"
 #include "host/cuda/driver.h"
+#include "host/huge_pages.h"
 
 namespace ps::cuda {
 
@@ -26,9 +28,12 @@ class Backend final : public detail::Backend {
   std::shared_ptr<detail::StreamImpl> borrow_stream(void* native) override;
   std::shared_ptr<detail::PoolImpl> make_pool(const PoolOptions& options) override;
   std::unique_ptr<detail::GrowableImpl> make_growable(std::size_t capacity) override;
+  std::unique_ptr<detail::SignalImpl> make_signal(std::uint32_t value) override;
 
   void* allocate_pinned(std::size_t bytes) override;
   void free_pinned(void* data, std::size_t bytes) noexcept override;
+  void lock_pages(void* data, std::size_t bytes) override;
+  void unlock_pages(void* data) noexcept override;
   void* allocate_device(std::size_t bytes) override;
   void free_device(void* data, std::size_t bytes) noexcept override;
 
@@ -49,6 +54,9 @@ class Backend final : public detail::Backend {
   void check_alive();
 
  private:
+  // Null if the system refuses.
+  void* allocate_registered(std::size_t bytes);
+
   std::shared_ptr<Driver> driver_;
   int index_;
   std::atomic<std::uint64_t> allocations_{0};
@@ -58,6 +66,8 @@ class Backend final : public detail::Backend {
   std::mutex lost_mutex_;
   std::string lost_cause_;
   Status lost_status_ = success;
+  std::mutex registered_mutex_;
+  std::map<void*, detail::HugePages> registered_;  // what allocate_registered() returned
 };
 
 // Makes the device current on this thread for a scope. Throws nothing: what follows reports.

@@ -15,6 +15,7 @@ using Status = int;
 
 inline constexpr Status success = 0;
 inline constexpr Status memory_allocation = 2;
+inline constexpr Status operating_system = 304;
 inline constexpr Status not_ready = 600;
 
 using StreamHandle = void*;
@@ -36,7 +37,8 @@ struct Properties {
   std::string pci_address;
   bool memory_pools = false;
   bool virtual_memory = false;
-  bool stream_wait_value = false;
+  bool stream_wait_value = false;  // and stream_write_value
+  bool registered_memory = false;  // GPUs reach it by its host address
 };
 
 struct PoolUse {
@@ -81,6 +83,9 @@ class Driver {
   // The stream goes on once *flag >= value (wrapping compare); flag is page-locked host memory.
   virtual Status stream_wait_value(StreamHandle stream, std::uint32_t* flag,
                                    std::uint32_t value) = 0;
+  // Writes *flag behind the stream's work so far, for streams that wait for it.
+  virtual Status stream_write_value(StreamHandle stream, std::uint32_t* flag,
+                                    std::uint32_t value) = 0;
 
   virtual Status event_create(EventHandle* event, bool timing, bool blocking) = 0;
   virtual Status event_destroy(EventHandle event) = 0;
@@ -94,6 +99,9 @@ class Driver {
 
   virtual Status host_alloc(void** data, std::size_t bytes) = 0;
   virtual Status host_free(void* data) = 0;
+  // Page-locks memory of the caller in place, for all devices.
+  virtual Status host_register(void* data, std::size_t bytes) = 0;
+  virtual Status host_unregister(void* data) = 0;
   virtual Status device_alloc(void** data, std::size_t bytes) = 0;
   virtual Status device_free(void* data) = 0;
 

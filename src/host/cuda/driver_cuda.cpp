@@ -78,6 +78,12 @@ class RealDriver final : public Driver {
     return status_of(wait_value_(static_cast<CUstream>(stream), address_of(flag), value,
                                  CU_STREAM_WAIT_VALUE_GEQ));
   }
+  Status stream_write_value(StreamHandle stream, std::uint32_t* flag,
+                            std::uint32_t value) override {
+    // By default what the stream did before is visible to whoever sees the value.
+    return status_of(write_value_(static_cast<CUstream>(stream), address_of(flag), value,
+                                  CU_STREAM_WRITE_VALUE_DEFAULT));
+  }
 
   Status event_create(EventHandle* event, bool timing, bool blocking) override;
   Status event_destroy(EventHandle event) override { return cudaEventDestroy(event_of(event)); }
@@ -103,6 +109,10 @@ class RealDriver final : public Driver {
     return cudaHostAlloc(data, bytes, cudaHostAllocPortable);
   }
   Status host_free(void* data) override { return cudaFreeHost(data); }
+  Status host_register(void* data, std::size_t bytes) override {
+    return cudaHostRegister(data, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
+  }
+  Status host_unregister(void* data) override { return cudaHostUnregister(data); }
   Status device_alloc(void** data, std::size_t bytes) override { return cudaMalloc(data, bytes); }
   Status device_free(void* data) override { return cudaFree(data); }
 
@@ -149,6 +159,8 @@ class RealDriver final : public Driver {
 
   decltype(&cuStreamWaitValue32) wait_value_ =
       entry<decltype(&cuStreamWaitValue32)>("cuStreamWaitValue32", 11070);
+  decltype(&cuStreamWriteValue32) write_value_ =
+      entry<decltype(&cuStreamWriteValue32)>("cuStreamWriteValue32", 11070);
   decltype(&cuMemGetAllocationGranularity) granularity_ =
       entry<decltype(&cuMemGetAllocationGranularity)>("cuMemGetAllocationGranularity", 10020);
   decltype(&cuMemAddressReserve) reserve_ =
@@ -172,6 +184,9 @@ Status RealDriver::properties(int device, Properties* result) {
   }
   int pools = 0;
   cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, device);
+  int registers = 0, same_address = 0;
+  cudaDeviceGetAttribute(&registers, cudaDevAttrHostRegisterSupported, device);
+  cudaDeviceGetAttribute(&same_address, cudaDevAttrCanUseHostPointerForRegisteredMem, device);
   *result = {.name = p.name,
              .major = p.major,
              .minor = p.minor,
@@ -182,7 +197,8 @@ Status RealDriver::properties(int device, Properties* result) {
              .pci_address = address,
              .memory_pools = pools != 0,
              .virtual_memory = has_virtual_memory(),
-             .stream_wait_value = wait_value_ != nullptr};
+             .stream_wait_value = wait_value_ != nullptr && write_value_ != nullptr,
+             .registered_memory = registers != 0 && same_address != 0};
   // The system spells the address in lower case.
   for (char& c : result->pci_address) {
     if (c >= 'A' && c <= 'F') c = static_cast<char>(c - 'A' + 'a');

@@ -3,15 +3,9 @@
 #include <atomic>
 #include <utility>
 
+#include "host/flag.h"
+
 namespace ps::cuda {
-namespace {
-
-// Raised by the CPU, read by the GPU.
-void raise(std::uint32_t* flag, std::uint32_t number) {
-  std::atomic_ref<std::uint32_t>(*flag).store(number, std::memory_order_seq_cst);
-}
-
-}  // namespace
 
 HostCalls::HostCalls(std::shared_ptr<Backend> backend)
     : state_(std::make_shared<State>(std::move(backend))),
@@ -49,13 +43,13 @@ void HostCalls::State::give_back(std::shared_ptr<EventOwner> event) {
 }
 
 void HostCalls::State::finish(std::uint32_t number) {
-  if (flag != nullptr) raise(flag, number);
+  if (flag != nullptr) detail::set_flag(flag, number);
   const std::lock_guard lock(finished->mutex);
   finished->number = number;
   finished->changed.notify_all();
 }
 
-void HostCalls::enqueue(StreamHandle stream, std::function<void()> function, bool hold) {
+void HostCalls::enqueue(StreamHandle stream, detail::StreamFunction function, bool hold) {
   // One function at a time: the order of events, flags and functions must be the same.
   const std::lock_guard lock(enqueue_mutex_);
   Backend& backend = *state_->backend;
@@ -101,11 +95,16 @@ void HostCalls::enqueue(StreamHandle stream, std::function<void()> function, boo
   settle(Holding::yes);
 }
 
-void HostCalls::State::run(const EventOwner& reached, std::function<void()>& function) {
+void HostCalls::State::run(const EventOwner& reached, detail::StreamFunction& function) {
   const Status status = reached.poll();
+  std::exception_ptr not_run;
   try {
     backend->check(status, "waiting for the point of a host function");
-    function();
+  } catch (...) {
+    not_run = std::current_exception();
+  }
+  try {
+    function(not_run);
   } catch (...) {
     error.set(std::current_exception());
   }

@@ -4,7 +4,10 @@
 
 #include <utility>
 
+#include "host/clock.h"
 #include "host/cuda/event.h"
+#include "host/flag.h"
+#include "host/piece_borders.h"
 #include "penstock/base/error.h"
 
 namespace ps::cuda {
@@ -44,12 +47,12 @@ HostCalls* Stream::existing_calls() {
   return calls_.get();
 }
 
-void Stream::call(std::function<void()> function) {
+void Stream::call(detail::StreamFunction function) {
   refuse_capture("Stream::call");
   calls().enqueue(handle_, std::move(function), true);
 }
 
-void Stream::notify(std::function<void()> function) {
+void Stream::notify(detail::StreamFunction function) {
   refuse_capture("Stream::notify");
   calls().enqueue(handle_, std::move(function), false);
 }
@@ -124,14 +127,51 @@ void Stream::rethrow() {
 void Stream::copy(MemoryView dst, MemoryView src) {
   backend_->check_alive();
   const Guard guard(*backend_);
-  backend_->check(backend_->driver().copy(dst.data, src.data, src.bytes, handle_),
-                  "enqueuing a copy");
+  for (std::size_t begin = 0, part = 0; begin < src.bytes; begin += part) {
+    std::byte* const to = dst.data + begin;
+    const std::byte* const from = src.data + begin;
+    part = detail::PieceBorders::before_next(from, src.bytes - begin);
+    part = detail::PieceBorders::before_next(to, part);
+    backend_->check(backend_->driver().copy(to, from, part, handle_), "enqueuing a copy");
+  }
 }
 
 void Stream::fill(MemoryView dst, std::uint8_t value) {
   backend_->check_alive();
   const Guard guard(*backend_);
-  backend_->check(backend_->driver().fill(dst.data, value, dst.bytes, handle_), "enqueuing a fill");
+  for (std::size_t begin = 0, part = 0; begin < dst.bytes; begin += part) {
+    part = detail::PieceBorders::before_next(dst.data + begin, dst.bytes - begin);
+    backend_->check(backend_->driver().fill(dst.data + begin, value, part, handle_),
+                    "enqueuing a fill");
+  }
+}
+
+void Stream::wait_value(std::uint32_t* flag, std::uint32_t value) {
+  refuse_capture("waiting for a flag");
+  if (!backend_->properties().stream_wait_value) {
+    return calls().enqueue(
+        handle_,
+        [flag, value](const std::exception_ptr& failure) {
+          const detail::Pauses pauses;
+          while (!failure && !detail::flag_reached(flag, value)) pauses.next();
+        },
+        true);
+  }
+  const Guard guard(*backend_);
+  backend_->check(backend_->driver().stream_wait_value(handle_, flag, value),
+                  "making a stream wait for a flag");
+}
+
+void Stream::write_value(std::uint32_t* flag, std::uint32_t value) {
+  refuse_capture("writing a flag");
+  if (!backend_->properties().stream_wait_value) {
+    return calls().enqueue(
+        handle_, [flag, value](const std::exception_ptr&) { detail::set_flag(flag, value); },
+        false);
+  }
+  const Guard guard(*backend_);
+  backend_->check(backend_->driver().stream_write_value(handle_, flag, value),
+                  "making a stream write a flag");
 }
 
 }  // namespace ps::cuda

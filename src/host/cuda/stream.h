@@ -14,8 +14,8 @@ class Stream final : public detail::StreamImpl {
       : backend_(std::move(backend)), handle_(handle), owned_(owned) {}
   ~Stream() override;
 
-  void call(std::function<void()> function) override;
-  void notify(std::function<void()> function) override;
+  void call(detail::StreamFunction function) override;
+  void notify(detail::StreamFunction function) override;
   void wait(detail::EventImpl& event) override;
   void record(detail::EventImpl& event) override;
   void synchronize() override;
@@ -25,11 +25,14 @@ class Stream final : public detail::StreamImpl {
   void rethrow() override;
   void copy(MemoryView dst, MemoryView src) override;
   void fill(MemoryView dst, std::uint8_t value) override;
+  void wait_value(std::uint32_t* flag, std::uint32_t value) override;
+  void write_value(std::uint32_t* flag, std::uint32_t value) override;
   bool owned() const override { return owned_; }
   void* native() const override { return handle_; }
   detail::Backend& backend() override { return *backend_; }
 
   StreamHandle handle() const { return handle_; }
+  Backend& device_backend() { return *backend_; }
 
  private:
   bool is_capturing();  // with the device current

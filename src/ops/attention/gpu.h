@@ -8,8 +8,9 @@
 
 namespace ps::detail {
 
-// They throw DeviceError if a launch fails. One portable function per type, each in a file of its
-// own.
+// They throw DeviceError if a launch fails. attention_portable() calls the function of the type;
+// these are in files of their own.
+void attention_portable(const AttentionWork& work, cudaStream_t stream);
 void attention_portable_bf16(const AttentionWork& work, cudaStream_t stream);
 void attention_portable_f16(const AttentionWork& work, cudaStream_t stream);
 void attention_portable_f32(const AttentionWork& work, cudaStream_t stream);

@@ -68,10 +68,13 @@ struct AttentionSequences {
   }
 };
 
+// An entry of the table of tiles.
+inline constexpr std::int64_t attention_tile_bytes = 32;
+
 // The parts of a workspace on a GPU: offsets in bytes. Nothing in it is initialised.
 struct AttentionWorkspace {
   std::size_t counters = 0;  // 64 u32
-  std::size_t tiles = 256;   // `most_tiles` entries of 16 bytes
+  std::size_t tiles = 256;   // `most_tiles` entries
   std::int64_t most_tiles = 0;
   std::size_t bytes = 256;
 };
@@ -82,7 +85,8 @@ constexpr AttentionWorkspace attention_workspace(std::int64_t q_rows, std::int64
                                                  bool several_lengths) {
   AttentionWorkspace space;
   if (several_lengths) space.most_tiles = q_rows / 64 + sequences;
-  space.bytes = space.tiles + static_cast<std::size_t>((space.most_tiles * 16 + 255) / 256 * 256);
+  space.bytes = space.tiles + static_cast<std::size_t>(
+                                  (space.most_tiles * attention_tile_bytes + 255) / 256 * 256);
   return space;
 }
 

@@ -37,8 +37,8 @@ using detail::throw_invalid;
 
 constexpr std::int64_t most_choices = 16;
 constexpr std::int64_t most_experts = 1024;
-constexpr std::int64_t most_slots = 1024;       // the slot of a MoeItem has 10 bits
-constexpr std::int64_t most_columns = 1 << 15;  // and the block of columns 15
+constexpr std::int64_t most_slots = 8192;       // the slot of a MoeItem has 13 bits
+constexpr std::int64_t most_columns = 1 << 12;  // and the block of columns 12
 constexpr std::int64_t most_pairs = (std::int64_t{1} << 31) - 1;
 constexpr std::int64_t most_reach = std::int64_t{1} << 35;  // elements of 2 bytes
 constexpr std::int64_t multiple = 8;                        // of d, n and, on a GPU, of strides

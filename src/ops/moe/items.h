@@ -44,18 +44,18 @@ PENSTOCK_HD constexpr MoeTile moe_tile(unsigned rows, unsigned index,
 
 // One item in a work table, packed into 8 bytes.
 struct MoeItem {
-  unsigned slot = 0;    // of the expert's weights, below 1024
+  unsigned slot = 0;    // of the expert's weights, below 2^13
   unsigned first = 0;   // row of h or y, below 2^31
   unsigned rows = 0;    // 1 to 192
-  unsigned column = 0;  // number of the block of columns, below 2^15
+  unsigned column = 0;  // number of the block of columns, below 2^12
 
   PENSTOCK_HD constexpr std::uint64_t packed() const {
-    return std::uint64_t{first} << 33 | std::uint64_t{column} << 18 | std::uint64_t{rows} << 10 |
+    return std::uint64_t{first} << 33 | std::uint64_t{column} << 21 | std::uint64_t{rows} << 13 |
            slot;
   }
   PENSTOCK_HD static constexpr MoeItem unpacked(std::uint64_t word) {
-    return {static_cast<unsigned>(word & 1023), static_cast<unsigned>(word >> 33),
-            static_cast<unsigned>(word >> 10 & 255), static_cast<unsigned>(word >> 18 & 32767)};
+    return {static_cast<unsigned>(word & 8191), static_cast<unsigned>(word >> 33),
+            static_cast<unsigned>(word >> 13 & 255), static_cast<unsigned>(word >> 21 & 4095)};
   }
 };
 

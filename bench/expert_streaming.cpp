@@ -1,0 +1,392 @@
+// Expert layers whose weights are in host memory: prompts and single tokens with an empty cache,
+// beside the time in which the link alone moves the same experts; and tokens with a cache of a
+// quarter of the experts, beside the best fixed set of that size. Writes
+// bench/results/expert_streaming.json.
+//
+//   bench_expert_streaming --output bench/results/expert_streaming.json
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "penstock/base/error.h"
+#include "penstock/base/units.h"
+#include "penstock/host/buffer.h"
+#include "penstock/measure/floor.h"
+#include "penstock/measure/limits.h"
+#include "penstock/measure/timing.h"
+#include "penstock/outofcore/experts.h"
+#include "support/guarded.h"
+#include "support/results.h"
+
+namespace {
+
+using bench::Json;
+using bench::microseconds;
+using Ids = std::vector<std::int32_t>;
+
+struct Settings {
+  std::string output, device = "best", only;
+  bool quick = false;
+  int turns = 7;
+  std::int64_t layers = 8;
+};
+
+constexpr std::int64_t choices = 8;
+
+// Random bf16 weights of about the size that real ones have.
+void fill(const ps::ExpertStore& store) {
+  std::mt19937_64 random(1);
+  std::normal_distribution<float> normal(0, 0.02F);
+  // One expert of numbers, at another offset in every block: drawing all would take minutes.
+  std::vector<std::uint16_t> drawn(store.block_bytes() / 2 + 65536);
+  for (std::uint16_t& each : drawn) {
+    const float value = normal(random);
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, &value, 4);
+    each = static_cast<std::uint16_t>(bits >> 16);
+  }
+  for (std::int64_t layer = 0; layer < store.shape().layers; ++layer) {
+    for (std::int64_t e = 0; e < store.shape().experts; ++e) {
+      const ps::MemoryView block = store.block(layer, e);
+      std::memcpy(block.data, drawn.data() + random() % 65536, block.bytes);
+    }
+  }
+}
+
+// The experts of tokens, drawn without repetition with these shares.
+Ids draw(std::int64_t tokens, const std::vector<double>& shares, std::mt19937_64& random) {
+  Ids ids;
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    std::set<std::int32_t> chosen;
+    std::discrete_distribution<std::int32_t> one(shares.begin(), shares.end());
+    while (static_cast<std::int64_t>(chosen.size()) < choices) chosen.insert(one(random));
+    ids.insert(ids.end(), chosen.begin(), chosen.end());
+  }
+  return ids;
+}
+
+// The calls of one pass through the layers, on the device.
+class Pass {
+ public:
+  Pass(const ps::ExpertShape& shape, const ps::Device& device, const ps::Pool& pool,
+       std::int64_t tokens, std::vector<Ids> ids, const ps::Stream& stream)
+      : ids_(std::move(ids)) {
+    const auto rows = static_cast<std::size_t>(tokens * shape.hidden) * 2;
+    const auto pairs = static_cast<std::size_t>(tokens * choices);
+    x_ = ps::DeviceBuffer(device, rows);
+    std::mt19937_64 random(2);
+    std::vector<std::uint16_t> x(rows / 2);
+    for (std::uint16_t& each : x) {
+      each = static_cast<std::uint16_t>(0x3F00 | (random() & 0x80FF));  // +- 0.5 to 2
+    }
+    send(x_.view(), x.data(), rows, stream);
+    const std::vector<float> weights(pairs, 1.F / choices);
+    weights_ = ps::DeviceBuffer(device, pairs * 4);
+    send(weights_.view(), weights.data(), pairs * 4, stream);
+    const ps::Place place = device.place();
+    for (const Ids& each : ids_) {
+      ps::DeviceBuffer& there = id_buffers_.emplace_back(device, pairs * 4);
+      send(there.view(), each.data(), pairs * 4, stream);
+      ps::DeviceBuffer& out = outs_.emplace_back(device, rows);
+      calls_.push_back(
+          {.x = ps::TensorView(x_.view().data, ps::DType::bf16, {tokens, shape.hidden}, place),
+           .ids = ps::TensorView(there.view().data, ps::DType::i32, {tokens, choices}, place),
+           .weights =
+               ps::TensorView(weights_.view().data, ps::DType::f32, {tokens, choices}, place),
+           .out = ps::TensorView(out.view().data, ps::DType::bf16, {tokens, shape.hidden}, place),
+           .pool = &pool});
+    }
+  }
+
+  void run(ps::StreamedExperts& experts, const ps::Stream& stream) const {
+    for (std::size_t layer = 0; layer < calls_.size(); ++layer) {
+      experts.forward(static_cast<std::int64_t>(layer), calls_[layer], stream);
+    }
+    stream.synchronize();
+  }
+
+  // Whether the results have the bits of moe() with all experts of a layer on the device. Poisons
+  // them first.
+  bool is_right(ps::StreamedExperts& experts, const ps::ExpertStore& store,
+                const ps::Stream& stream) const {
+    for (const ps::MoeOptions& call : calls_) ps::fill(call.out.memory(), 0xFF, stream);
+    run(experts, stream);
+    experts.check();
+    const ps::ExpertShape& shape = store.shape();
+    const std::size_t layer_bytes = static_cast<std::size_t>(shape.experts) * store.block_bytes();
+    const ps::DeviceBuffer weights(stream.device(), layer_bytes);
+    for (std::size_t layer = 0; layer < calls_.size(); ++layer) {
+      const auto streamed = fetch(calls_[layer].out, stream);
+      ps::MemoryView from = store.block(static_cast<std::int64_t>(layer), 0);
+      from.bytes = layer_bytes;
+      ps::copy(weights.view(), from, stream);
+      ps::MoeOptions call = calls_[layer];
+      ps::ExpertStore::set_weights(shape, weights.view(), shape.experts, call);
+      ps::moe(call, stream);
+      if (fetch(call.out, stream) != streamed) return false;
+    }
+    return true;
+  }
+
+  // Layer and expert of everything that the pass needs, once.
+  std::vector<std::pair<std::int64_t, std::int32_t>> needed() const {
+    std::vector<std::pair<std::int64_t, std::int32_t>> found;
+    for (std::size_t layer = 0; layer < ids_.size(); ++layer) {
+      for (const std::int32_t e : std::set<std::int32_t>(ids_[layer].begin(), ids_[layer].end())) {
+        found.emplace_back(static_cast<std::int64_t>(layer), e);
+      }
+    }
+    return found;
+  }
+
+ private:
+  static void send(ps::MemoryView to, const void* from, std::size_t bytes,
+                   const ps::Stream& stream) {
+    auto* data = const_cast<std::byte*>(static_cast<const std::byte*>(from));
+    ps::copy(to.sub(0, bytes), {data, bytes, {}}, stream, {.allow_pageable = true});
+    stream.synchronize();
+  }
+  static std::vector<std::byte> fetch(const ps::TensorView& view, const ps::Stream& stream) {
+    std::vector<std::byte> bytes(view.bytes());
+    ps::copy({bytes.data(), bytes.size(), {}}, view.memory(), stream, {.allow_pageable = true});
+    stream.synchronize();
+    return bytes;
+  }
+
+  std::vector<Ids> ids_;
+  ps::DeviceBuffer x_, weights_;
+  std::vector<ps::DeviceBuffer> id_buffers_, outs_;
+  std::vector<ps::MoeOptions> calls_;
+};
+
+class Bench {
+ public:
+  Bench(const Settings& settings, const ps::Device& device, bench::Results& results)
+      : settings_(settings),
+        device_(device),
+        results_(results),
+        store_(device, {.layers = settings.layers,
+                        .experts = 128,
+                        .hidden = settings.quick ? 256 : 2048,
+                        .width = settings.quick ? 128 : 768}),
+        stream_(device),
+        pool_(device),
+        slot_(device, 4 * store_.block_bytes()) {
+    const double seconds = ps::seconds_of([&] { fill(store_); });
+    fmt::print("{} layers of 128 experts, {} in page-locked memory, filled in {}\n",
+               settings.layers, ps::format_bytes(store_.bytes()), ps::format_seconds(seconds));
+  }
+
+  // An empty cache of a quarter of a pass.
+  void cold(const std::string& name, std::int64_t tokens) {
+    if (!chosen(name)) return;
+    std::mt19937_64 random(3);
+    const std::vector<double> even(128, 1);
+    std::vector<Ids> ids;
+    for (std::int64_t layer = 0; layer < settings_.layers; ++layer) {
+      ids.push_back(draw(tokens, even, random));
+    }
+    const Pass pass(store_.shape(), device_, pool_, tokens, std::move(ids), stream_);
+    ps::StreamedExperts experts(
+        {.store = &store_, .device = device_, .device_bytes = bytes_for_quarter(), .records = 64});
+    const bool correct = pass.is_right(experts, store_, stream_);
+    const auto needed = pass.needed();
+    ps::Floor floor;
+    std::vector<double> seconds;
+    for (int turn = -1; turn < settings_.turns; ++turn) {
+      experts.clear();
+      device_.synchronize();
+      const double took = ps::seconds_of([&] { pass.run(experts, stream_); });
+      if (turn >= 0) seconds.push_back(took);
+      experts.clear();
+      device_.synchronize();
+      floor.time([&] { copy_only(needed); });
+    }
+    add(name, tokens, correct, floor.seconds(), ps::median(seconds),
+        {{"experts_needed", needed.size()},
+         {"bytes_needed", needed.size() * store_.block_bytes()},
+         {"share_of_link", floor.seconds() / ps::median(seconds)},
+         {"link_GBps",
+          static_cast<double>(needed.size() * store_.block_bytes()) / floor.seconds() * 1e-9},
+         {"best_us", microseconds(*std::min_element(seconds.begin(), seconds.end()))},
+         {"slots", experts.slots()},
+         {"device_bytes", experts.device_bytes()}});
+  }
+
+  // A quarter of the experts is cached; routing by Zipf's law, in an order of its own per layer.
+  void zipf(const std::string& name, std::int64_t tokens, ps::ExpertPrefetch prefetch) {
+    if (!chosen(name)) return;
+    std::mt19937_64 random(4);
+    std::vector<std::vector<double>> shares;
+    for (std::int64_t layer = 0; layer < settings_.layers; ++layer) {
+      std::vector<double>& mine = shares.emplace_back();
+      for (int rank = 1; rank <= 128; ++rank) mine.push_back(1.0 / rank);
+      std::shuffle(mine.begin(), mine.end(), random);
+    }
+    const int steps = settings_.quick ? 20 : 200;
+    std::vector<Pass> passes;
+    for (int step = 0; step < 2 * steps; ++step) {
+      std::vector<Ids> ids;
+      for (const auto& each : shares) ids.push_back(draw(tokens, each, random));
+      passes.emplace_back(store_.shape(), device_, pool_, tokens, std::move(ids), stream_);
+    }
+    ps::StreamedExperts experts({.store = &store_,
+                                 .device = device_,
+                                 .device_bytes = bytes_for_quarter(),
+                                 .prefetch = prefetch});
+    for (int step = 0; step < steps; ++step) {
+      passes[static_cast<std::size_t>(step)].run(experts, stream_);
+    }
+    const bool correct = passes.front().is_right(experts, store_, stream_);
+    experts.synchronize();
+    const ps::ExpertStatistics before = experts.statistics();
+    // Counted over the steps that are timed: no fixed set could do better.
+    std::map<std::pair<std::int64_t, std::int32_t>, std::uint64_t> uses;
+    std::uint64_t all_uses = 0;
+    const double seconds = ps::seconds_of([&] {
+      for (int step = steps; step < 2 * steps; ++step) {
+        passes[static_cast<std::size_t>(step)].run(experts, stream_);
+      }
+    });
+    const ps::ExpertStatistics after = experts.statistics();
+    for (int step = steps; step < 2 * steps; ++step) {
+      for (const auto& each : passes[static_cast<std::size_t>(step)].needed()) {
+        ++uses[each];
+        ++all_uses;
+      }
+    }
+    std::vector<std::uint64_t> counts;
+    for (const auto& [key, count] : uses) counts.push_back(count);
+    std::sort(counts.rbegin(), counts.rend());
+    counts.resize(std::min(counts.size(), experts.slots()));
+    const double best =
+        static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::uint64_t{0})) /
+        static_cast<double>(all_uses);
+    const std::uint64_t needed = after.needed - before.needed, hits = after.hits - before.hits;
+    const std::uint64_t bytes = after.bytes - before.bytes;
+    // The link alone, with as many experts as were copied in a step.
+    const std::size_t each = std::max<std::size_t>(
+        1, (bytes / store_.block_bytes() + static_cast<std::size_t>(steps) / 2) /
+               static_cast<std::size_t>(steps));
+    std::vector<std::pair<std::int64_t, std::int32_t>> some;
+    for (std::size_t i = 0; i < std::max<std::size_t>(each, 64); ++i) {
+      some.emplace_back(static_cast<std::int64_t>(i / 128) % settings_.layers,
+                        static_cast<std::int32_t>(i % 128));
+    }
+    ps::Floor floor;
+    for (int turn = 0; turn < settings_.turns; ++turn) floor.time([&] { copy_only(some); });
+    const double per_byte =
+        floor.seconds() / (static_cast<double>(some.size() * store_.block_bytes()));
+    const double predicted = per_byte * static_cast<double>(bytes) / steps;
+    const double rate = static_cast<double>(hits) / static_cast<double>(needed);
+    add(name, tokens, correct, predicted, seconds / steps,
+        {{"hit_rate", rate},
+         {"best_fixed_set", best},
+         {"hit_rate_share", rate / best},
+         {"over_predicted", seconds / steps / predicted},
+         {"late", after.late - before.late},
+         {"prefetched", after.prefetched - before.prefetched},
+         {"wasted", after.wasted - before.wasted},
+         {"steps", steps},
+         {"slots", experts.slots()}});
+  }
+
+ private:
+  bool chosen(const std::string& name) const {
+    return settings_.only.empty() || name.find(settings_.only) != std::string::npos;
+  }
+
+  std::size_t bytes_for_quarter() const {
+    const auto slots = static_cast<std::size_t>(settings_.layers) * 128 / 4;
+    const std::size_t block = store_.block_bytes();
+    return slots * block + ps::StreamedExperts::least_bytes(store_.shape()) % block;
+  }
+
+  void copy_only(const std::vector<std::pair<std::int64_t, std::int32_t>>& experts) const {
+    std::size_t next = 0;
+    for (const auto& [layer, expert] : experts) {
+      ps::copy(slot_.view().sub(next++ % 4 * store_.block_bytes(), store_.block_bytes()),
+               store_.block(layer, expert), stream_);
+    }
+    stream_.synchronize();
+  }
+
+  void add(const std::string& name, std::int64_t tokens, bool correct, double floor, double seconds,
+           Json metrics) {
+    const ps::ExpertShape& shape = store_.shape();
+    fmt::print("{:<24} {:>10}, {:.3f} x the link's {:>10}   {}\n", name,
+               ps::format_seconds(seconds), seconds / floor, ps::format_seconds(floor),
+               correct ? metrics.dump() : "WRONG RESULT");
+    if (!correct) throw std::runtime_error(name + ": the result differs from that of moe()");
+    results_.add({{"case", name},
+                  {"params",
+                   {{"layers", shape.layers},
+                    {"experts", shape.experts},
+                    {"hidden", shape.hidden},
+                    {"width", shape.width},
+                    {"choices", choices},
+                    {"tokens", tokens}}},
+                  {"correct", true},
+                  {"max_error", 0},
+                  {"tolerance", 0},
+                  {"floor_us", microseconds(floor)},
+                  {"ours", {{"call_us", microseconds(seconds)}}},
+                  {"peer", Json::object()},
+                  {"metrics", std::move(metrics)}});
+  }
+
+  const Settings& settings_;
+  ps::Device device_;
+  bench::Results& results_;
+  ps::ExpertStore store_;
+  ps::Stream stream_;
+  ps::Pool pool_;
+  ps::DeviceBuffer slot_;
+};
+
+void run(const Settings& settings) {
+  const ps::Device device = ps::Device::parse(settings.device);
+  if (device.kind() != ps::DeviceKind::cuda) {
+    throw ps::Unsupported("experts are streamed to a GPU; " + ps::Device::why_no_gpu());
+  }
+  ps::LimitsOptions limit_options = settings.quick ? ps::quick_limits() : ps::LimitsOptions{};
+  limit_options.disk = false;
+  const ps::Limits limits = ps::measure_limits(device, limit_options);
+  bench::Results results("expert_streaming", device, limits);
+  Bench bench(settings, device, results);
+  bench.cold("prefill 1x4096", 4096);
+  bench.cold("prefill 4x4096", 16384);
+  bench.cold("decode B1", 1);
+  bench.cold("decode B8", 8);
+  bench.cold("decode B64", 64);
+  bench.zipf("zipf B1", 1, ps::ExpertPrefetch::none);
+  bench.zipf("zipf B8", 8, ps::ExpertPrefetch::none);
+  bench.zipf("zipf B1, previous", 1, ps::ExpertPrefetch::previous);
+  if (!settings.output.empty()) results.write(settings.output);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Expert layers whose weights are streamed from host memory");
+  Settings settings;
+  app.add_option("--output", settings.output, "Results file to write");
+  app.add_option("--device", settings.device, "cuda, cuda:N or best");
+  app.add_option("--only", settings.only, "Cases whose names contain this");
+  app.add_option("--turns", settings.turns, "Timed passes per case")->check(CLI::PositiveNumber);
+  app.add_option("--layers", settings.layers, "Layers")->check(CLI::Range(1, 64));
+  app.add_flag("--quick", settings.quick, "Small experts, for a first look; not a measurement");
+  CLI11_PARSE(app, argc, argv);
+  return bench::guarded("bench_expert_streaming", [&] { run(settings); });
+}

@@ -1,0 +1,153 @@
+// Expert layers whose weights stay in host memory. Experts are copied to the GPU when tokens need
+// them, and the most useful ones stay there in a cache.
+//
+//   ps::ExpertStore store(gpu, {.layers = 48, .experts = 128, .hidden = 2048, .width = 768});
+//   ...                                   // fill store.gate_up(layer, expert), store.down(...)
+//   ps::StreamedExperts experts({.store = &store, .device = gpu, .device_bytes = 20 * ps::GiB});
+//   experts.forward(layer, {.x = x, .ids = ids, .weights = weights, .out = out, .pool = &pool},
+//                   stream);
+//
+// A call computes the experts in groups: first those that are in the cache, then the others as
+// they arrive, so that copies overlap with products. The result has the bits of moe() with all
+// weights on the device.
+//
+// On the CPU device, moe() works on the memory of the store, and nothing is copied.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "penstock/base/view.h"
+#include "penstock/host/cache_policy.h"
+#include "penstock/host/device.h"
+#include "penstock/host/stream.h"
+#include "penstock/ops/moe.h"
+#include "penstock/outofcore/expert_store.h"
+
+namespace ps {
+
+namespace detail {
+class ExpertFeeder;
+struct ExpertHooks;
+}  // namespace detail
+
+// Which experts are copied before a call asks for them.
+enum class ExpertPrefetch : std::uint8_t {
+  none,      // those of prefetch() only
+  previous,  // also those that the previous call of the next layer used
+};
+
+struct StreamedExpertsOptions {
+  const ExpertStore* store = nullptr;  // lives longer than the object
+  Device device = Device::best();
+  // Device memory to use, for slots of one expert each and less than 1 MiB of tables. At least
+  // StreamedExperts::least_bytes(). Not used on the CPU device.
+  std::size_t device_bytes = 0;
+  // What the cache evicts; null: frequency_policy(). The key of an expert is layer * E + expert.
+  std::unique_ptr<CachePolicy> policy{};
+  // Experts that are copied at the first opportunity and never evicted, by layer and expert.
+  std::vector<std::pair<std::int64_t, std::int64_t>> pinned{};
+  ExpertPrefetch prefetch = ExpertPrefetch::none;
+  // Calls that may be in flight; forward() blocks when there are more. At least 1.
+  std::size_t calls_in_flight = 64;
+  // The last calls that records() keeps.
+  std::size_t records = 0;
+};
+
+// Counts of experts since the object was made, and bytes that were copied for them.
+struct ExpertStatistics {
+  std::uint64_t calls = 0;
+  std::uint64_t needed = 0;  // the sum of the next three
+  std::uint64_t hits = 0;    // were on the device
+  std::uint64_t late = 0;    // were being copied already
+  std::uint64_t misses = 0;  // were copied for the call
+  std::uint64_t prefetched = 0;
+  std::uint64_t wasted = 0;  // prefetched, and evicted before any call used them
+  std::uint64_t evicted = 0;
+  std::uint64_t bytes = 0;  // of all copies
+  std::uint64_t failed_calls = 0;
+};
+
+// One call, as the answering thread saw it.
+struct ExpertCallRecord {
+  std::int64_t layer = 0, tokens = 0;
+  std::uint32_t needed = 0, hits = 0, late = 0, misses = 0;
+  std::uint32_t groups = 0;  // that had experts
+  // CLOCK_MONOTONIC: when the call was enqueued, when the host knew its experts, and when the last
+  // copy for it had been enqueued.
+  std::int64_t enqueued_ns = 0, routed_ns = 0, answered_ns = 0;
+};
+
+// Thrown by calls after close().
+class ExpertsClosed : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Thread-safe. Has a thread that answers calls; it waits without taking CPU time while no call is
+// in flight, and polls while one is.
+class StreamedExperts {
+ public:
+  // Throws InvalidArgument naming the option, OutOfMemory, Unsupported.
+  explicit StreamedExperts(StreamedExpertsOptions options);
+  // Waits for the calls that are in flight.
+  ~StreamedExperts();
+  StreamedExperts(StreamedExperts&&) noexcept;
+  StreamedExperts& operator=(StreamedExperts&&) noexcept;
+
+  // The fewest device_bytes for experts of this shape, `pinned` of them pinned: enough for two
+  // groups if the experts of a layer come in 31 groups.
+  static std::size_t least_bytes(const ExpertShape& shape, std::size_t pinned = 0,
+                                 std::size_t calls_in_flight = 64);
+
+  // Computes the expert layer `layer`. `call` is as for moe(), but has no gate_up, down, slots,
+  // biases and layout, which come from the store; x has the dtype of the store.
+  //
+  // Enqueues on `stream` and returns; blocks only if calls_in_flight calls are not done. Kernels
+  // run on `stream` alone; experts are copied on a stream of the object's own. Calls are answered
+  // in the order in which they were made, so a call must not depend on one that is made later.
+  // Cannot be captured into a graph.
+  //
+  // Throws as moe(), InvalidArgument naming `layer`, Unsupported for a capture, ExpertsClosed, and
+  // the first error of an earlier call, once. If copying an expert fails, the call still ends, its
+  // result lacks experts, and check(), synchronize() or the next call throws the error.
+  void forward(std::int64_t layer, const MoeOptions& call, const Stream& stream);
+
+  // Says that a later call of `layer` will probably need these experts. They are copied while no
+  // call waits for experts, in this order. Returns at once. Throws InvalidArgument.
+  void prefetch(std::int64_t layer, std::span<const std::int32_t> experts);
+  // The same for ids, (T, K) of i32 or i64 and contiguous, that work on `stream` computes: a
+  // prediction of the next router, for example. Ids outside [0, E) are ignored. Enqueues a small
+  // kernel. Cannot be captured.
+  void prefetch(std::int64_t layer, const TensorView& ids, const Stream& stream);
+
+  // Empties the cache, pinned experts included, and forgets what was to be prefetched. Calls made
+  // before are not affected. Blocks until they are answered.
+  void clear();
+
+  // Throws the first error of a call since the last time, if there was one. Does not wait.
+  void check();
+  // Blocks until all calls made so far are done, then check().
+  void synchronize();
+  // Ends calls that are in flight without the experts that have not been copied yet, and waits for
+  // them. Later calls throw ExpertsClosed. Does nothing the second time.
+  void close();
+
+  ExpertStatistics statistics() const;
+  std::vector<ExpertCallRecord> records() const;
+  std::size_t slots() const;  // experts that fit on the device; 0 on the CPU device
+  std::size_t device_bytes() const;
+
+  // For tests: with other steps than those of moe().
+  StreamedExperts(StreamedExpertsOptions options, detail::ExpertHooks hooks);
+
+ private:
+  std::unique_ptr<detail::ExpertFeeder> feeder_;
+};
+
+}  // namespace ps

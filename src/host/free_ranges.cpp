@@ -1,0 +1,52 @@
+#include "host/free_ranges.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace ps::detail {
+
+std::optional<std::size_t> FreeRanges::take(std::size_t bytes) {
+  auto best = ranges_.end();
+  for (auto range = ranges_.begin(); range != ranges_.end(); ++range) {
+    if (range->second < bytes) continue;
+    if (best == ranges_.end() || range->second < best->second) best = range;
+  }
+  if (best == ranges_.end()) return std::nullopt;
+  const std::size_t offset = best->first;
+  take_at({offset, bytes});
+  return offset;
+}
+
+void FreeRanges::take_at(ByteRange range) {
+  const auto holder = std::prev(ranges_.upper_bound(range.offset));
+  const ByteRange whole{holder->first, holder->second};
+  if (range.end() < whole.end()) ranges_.emplace(range.end(), whole.end() - range.end());
+  if (whole.offset < range.offset) {
+    holder->second = range.offset - whole.offset;
+  } else {
+    ranges_.erase(holder);
+  }
+}
+
+ByteRange FreeRanges::give(ByteRange range) {
+  const auto after = ranges_.lower_bound(range.offset);
+  const auto before = after == ranges_.begin() ? ranges_.end() : std::prev(after);
+  if (after != ranges_.end() && after->first == range.end()) {
+    range.bytes += after->second;
+    ranges_.erase(after);
+  }
+  if (before != ranges_.end() && before->first + before->second == range.offset) {
+    before->second += range.bytes;
+    return {before->first, before->second};
+  }
+  ranges_.emplace(range.offset, range.bytes);
+  return range;
+}
+
+std::size_t FreeRanges::largest() const {
+  std::size_t most = 0;
+  for (const auto& [offset, bytes] : ranges_) most = std::max(most, bytes);
+  return most;
+}
+
+}  // namespace ps::detail

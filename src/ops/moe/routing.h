@@ -1,0 +1,39 @@
+// What a stream and a host thread tell each other about a call of moe() in steps: which experts
+// have rows, and in which slots they are. Both sides use page-locked memory.
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/base/view.h"
+#include "penstock/host/stream.h"
+#include "penstock/ops/moe.h"
+
+namespace ps::detail {
+
+// Where a stream writes the number of rows of each expert. It sets *flag to `value` afterwards.
+struct MoeRouting {
+  std::uint32_t* rows = nullptr;  // (E)
+  std::uint32_t* flag = nullptr;
+  std::uint32_t value = 0;
+};
+
+// Publishes the rows that moe_plan() counted, with the same options.
+void moe_publish_rows(const MoeOptions& options, const MoeRouting& to, const Stream& stream);
+
+// Publishes how often each of `experts` experts occurs among `ids`, (T, K) of i32 or i64 and
+// contiguous.
+void moe_publish_ids(const TensorView& ids, std::int64_t experts, const MoeRouting& to,
+                     const Stream& stream);
+
+// Copies the slots of E experts for a moe_experts() that follows. On a GPU a kernel does it: a copy
+// of few bytes would wait for the copies of experts that are queued on the same copy engine.
+void moe_take_slots(const std::int32_t* from, const TensorView& slots, const Stream& stream);
+
+// For work of a GPU; `offsets` has E + 1 elements.
+void moe_publish_rows_gpu(const std::uint32_t* offsets, std::int64_t experts, const MoeRouting& to,
+                          const Stream& stream);
+void moe_publish_ids_gpu(const TensorView& ids, std::int64_t experts, const MoeRouting& to,
+                         const Stream& stream);
+void moe_take_slots_gpu(const std::int32_t* from, const TensorView& slots, const Stream& stream);
+
+}  // namespace ps::detail

@@ -1,0 +1,99 @@
+// Answers calls of StreamedExperts: copies the experts that a call needs into slots and tells the
+// call's stream when they are there. Used by one thread.
+//
+// A call waits for one flag per group. A group whose experts are all in their slots gets its flag
+// from the host, every other one from the copy stream, behind the copies. The host writes a group's
+// slots to page-locked memory before that. Whatever fails, all flags of a call are set in the end,
+// with no experts in the groups that failed, so that no stream waits forever.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "outofcore/expert_call.h"
+#include "outofcore/expert_order.h"
+#include "outofcore/expert_slots.h"
+#include "penstock/host/buffer.h"
+#include "penstock/host/stream.h"
+#include "penstock/outofcore/experts.h"
+
+namespace ps::detail {
+
+// Sets all flags of a call whose groups from `first` on have none yet, without experts.
+void release_groups(ExpertCall& call, std::size_t first);
+
+class ExpertAnswers {
+ public:
+  // `slots` is device memory for slots of one block each. `copied` is a flag in page-locked memory.
+  ExpertAnswers(const StreamedExpertsOptions& options, std::unique_ptr<CachePolicy> policy,
+                MemoryView slots, std::uint32_t* copied, const std::atomic<bool>& cancelled);
+
+  // Returns what failed, or null. Waits for copies if the call needs more than half of the slots.
+  std::exception_ptr answer(ExpertCall& call, ExpertCallRecord& record);
+
+  // Experts to prefetch, before or behind others.
+  void wish(std::int64_t layer, std::span<const std::int32_t> experts);
+  // The experts that a hint named.
+  void wish(const ExpertCall& hint);
+  // Enqueues the copy of one expert, if there is a wish and the link has little to do. Throws what
+  // failed.
+  bool prefetch_one();
+  bool has_wishes() const { return !wishes_.empty(); }
+  void forget_wishes() noexcept;
+  // Drops all experts.
+  void clear() noexcept;
+
+  // Throws DeviceError if the device has failed.
+  void look_for_faults() const { static_cast<void>(copies_.done()); }
+  // Waits for copies; reports nothing.
+  void drain() noexcept;
+
+  // Without the counts of calls.
+  ExpertStatistics statistics() const;
+
+ private:
+  using Key = ExpertSlots::Key;
+  struct Plan;
+  struct Wish {
+    Key key = 0;
+    bool scan = false;    // one of all experts of its layer
+    bool pinned = false;  // not forgotten when calls come
+  };
+
+  void give_hits(Plan& plan);
+  void give_group(Plan& plan);
+  void forget_unneeded(Plan& plan) const;
+  std::size_t bring(Key key, bool scan, const ExpertSlots::Evictable& evictable);
+  void wish_ahead(const ExpertCall& call, const std::vector<std::int32_t>& needed);
+  void wait_for_copies(std::uint32_t most) const;
+  std::uint32_t in_flight() const;
+  bool is_ready(ExpertSlots::Slot& slot) const;
+  void hold(std::size_t slot, Plan& plan);
+  void read_by(std::size_t slot, const Plan& plan);
+  void keep(std::int64_t layer);
+  MemoryView slot_memory(std::size_t slot) const;
+
+  const ExpertStore& store_;
+  const ExpertShape shape_;
+  const ExpertPrefetch prefetch_;
+  const MemoryView memory_;
+  const std::size_t working_slots_;  // that are not pinned
+  std::uint32_t* const copied_;      // the number of the last copy that is complete
+  const std::atomic<bool>& cancelled_;
+  Stream copies_;
+  ExpertSlots slots_;
+  std::uint32_t enqueued_ = 0;  // the number of the last copy
+  std::deque<Wish> wishes_;
+  std::vector<std::int64_t> kept_layers_;  // that wishes must not evict
+  ExpertOrder order_;
+  std::vector<std::vector<std::int32_t>> last_needed_;  // by layer
+  std::uint64_t copies_made_ = 0, prefetched_ = 0;
+};
+
+}  // namespace ps::detail

@@ -1,0 +1,64 @@
+// Calls of StreamedExperts that are in flight. The memory and events of a call are made once and
+// used again by later calls.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "ops/moe/routing.h"
+#include "outofcore/expert_groups.h"
+#include "penstock/base/view.h"
+#include "penstock/host/buffer.h"
+#include "penstock/host/event.h"
+
+namespace ps::detail {
+
+struct ExpertCall {
+  // Page-locked. The stream writes the rows of each expert and sets `routed`; the host writes where
+  // the experts of a group are, and the group's flag is set when they are there.
+  std::uint32_t* rows = nullptr;
+  std::uint32_t* routed = nullptr;
+  std::uint32_t* flags = nullptr;  // one per group
+  std::int32_t* maps = nullptr;    // (groups, E): the slot of each expert, or -1
+  TensorView slots{};              // (E) on the device: the map of the group that is computed
+  std::vector<Event> read;         // one per group: its slots have been read
+  Event done;
+
+  // Of this use of the memory.
+  // The value of `routed` and of the flags. The answering thread counts it up when the use is over.
+  std::uint32_t number = 1;
+  bool hint = false;       // a prefetch() without groups
+  bool abandoned = false;  // not all of its work was enqueued, and none is left
+  bool whole = false;      // nearly all experts of the layer will be needed
+  std::int64_t layer = 0, tokens = 0;
+  std::size_t groups = 0;
+  std::int64_t enqueued_ns = 0;
+
+  explicit ExpertCall(const Device& device) : done(device) {
+    for (std::size_t group = 0; group < most_expert_groups; ++group) read.emplace_back(device);
+  }
+  std::int32_t* map(std::size_t group) const {
+    return maps + static_cast<std::int64_t>(group) * slots.extent(0);
+  }
+  MoeRouting routing() const { return {.rows = rows, .flag = routed, .value = number}; }
+};
+
+// The calls of one object, with their memory.
+class ExpertCalls {
+ public:
+  // Bytes of device memory.
+  static std::size_t device_bytes(std::size_t calls, std::int64_t experts);
+
+  ExpertCalls(const Device& device, MemoryView device_memory, std::size_t calls,
+              std::int64_t experts);
+
+  std::deque<ExpertCall>& all() { return calls_; }
+
+ private:
+  PinnedBuffer pinned_;
+  std::deque<ExpertCall> calls_;
+};
+
+}  // namespace ps::detail

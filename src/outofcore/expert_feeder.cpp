@@ -1,0 +1,325 @@
+// Calls of StreamedExperts on the threads of their callers. expert_thread.cpp has the other side.
+#include "outofcore/expert_feeder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "host/backend.h"
+#include "host/clock.h"
+#include "host/fork.h"
+#include "ops/arguments.h"
+#include "ops/scratch.h"
+#include "penstock/base/error.h"
+
+namespace ps::detail {
+namespace {
+
+constexpr std::size_t most_slots = 8192;  // that moe() can address
+// A call with more (token, choice) pairs per expert does not wait for its routing: nearly all
+// experts have rows.
+constexpr std::int64_t whole_pairs = 16;
+
+const ExpertStore& checked_store(const StreamedExpertsOptions& options) {
+  if (options.store == nullptr) throw_invalid("store", "a store", "null");
+  if (options.calls_in_flight == 0) throw_invalid("calls_in_flight", "at least 1", "0");
+  return *options.store;
+}
+
+// Sorts the pinned experts and removes repeated ones.
+std::size_t checked_pinned(StreamedExpertsOptions& options, const ExpertShape& shape) {
+  auto& pinned = options.pinned;
+  std::sort(pinned.begin(), pinned.end());
+  pinned.erase(std::unique(pinned.begin(), pinned.end()), pinned.end());
+  for (const auto& [layer, expert] : pinned) {
+    if (layer >= 0 && layer < shape.layers && expert >= 0 && expert < shape.experts) continue;
+    throw_invalid("pinned",
+                  fmt::format("layers below {} and experts below {}", shape.layers, shape.experts),
+                  fmt::format("({}, {})", layer, expert));
+  }
+  return pinned.size();
+}
+
+std::size_t least_slots(const ExpertShape& shape, std::size_t pinned) {
+  return pinned + least_expert_slots(static_cast<std::size_t>(shape.experts));
+}
+
+void check_absent(const char* name, const TensorView& view) {
+  if (given(view)) throw_invalid(name, "none, because the store has it", described(view));
+}
+
+}  // namespace
+
+ExpertFeeder::ExpertFeeder(StreamedExpertsOptions options, ExpertHooks hooks)
+    : store_(checked_store(options)),
+      shape_(store_.shape()),
+      device_(options.device),
+      hooks_(std::move(hooks)),
+      in_place_(device_.kind() == DeviceKind::cpu && !hooks_.copy_on_cpu),
+      most_records_(options.records),
+      pinned_(checked_pinned(options, shape_)) {
+  if (in_place_) return;
+  refuse_after_fork();
+  const std::size_t block = store_.block_bytes();
+  const std::size_t tables = ExpertCalls::device_bytes(options.calls_in_flight, shape_.experts);
+  const std::size_t least = least_slots(shape_, pinned_);
+  if (least > most_slots) {
+    throw_invalid("pinned", fmt::format("at most {} experts", most_slots - (least - pinned_)),
+                  std::to_string(pinned_));
+  }
+  if (options.device_bytes < least * block + tables) {
+    throw_invalid("device_bytes",
+                  fmt::format("at least {} bytes: {} slots of {} bytes and {} bytes of tables",
+                              least * block + tables, least, block, tables),
+                  std::to_string(options.device_bytes));
+  }
+  const auto all = static_cast<std::size_t>(shape_.layers * shape_.experts);
+  // More slots than experts are of use only if a group could otherwise not be large enough.
+  slot_count_ =
+      std::min({(options.device_bytes - tables) / block, std::max(all, least), most_slots});
+  memory_ = DeviceBuffer(device_, slot_count_ * block + tables);
+  copied_ = PinnedBuffer(device_, 256);
+  *copied_.view().as<std::uint32_t>() = 0;
+  const MemoryView slots = memory_.view().sub(0, slot_count_ * block);
+  calls_.emplace(device_, memory_.view().sub(slots.bytes, tables), options.calls_in_flight,
+                 shape_.experts);
+  for (ExpertCall& call : calls_->all()) free_.push_back(&call);
+  last_misses_.assign(static_cast<std::size_t>(shape_.layers),
+                      static_cast<std::uint32_t>(shape_.experts));
+  auto policy = options.policy ? std::move(options.policy) : frequency_policy();
+  if (pinned_ > 0) {
+    std::vector<CacheKey> keys;
+    for (const auto& [layer, expert] : options.pinned) {
+      keys.push_back(static_cast<CacheKey>(layer * shape_.experts + expert));
+    }
+    policy = pinned_policy(std::move(keys), std::move(policy));
+  }
+  answers_.emplace(options, std::move(policy), slots, copied_.view().as<std::uint32_t>(),
+                   cancelled_);
+  thread_ = std::thread([this] { run(); });
+}
+
+ExpertFeeder::~ExpertFeeder() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = closed_ = true;
+  }
+  posted_or_ending_.notify_one();
+  thread_.join();
+}
+
+void ExpertFeeder::check_layer(std::int64_t layer) const {
+  if (layer >= 0 && layer < shape_.layers) return;
+  throw_invalid("layer", fmt::format("from 0 to {}", shape_.layers - 1), std::to_string(layer));
+}
+
+void ExpertFeeder::check_stream(const Stream& stream) const {
+  if (stream.device() == device_) return;
+  throw_invalid("stream", "a stream of " + device_.name(), "one of " + stream.device().name());
+}
+
+void ExpertFeeder::forward(std::int64_t layer, const MoeOptions& given_options,
+                           const Stream& stream) {
+  refuse_after_fork();
+  check_layer(layer);
+  check_stream(stream);
+  check_absent("gate_up", given_options.gate_up);
+  check_absent("down", given_options.down);
+  check_absent("slots", given_options.slots);
+  check_absent("gate_up_bias", given_options.gate_up_bias);
+  check_absent("down_bias", given_options.down_bias);
+  check();
+  if (in_place_) return forward_in_place(layer, given_options, stream);
+  stream.impl().refuse_capture("StreamedExperts::forward");
+
+  MoeOptions options = given_options;
+  ExpertStore::set_weights(shape_, memory_.view(), static_cast<std::int64_t>(slot_count_), options);
+  options.slots = calls_->all().front().slots;  // for the checks; replaced by that of the call
+  const std::size_t bytes = moe_workspace_bytes(options);
+  const std::int64_t tokens = options.x.extent(0), pairs = options.ids.elements();
+  std::optional<Scratch> scratch;
+  if (options.workspace.data == nullptr && tokens > 0) {
+    check_pool(options.pool, bytes, device_);
+    scratch.emplace(*options.pool, bytes, stream);
+    options.workspace = {scratch->data(), bytes, device_.place()};
+  }
+  if (tokens == 0) return moe(options, stream);  // checks the arguments
+
+  std::list<ExpertCall*> taken = acquire();
+  try {
+    hooks_.steps->plan(options, stream);  // checks the arguments
+  } catch (...) {
+    give_back(std::move(taken));
+    throw;
+  }
+  options.check = false;
+  ExpertCall& call = *taken.front();
+  call.hint = false;
+  call.layer = layer;
+  call.tokens = tokens;
+  call.whole = pairs >= whole_pairs * shape_.experts;
+  call.groups = expert_groups(static_cast<std::size_t>(std::min(pairs, shape_.experts)),
+                              slot_count_ - pinned_, last_misses(layer));
+  call.enqueued_ns = now_ns();
+  options.slots = call.slots;
+  try {
+    enqueue(call, options, stream);
+  } catch (...) {
+    abandon(std::move(taken), stream);
+    throw;
+  }
+  post(std::move(taken));
+}
+
+void ExpertFeeder::enqueue(ExpertCall& call, const MoeOptions& options, const Stream& stream) {
+  ExpertSteps& steps = *hooks_.steps;
+  steps.publish(options, call.routing(), stream);
+  for (std::size_t group = 0; group < call.groups; ++group) {
+    stream.impl().wait_value(call.flags + group, call.number);
+    steps.take_slots(call.map(group), call.slots, stream);
+    steps.experts(options, stream);
+    stream.record(call.read[group]);
+  }
+  steps.combine(options, stream);
+  stream.record(call.done);
+}
+
+std::size_t ExpertFeeder::last_misses(std::int64_t layer) const {
+  const std::lock_guard lock(mutex_);
+  return last_misses_[static_cast<std::size_t>(layer)];
+}
+
+void ExpertFeeder::forward_in_place(std::int64_t layer, MoeOptions options, const Stream& stream) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) throw ExpertsClosed("forward: the experts are closed");
+  }
+  const MemoryView last = store_.block(layer, shape_.experts - 1);  // waits for all of the layer
+  MemoryView first = store_.block(layer, 0);
+  first.bytes = static_cast<std::size_t>(last.data + last.bytes - first.data);
+  ExpertStore::set_weights(shape_, first, shape_.experts, options);
+  moe(options, stream);
+  const std::lock_guard lock(mutex_);
+  ++statistics_.calls;
+}
+
+void ExpertFeeder::prefetch(std::int64_t layer, std::span<const std::int32_t> experts) {
+  check_layer(layer);
+  for (const std::int32_t expert : experts) {
+    if (expert >= 0 && expert < shape_.experts) continue;
+    throw_invalid("experts", fmt::format("experts from 0 to {}", shape_.experts - 1),
+                  std::to_string(expert));
+  }
+  if (in_place_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) throw ExpertsClosed("prefetch: the experts are closed");
+    hints_.emplace_back(layer, std::vector<std::int32_t>(experts.begin(), experts.end()));
+    if (hints_.size() > 64) hints_.pop_front();
+  }
+  posted_or_ending_.notify_one();
+}
+
+void ExpertFeeder::prefetch(std::int64_t layer, const TensorView& ids, const Stream& stream) {
+  refuse_after_fork();
+  check_layer(layer);
+  check_stream(stream);
+  const Named named{"ids", ids};
+  check_type(named, {DType::i32, DType::i64});
+  check_contiguous(named);
+  check_memory(named, device_);
+  if (in_place_ || ids.elements() == 0) return;
+  stream.impl().refuse_capture("StreamedExperts::prefetch");
+  std::list<ExpertCall*> taken = acquire();
+  ExpertCall& call = *taken.front();
+  call.hint = true;
+  call.whole = false;
+  call.layer = layer;
+  call.groups = 0;
+  try {
+    hooks_.steps->publish_ids(ids, shape_.experts, call.routing(), stream);
+    stream.record(call.done);
+  } catch (...) {
+    abandon(std::move(taken), stream);
+    throw;
+  }
+  post(std::move(taken));
+}
+
+std::list<ExpertCall*> ExpertFeeder::acquire() {
+  std::unique_lock lock(mutex_);
+  given_back_.wait(lock, [&] { return closed_ || !free_.empty(); });
+  if (closed_) throw ExpertsClosed("the experts are closed");
+  std::list<ExpertCall*> taken;
+  taken.splice(taken.begin(), free_, free_.begin());
+  taken.front()->abandoned = false;
+  return taken;
+}
+
+void ExpertFeeder::give_back(std::list<ExpertCall*> call) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    free_.splice(free_.begin(), call);
+  }
+  given_back_.notify_all();
+}
+
+void ExpertFeeder::post(std::list<ExpertCall*> call) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    posted_.splice(posted_.end(), call);
+  }
+  posted_or_ending_.notify_one();
+}
+
+void ExpertFeeder::abandon(std::list<ExpertCall*> call, const Stream& stream) noexcept {
+  release_groups(*call.front(), 0);
+  // With all flags set, the stream ends what was enqueued.
+  stream.impl().drain();
+  call.front()->abandoned = true;
+  post(std::move(call));
+}
+
+void ExpertFeeder::clear() {
+  if (in_place_) return;
+  std::unique_lock lock(mutex_);
+  if (closed_) throw ExpertsClosed("clear: the experts are closed");
+  clearing_ = true;
+  posted_or_ending_.notify_one();
+  given_back_.wait(lock, [&] { return !clearing_; });
+}
+
+void ExpertFeeder::synchronize() {
+  if (!in_place_) {
+    std::unique_lock lock(mutex_);
+    given_back_.wait(lock, [&] { return free_.size() == calls_->all().size(); });
+  }
+  check();
+}
+
+void ExpertFeeder::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  cancelled_ = true;
+  if (in_place_) return;
+  posted_or_ending_.notify_one();
+  given_back_.notify_all();
+  std::unique_lock lock(mutex_);
+  given_back_.wait(lock, [&] { return free_.size() == calls_->all().size(); });
+}
+
+ExpertStatistics ExpertFeeder::statistics() const {
+  const std::lock_guard lock(mutex_);
+  return statistics_;
+}
+
+std::vector<ExpertCallRecord> ExpertFeeder::records() const {
+  const std::lock_guard lock(mutex_);
+  return {records_.begin(), records_.end()};
+}
+
+}  // namespace ps::detail

@@ -1,0 +1,106 @@
+// What is behind StreamedExperts: calls enqueue their work and are posted to a thread that answers
+// them one after the other.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "host/first_error.h"
+#include "outofcore/expert_answers.h"
+#include "outofcore/expert_call.h"
+#include "outofcore/expert_steps.h"
+#include "penstock/host/buffer.h"
+#include "penstock/outofcore/experts.h"
+
+namespace ps::detail {
+
+class ExpertFeeder {
+ public:
+  ExpertFeeder(StreamedExpertsOptions options, ExpertHooks hooks);
+  ~ExpertFeeder();
+  ExpertFeeder(const ExpertFeeder&) = delete;
+  ExpertFeeder& operator=(const ExpertFeeder&) = delete;
+
+  void forward(std::int64_t layer, const MoeOptions& call, const Stream& stream);
+  void prefetch(std::int64_t layer, std::span<const std::int32_t> experts);
+  void prefetch(std::int64_t layer, const TensorView& ids, const Stream& stream);
+  void clear();
+  void check() { error_.rethrow(); }
+  void synchronize();
+  void close();
+  ExpertStatistics statistics() const;
+  std::vector<ExpertCallRecord> records() const;
+  std::size_t slots() const { return slot_count_; }
+  std::size_t device_bytes() const { return memory_.bytes(); }
+
+ private:
+  // --- on the threads of callers ---
+  void check_layer(std::int64_t layer) const;
+  void check_stream(const Stream& stream) const;
+  std::size_t last_misses(std::int64_t layer) const;
+  void forward_in_place(std::int64_t layer, MoeOptions options, const Stream& stream);
+  void enqueue(ExpertCall& call, const MoeOptions& options, const Stream& stream);
+  // A list of one call that is free. Calls move between lists, which takes no memory.
+  std::list<ExpertCall*> acquire();
+  void give_back(std::list<ExpertCall*> call) noexcept;  // one that was not used
+  void post(std::list<ExpertCall*> call) noexcept;
+  // For a call whose work could not be enqueued as a whole.
+  void abandon(std::list<ExpertCall*> call, const Stream& stream) noexcept;
+
+  // --- on the answering thread ---
+  void run();
+  void take_posted();
+  void answer_current();
+  void count(const ExpertCallRecord* record, bool failed);
+  void give_back_done();
+  void drop_work();
+  bool must_end();  // sleeps while there is nothing to do
+  void pause();
+
+  const ExpertStore& store_;
+  const ExpertShape shape_;
+  const Device device_;
+  const ExpertHooks hooks_;
+  const bool in_place_;
+  const std::size_t most_records_;
+  const std::size_t pinned_;
+  std::size_t slot_count_ = 0;
+  FirstError error_;
+
+  // Everything below is used only if experts are copied.
+  DeviceBuffer memory_;  // slots, then the tables of calls
+  PinnedBuffer copied_;
+  std::optional<ExpertCalls> calls_;
+  std::atomic<bool> cancelled_{false};
+
+  mutable std::mutex mutex_;
+  std::condition_variable posted_or_ending_, given_back_;
+  std::list<ExpertCall*> free_, posted_;
+  std::deque<std::pair<std::int64_t, std::vector<std::int32_t>>> hints_;  // of prefetch()
+  bool ending_ = false, closed_ = false;
+  bool clearing_ = false;  // the cache is to be emptied
+  std::vector<std::uint32_t> last_misses_;  // by layer
+  ExpertStatistics statistics_;
+  std::deque<ExpertCallRecord> records_;
+
+  // Of the answering thread.
+  std::optional<ExpertAnswers> answers_;
+  std::list<ExpertCall*> current_;   // the call that is answered next
+  std::list<ExpertCall*> answered_;  // and not done yet
+  std::int64_t busy_ns_ = 0;         // when the thread last had something to do
+  std::int64_t looked_ns_ = 0;       // for faults
+  std::thread thread_;
+};
+
+}  // namespace ps::detail

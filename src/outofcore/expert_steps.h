@@ -1,0 +1,43 @@
+// The device work of a call of StreamedExperts. Tests replace it, and record what would be computed
+// from which bytes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "ops/moe/routing.h"
+#include "penstock/host/stream.h"
+#include "penstock/ops/moe.h"
+
+namespace ps::detail {
+
+class ExpertSteps {
+ public:
+  virtual ~ExpertSteps() = default;
+  virtual void plan(const MoeOptions& options, const Stream& stream) { moe_plan(options, stream); }
+  virtual void publish(const MoeOptions& options, const MoeRouting& to, const Stream& stream) {
+    moe_publish_rows(options, to, stream);
+  }
+  virtual void publish_ids(const TensorView& ids, std::int64_t experts, const MoeRouting& to,
+                           const Stream& stream) {
+    moe_publish_ids(ids, experts, to, stream);
+  }
+  virtual void take_slots(const std::int32_t* from, const TensorView& slots, const Stream& stream) {
+    moe_take_slots(from, slots, stream);
+  }
+  virtual void experts(const MoeOptions& options, const Stream& stream) {
+    moe_experts(options, stream);
+  }
+  virtual void combine(const MoeOptions& options, const Stream& stream) {
+    moe_combine(options, stream);
+  }
+};
+
+struct ExpertHooks {
+  std::shared_ptr<ExpertSteps> steps = std::make_shared<ExpertSteps>();
+  // Whether experts are copied to slots on the CPU device too.
+  bool copy_on_cpu = false;
+};
+
+}  // namespace ps::detail

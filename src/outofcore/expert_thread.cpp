@@ -1,0 +1,149 @@
+// The thread that answers calls of StreamedExperts.
+#include <exception>
+#include <thread>
+
+#include "host/backend.h"
+#include "host/clock.h"
+#include "host/flag.h"
+#include "outofcore/expert_feeder.h"
+#include "penstock/base/error.h"
+
+namespace ps::detail {
+namespace {
+
+// Between two layers of a pass there is less time than this; until then the thread does not sleep.
+constexpr std::int64_t spin_ns = 5'000'000;
+constexpr std::int64_t look_ns = 10'000'000;
+
+}  // namespace
+
+void ExpertFeeder::run() {
+  device_.backend().enter_thread();
+  busy_ns_ = now_ns();
+  while (!must_end()) {
+    try {
+      take_posted();
+      if (!current_.empty()) {
+        const ExpertCall& call = *current_.front();
+        if (call.abandoned || call.whole || cancelled_ || flag_reached(call.routed, call.number)) {
+          answer_current();
+          continue;
+        }
+      }
+      if (answers_->prefetch_one()) {
+        busy_ns_ = now_ns();
+        count(nullptr, false);
+        continue;
+      }
+      give_back_done();
+      pause();
+    } catch (const DeviceLost&) {
+      error_.set(std::current_exception());
+      drop_work();
+    } catch (...) {
+      error_.set(std::current_exception());
+      pause_ns(50'000);
+    }
+  }
+  answers_->drain();
+}
+
+void ExpertFeeder::take_posted() {
+  const std::lock_guard lock(mutex_);
+  for (; !hints_.empty(); hints_.pop_front()) {
+    answers_->wish(hints_.front().first, hints_.front().second);
+  }
+  if (cancelled_ || ending_) answers_->forget_wishes();
+  if (clearing_ && current_.empty() && posted_.empty()) {
+    answers_->clear();
+    clearing_ = false;
+    given_back_.notify_all();
+  }
+  if (!current_.empty() || posted_.empty()) return;
+  current_.splice(current_.end(), posted_, posted_.begin());
+  busy_ns_ = now_ns();
+}
+
+void ExpertFeeder::answer_current() {
+  ExpertCall& call = *current_.front();
+  answered_.splice(answered_.end(), current_);
+  busy_ns_ = now_ns();
+  if (call.abandoned) return;
+  if (call.hint) {
+    if (flag_reached(call.routed, call.number)) answers_->wish(call);
+    return;
+  }
+  ExpertCallRecord record;
+  const std::exception_ptr failure = answers_->answer(call, record);
+  if (failure) error_.set(failure);
+  count(&record, failure != nullptr);
+}
+
+void ExpertFeeder::count(const ExpertCallRecord* record, bool failed) {
+  const ExpertStatistics copies = answers_->statistics();
+  const std::lock_guard lock(mutex_);
+  statistics_.prefetched = copies.prefetched;
+  statistics_.wasted = copies.wasted;
+  statistics_.evicted = copies.evicted;
+  statistics_.bytes = copies.bytes;
+  if (record == nullptr) return;
+  ++statistics_.calls;
+  statistics_.needed += record->needed;
+  statistics_.hits += record->hits;
+  statistics_.late += record->late;
+  statistics_.misses += record->misses;
+  statistics_.failed_calls += failed ? 1 : 0;
+  last_misses_[static_cast<std::size_t>(record->layer)] = record->late + record->misses;
+  if (most_records_ == 0) return;
+  records_.push_back(*record);
+  if (records_.size() > most_records_) records_.pop_front();
+}
+
+// The device is lost: nothing will ever arrive there.
+void ExpertFeeder::drop_work() {
+  answers_->forget_wishes();
+  if (current_.empty()) return;
+  release_groups(*current_.front(), 0);
+  answered_.splice(answered_.end(), current_);
+}
+
+void ExpertFeeder::give_back_done() {
+  while (!answered_.empty()) {
+    ExpertCall& call = *answered_.front();
+    try {
+      if (!call.abandoned && !call.done.done()) return;
+    } catch (const DeviceLost&) {
+      // The device does nothing any more.
+    }
+    ++call.number;
+    {
+      const std::lock_guard lock(mutex_);
+      free_.splice(free_.end(), answered_, answered_.begin());
+    }
+    given_back_.notify_all();
+  }
+}
+
+// Sleeps while there is nothing to do.
+bool ExpertFeeder::must_end() {
+  if (!current_.empty() || !answered_.empty() || answers_->has_wishes()) return false;
+  std::unique_lock lock(mutex_);
+  posted_or_ending_.wait(
+      lock, [&] { return ending_ || clearing_ || !posted_.empty() || !hints_.empty(); });
+  return ending_ && !clearing_ && posted_.empty();
+}
+
+void ExpertFeeder::pause() {
+  const std::int64_t now = now_ns();
+  if (now - looked_ns_ > look_ns) {
+    looked_ns_ = now;
+    answers_->look_for_faults();
+  }
+  if (now - busy_ns_ < spin_ns) {
+    std::this_thread::yield();
+  } else {
+    pause_ns(50'000);
+  }
+}
+
+}  // namespace ps::detail

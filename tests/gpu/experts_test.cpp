@@ -1,0 +1,311 @@
+// Experts that are streamed to a real GPU: the bits of moe() with all weights on the GPU.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gpu/copies.h"
+#include "gpu/gpu_test.h"
+#include "penstock/base/error.h"
+#include "penstock/base/units.h"
+#include "penstock/host/cuda.h"
+#include "penstock/outofcore/experts.h"
+
+namespace ps::test {
+namespace {
+
+// Bits of normal numbers of a type.
+std::vector<std::uint8_t> normal_bytes(DType type, std::size_t count, double size,
+                                       std::mt19937& random) {
+  std::normal_distribution<double> normal(0, size);
+  std::vector<std::uint8_t> bytes(count * size_of(type));
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto value = static_cast<float>(normal(random));
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, &value, 4);
+    if (type == DType::f32) {
+      std::memcpy(&bytes[4 * i], &bits, 4);
+      continue;
+    }
+    // Of f16, numbers in [1/16, 1/8): their distribution does not matter.
+    const auto half = static_cast<std::uint16_t>(
+        type == DType::bf16 ? bits >> 16
+                            : (bits >> 16 & 0x8000U) | 0x2C00U | (bits >> 13 & 0x3FFU));
+    std::memcpy(&bytes[2 * i], &half, 2);
+  }
+  return bytes;
+}
+
+// The experts of a model in page-locked memory, and the same on the GPU.
+class Weights {
+ public:
+  Weights(const Device& gpu, const ExpertShape& shape, const Stream& stream, std::mt19937& random)
+      : store(gpu, shape), resident_(gpu, store.bytes()) {
+    const double size = 1 / std::sqrt(static_cast<double>(shape.hidden));
+    for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+      for (std::int64_t e = 0; e < shape.experts; ++e) {
+        const MemoryView block = store.block(layer, e);
+        const auto bytes =
+            normal_bytes(shape.dtype, block.bytes / size_of(shape.dtype), size, random);
+        std::memcpy(block.data, bytes.data(), block.bytes);
+      }
+    }
+    copy(resident_.view(), {store.block(0, 0).data, store.bytes(), {Memory::pinned, cpu_index}},
+         stream);
+    stream.synchronize();
+  }
+
+  // `call` with all weights of a layer on the GPU.
+  MoeOptions resident(std::int64_t layer, MoeOptions call) const {
+    const ExpertShape& shape = store.shape();
+    const std::size_t bytes = static_cast<std::size_t>(shape.experts) * store.block_bytes();
+    const MemoryView first = resident_.view().sub(static_cast<std::size_t>(layer) * bytes, bytes);
+    ExpertStore::set_weights(shape, first, shape.experts, call);
+    return call;
+  }
+
+  ExpertStore store;
+
+ private:
+  DeviceBuffer resident_;
+};
+
+// A call's arrays on the GPU.
+class Call {
+ public:
+  Call(const Device& gpu, const ExpertShape& shape, std::int64_t tokens, std::int64_t choices,
+       double zipf, const Stream& stream, std::mt19937& random)
+      : memory_(gpu, 64 + static_cast<std::size_t>(tokens * shape.hidden) * 8 +
+                         static_cast<std::size_t>(tokens * choices) * 16 + 4096),
+        stream_(stream) {
+    const auto d = shape.hidden;
+    const auto elements = static_cast<std::size_t>(tokens * d);
+    const std::size_t row_bytes = (elements * size_of(shape.dtype) + 255) / 256 * 256;
+    const auto pairs = static_cast<std::size_t>(tokens * choices);
+    const Place place = memory_.view().place;
+    send(memory_.view(), 0, normal_bytes(shape.dtype, elements, 1, random), stream);
+    std::vector<double> shares;
+    for (std::int64_t e = 0; e < shape.experts; ++e) {
+      shares.push_back(1 / std::pow(static_cast<double>(e + 1), zipf));
+    }
+    std::vector<std::int32_t> ids;
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      std::vector<double> left = shares;
+      for (std::int64_t k = 0; k < choices; ++k) {
+        std::discrete_distribution<std::int32_t> draw(left.begin(), left.end());
+        ids.push_back(draw(random));
+        left[static_cast<std::size_t>(ids.back())] = 0;
+      }
+    }
+    send(memory_.view(), 2 * row_bytes, ids, stream);
+    std::vector<float> weights(pairs);
+    for (float& weight : weights) weight = static_cast<float>(random() % 1000) / 1000;
+    send(memory_.view(), 2 * row_bytes + (pairs * 4 + 255) / 256 * 256, weights, stream);
+    std::byte* data = memory_.view().data;
+    options.x = TensorView(data, shape.dtype, {tokens, d}, place);
+    options.out = TensorView(data + row_bytes, shape.dtype, {tokens, d}, place);
+    options.ids = TensorView(data + 2 * row_bytes, DType::i32, {tokens, choices}, place);
+    options.weights = TensorView(data + 2 * row_bytes + (pairs * 4 + 255) / 256 * 256, DType::f32,
+                                 {tokens, choices}, place);
+  }
+
+  void poison_out() const { fill(options.out.memory(), poison, stream_); }
+  std::vector<std::uint8_t> out() const {
+    const MemoryView view = options.out.memory();
+    return fetch<std::uint8_t>(view, 0, view.bytes, stream_);
+  }
+
+  MoeOptions options;
+
+ private:
+  DeviceBuffer memory_;
+  Stream stream_;
+};
+
+std::size_t bytes_for(const ExpertShape& shape, std::size_t slots) {
+  const std::size_t block = ExpertStore::block_bytes(shape);
+  return StreamedExperts::least_bytes(shape) % block + slots * block;
+}
+std::size_t least_slots(const ExpertShape& shape) {
+  return StreamedExperts::least_bytes(shape) / ExpertStore::block_bytes(shape);
+}
+
+class StreamedExpertsGpu : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    if (gpu.kind() != DeviceKind::cuda) GTEST_SKIP() << "needs a GPU";
+    stream.emplace(gpu);
+    pool.emplace(gpu);
+  }
+
+  // Calls of this many tokens, layer by layer, several times: streamed and resident.
+  void expect_the_bits_of_moe(const ExpertShape& shape, std::size_t slots,
+                              const std::vector<std::int64_t>& tokens, MoeKernel kernel,
+                              double zipf, std::uint32_t seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", slots " + std::to_string(slots));
+    std::mt19937 random(seed);
+    const Weights weights(gpu, shape, *stream, random);
+    StreamedExperts experts(
+        {.store = &weights.store,
+         .device = gpu,
+         .device_bytes = bytes_for(shape, slots),
+         .prefetch = seed % 2 == 0 ? ExpertPrefetch::previous : ExpertPrefetch::none});
+    EXPECT_EQ(experts.slots(),
+              std::min(slots, static_cast<std::size_t>(shape.layers * shape.experts)));
+    for (const std::int64_t count : tokens) {
+      std::vector<Call> calls;
+      std::vector<std::vector<std::uint8_t>> wanted;
+      for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+        Call& call = calls.emplace_back(gpu, shape, count, 4, zipf, *stream, random);
+        call.options.pool = &*pool;
+        call.options.kernel = kernel;
+        call.poison_out();
+        moe(weights.resident(layer, call.options), *stream);
+        wanted.push_back(call.out());
+      }
+      for (int round = 0; round < 2; ++round) {
+        for (const Call& call : calls) call.poison_out();
+        for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+          experts.forward(layer, calls[static_cast<std::size_t>(layer)].options, *stream);
+        }
+        experts.synchronize();
+        for (std::size_t layer = 0; layer < calls.size(); ++layer) {
+          EXPECT_EQ(calls[layer].out(), wanted[layer])
+              << count << " tokens, layer " << layer << ", round " << round;
+        }
+      }
+    }
+    EXPECT_EQ(experts.statistics().failed_calls, 0U);
+  }
+
+  std::optional<Stream> stream;
+  std::optional<Pool> pool;
+};
+
+constexpr ExpertShape usual{.layers = 3, .experts = 32, .hidden = 256, .width = 128};
+
+TEST_F(StreamedExpertsGpu, GiveTheBitsOfMoe) {
+  std::uint32_t seed = 1;
+  for (const std::size_t slots :
+       {least_slots(usual), std::size_t{9}, std::size_t{32}, std::size_t{50}, std::size_t{96}}) {
+    expect_the_bits_of_moe(usual, slots, {1, 3, 64, 100, 600}, MoeKernel::best, 1, seed++);
+  }
+}
+
+TEST_F(StreamedExpertsGpu, WithEveryKernel) {
+  const bool hopper = gpu.capabilities().compute_major == 9;
+  for (const MoeKernel kernel : {MoeKernel::portable, MoeKernel::large, MoeKernel::decode}) {
+    if (!hopper && kernel != MoeKernel::portable) continue;
+    expect_the_bits_of_moe(usual, 20, {2, 300}, kernel, 0.5, 7);
+  }
+}
+
+TEST_F(StreamedExpertsGpu, WithEveryLayoutAndType) {
+  std::uint32_t seed = 1;
+  for (const DType type : {DType::bf16, DType::f16, DType::f32}) {
+    for (const bool transposed : {false, true}) {
+      ExpertShape shape = usual;
+      shape.dtype = type;
+      shape.transposed = transposed;
+      shape.layout = transposed ? GateUpLayout::interleaved : GateUpLayout::concatenated;
+      shape.gate_up_bias = shape.down_bias = transposed;
+      expect_the_bits_of_moe(shape, 24, {1, 200}, MoeKernel::best, 1, seed++);
+    }
+  }
+}
+
+// The size of real layers, more slots than moe() took once, and a cache that is larger than a
+// layer.
+TEST_F(StreamedExpertsGpu, OfManySmallExperts) {
+  const ExpertShape shape{.layers = 12, .experts = 128, .hidden = 128, .width = 64};
+  expect_the_bits_of_moe(shape, 1400, {4, 64}, MoeKernel::best, 1, 3);
+}
+
+// Calls on two streams that nothing orders share the slots.
+TEST_F(StreamedExpertsGpu, OnTwoStreams) {
+  std::mt19937 random(5);
+  const Weights weights(gpu, usual, *stream, random);
+  StreamedExperts experts(
+      {.store = &weights.store, .device = gpu, .device_bytes = bytes_for(usual, 12)});
+  const CallersStream other;
+  const Stream streams[] = {*stream, borrow(gpu, other.get())};
+  std::vector<Call> calls;
+  std::vector<std::vector<std::uint8_t>> wanted;
+  for (std::int64_t i = 0; i < 12; ++i) {
+    Call& call = calls.emplace_back(gpu, usual, 1 + 3 * i, 4, 1, *stream, random);
+    call.options.pool = &*pool;
+    moe(weights.resident(i % 3, call.options), *stream);
+    wanted.push_back(call.out());
+    call.poison_out();
+  }
+  stream->synchronize();
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    experts.forward(static_cast<std::int64_t>(i % 3), calls[i].options, streams[i % 2]);
+  }
+  experts.synchronize();
+  for (std::size_t i = 0; i < calls.size(); ++i) EXPECT_EQ(calls[i].out(), wanted[i]) << i;
+}
+
+TEST_F(StreamedExpertsGpu, PrefetchWhatIdsOnTheGpuSay) {
+  std::mt19937 random(6);
+  const Weights weights(gpu, usual, *stream, random);
+  StreamedExperts experts(
+      {.store = &weights.store, .device = gpu, .device_bytes = bytes_for(usual, 64)});
+  Call call(gpu, usual, 2, 4, 0, *stream, random);
+  call.options.pool = &*pool;
+  experts.prefetch(1, call.options.ids, *stream);
+  stream->synchronize();
+  experts.synchronize();
+  experts.forward(1, call.options, *stream);
+  experts.synchronize();
+  const ExpertStatistics counts = experts.statistics();
+  EXPECT_EQ(counts.needed, counts.hits + counts.late + counts.misses);
+  EXPECT_GT(counts.prefetched, 0U);
+  EXPECT_LE(counts.prefetched, counts.needed);
+}
+
+TEST_F(StreamedExpertsGpu, ACaptureIsRefused) {
+  std::mt19937 random(8);
+  const Weights weights(gpu, usual, *stream, random);
+  StreamedExperts experts(
+      {.store = &weights.store, .device = gpu, .device_bytes = bytes_for(usual, 16)});
+  Call call(gpu, usual, 2, 4, 0, *stream, random);
+  call.options.pool = &*pool;
+  const CallersStream captured;
+  ASSERT_EQ(cudaStreamBeginCapture(captured.get(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  try {
+    experts.forward(0, call.options, borrow(gpu, captured.get()));
+    ADD_FAILURE() << "a capture must be refused";
+  } catch (const Unsupported& error) {
+    EXPECT_NE(std::string(error.what()).find("StreamedExperts::forward"), std::string::npos);
+  }
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(captured.get(), &graph), cudaSuccess);
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  experts.forward(0, call.options, *stream);
+  experts.synchronize();
+}
+
+TEST_F(StreamedExpertsGpu, ClosingEndsCallsThatAreInFlight) {
+  std::mt19937 random(9);
+  const Weights weights(gpu, usual, *stream, random);
+  StreamedExperts experts(
+      {.store = &weights.store, .device = gpu, .device_bytes = bytes_for(usual, 8)});
+  Call call(gpu, usual, 600, 4, 0, *stream, random);
+  call.options.pool = &*pool;
+  for (int i = 0; i < 20; ++i) experts.forward(i % 3, call.options, *stream);
+  experts.close();
+  stream->synchronize();
+  EXPECT_THROW(experts.forward(0, call.options, *stream), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace ps::test

@@ -1,0 +1,175 @@
+// Steps of StreamedExperts that compute nothing. They check that every expert is computed once,
+// from a slot that holds its bytes at that time, on the CPU or on a fake GPU.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "host/flag.h"
+#include "outofcore/expert_steps.h"
+#include "penstock/outofcore/experts.h"
+#include "support/fake_machine.h"
+
+namespace ps::test {
+
+// A store in which every block is filled with numbers of its own.
+inline void fill_store(const ExpertStore& store) {
+  const ExpertShape& shape = store.shape();
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    for (std::int64_t expert = 0; expert < shape.experts; ++expert) {
+      const MemoryView block = store.block(layer, expert);
+      auto* words = block.as<std::uint32_t>();
+      for (std::size_t i = 0; i < block.bytes / 4; ++i) {
+        words[i] = static_cast<std::uint32_t>((layer * 1000 + expert) * 1000003 + i);
+      }
+    }
+  }
+}
+
+class RecordingSteps final : public detail::ExpertSteps {
+ public:
+  // `driver` is null on the CPU. Steps take up to `most_delay_us`.
+  RecordingSteps(const ExpertStore& store, FakeDriver* driver, std::uint32_t seed,
+                 unsigned most_delay_us)
+      : store_(store), driver_(driver), random_(seed), most_delay_us_(most_delay_us) {}
+
+  // The layer of the calls that follow. `whole`: whether all their experts must be computed.
+  void expect(std::int64_t layer, bool whole = true) {
+    layer_ = layer;
+    whole_ = whole;
+  }
+
+  void plan(const MoeOptions& options, const Stream& stream) override {
+    call_ = std::make_shared<Call>();
+    call_->layer = layer_;
+    call_->whole = whole_;
+    call_->rows.resize(static_cast<std::size_t>(store_.shape().experts));
+    const auto* ids = static_cast<const std::int32_t*>(options.ids.data());
+    run(stream, [call = call_, ids, count = options.ids.elements()] {
+      for (std::int64_t i = 0; i < count; ++i) ++call->rows.at(static_cast<std::size_t>(ids[i]));
+    });
+  }
+
+  void publish(const MoeOptions& /*options*/, const detail::MoeRouting& to,
+               const Stream& stream) override {
+    run(stream, [call = call_, to] {
+      std::copy(call->rows.begin(), call->rows.end(), to.rows);
+      detail::set_flag(to.flag, to.value);
+    });
+  }
+
+  void publish_ids(const TensorView& ids, std::int64_t experts, const detail::MoeRouting& to,
+                   const Stream& stream) override {
+    run(stream,
+        [data = static_cast<const std::int32_t*>(ids.data()), count = ids.elements(), experts, to] {
+          std::fill_n(to.rows, experts, 0U);
+          for (std::int64_t i = 0; i < count; ++i) ++to.rows[data[i]];
+          detail::set_flag(to.flag, to.value);
+        });
+  }
+
+  void take_slots(const std::int32_t* from, const TensorView& slots,
+                  const Stream& stream) override {
+    run(stream, [from, to = static_cast<std::int32_t*>(slots.data()), count = slots.elements()] {
+      std::copy_n(from, count, to);
+    });
+  }
+
+  void experts(const MoeOptions& options, const Stream& stream) override {
+    run(stream, [this, call = call_, slots = options.slots, memory = options.gate_up.data(),
+                 slot_count = options.gate_up.extent(0)] {
+      const auto* map = static_cast<const std::int32_t*>(slots.data());
+      for (std::int64_t expert = 0; expert < slots.elements(); ++expert) {
+        if (map[expert] < 0) continue;
+        if (map[expert] >= slot_count) return fail("a slot that does not exist");
+        const MemoryView block = store_.block(call->layer, expert);
+        const auto* there = static_cast<const std::byte*>(memory) +
+                            static_cast<std::size_t>(map[expert]) * block.bytes;
+        if (std::memcmp(there, block.data, block.bytes) != 0) {
+          fail("expert " + std::to_string(expert) + " of layer " + std::to_string(call->layer) +
+               " was computed from other bytes");
+        }
+        if (!call->computed.insert(expert).second) fail("an expert was computed twice");
+      }
+      ++call->groups;
+    });
+  }
+
+  void combine(const MoeOptions& options, const Stream& stream) override {
+    auto* out = static_cast<std::uint16_t*>(options.out.data());
+    run(stream, [this, call = call_, out] {
+      if (out != nullptr) ++*out;
+      const std::lock_guard lock(mutex_);
+      ++calls_;
+      for (std::size_t e = 0; e < call->rows.size(); ++e) {
+        if (call->rows[e] == 0 || call->computed.contains(static_cast<std::int64_t>(e))) continue;
+        ++missing_;
+        if (call->whole) wrong_ = "an expert was not computed";
+      }
+    });
+  }
+
+  std::string wrong() const {
+    const std::lock_guard lock(mutex_);
+    return wrong_;
+  }
+  std::uint64_t calls() const {
+    const std::lock_guard lock(mutex_);
+    return calls_;
+  }
+  std::uint64_t missing() const {
+    const std::lock_guard lock(mutex_);
+    return missing_;
+  }
+
+ private:
+  struct Call {
+    std::int64_t layer = 0;
+    bool whole = true;
+    std::vector<std::uint32_t> rows;
+    std::set<std::int64_t> computed;
+    int groups = 0;
+  };
+
+  void fail(std::string what) {
+    const std::lock_guard lock(mutex_);
+    if (wrong_.empty()) wrong_ = std::move(what);
+  }
+
+  void run(const Stream& stream, std::function<void()> function) {
+    const unsigned delay =
+        most_delay_us_ == 0 ? 0U : static_cast<unsigned>(random_()) % (2 * most_delay_us_);
+    auto late = [delay, most = most_delay_us_, function = std::move(function)] {
+      if (delay > most) std::this_thread::sleep_for(std::chrono::microseconds(delay - most));
+      function();
+    };
+    if (driver_ == nullptr) return stream.call(std::move(late));
+    launch(*driver_, stream, {}, {}, std::move(late));
+  }
+
+  const ExpertStore& store_;
+  FakeDriver* const driver_;
+  std::mt19937 random_;
+  const unsigned most_delay_us_;
+  std::int64_t layer_ = 0;
+  bool whole_ = true;
+  std::shared_ptr<Call> call_;
+  mutable std::mutex mutex_;
+  std::string wrong_;
+  std::uint64_t calls_ = 0, missing_ = 0;
+};
+
+}  // namespace ps::test
