@@ -188,13 +188,8 @@ TEST(Attention, WrongLengthsStayInsideTheTensors) {
     AttentionCase of{.q_rows = 6, .k_rows = 6};
     of.cu_q = of.cu_k = {0, 3, 6};
     AttentionCall call(1, of);
-    AttentionOptions options = call.options();
-    std::vector<std::int32_t> values = cumulative, lengths{-4, 77};
-    options.cu_q = options.cu_k = TensorView(values.data(), DType::i32, {3});
-    options.lengths_k = options.first_k = TensorView(lengths.data(), DType::i32, {2});
-    const Stream stream(Device::cpu());
-    attention(options, stream);
-    stream.synchronize();
+    call.spoil_lengths(cumulative, {-4, 77});
+    run(call);
     EXPECT_TRUE(call.out().surroundings_untouched());
     EXPECT_TRUE(call.lse().surroundings_untouched());
   }

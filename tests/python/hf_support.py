@@ -19,6 +19,9 @@ MODELS = {
         "qk_rope_head_dim": 16, "qk_nope_head_dim": 16, "v_head_dim": 16}),
     "gpt_oss": ("GptOss", {"intermediate_size": 56, "num_local_experts": 8, "num_experts_per_tok": 3,
                            "head_dim": 16, "sliding_window": 16}),
+    # Without experts, for tests of attention.
+    "gemma2": ("Gemma2", {"intermediate_size": 72, "head_dim": 20, "sliding_window": 12,
+                          "query_pre_attn_scalar": 20, "attn_logit_softcapping": 5.0}),
 }
 
 

@@ -76,6 +76,15 @@ class AttentionCall {
     return options([](Strided& array) { return array.view(); });
   }
 
+  // Passes these to attention() as cu_q and cu_k, and as first_k and lengths_k.
+  void spoil_lengths(const std::vector<std::int32_t>& cumulative,
+                     const std::vector<std::int32_t>& lengths) {
+    cu_q_ = cu_k_ = integers(cumulative);
+    if (lengths.empty()) return;
+    first_k_ = lengths_k_ = integers(lengths);
+    case_.first_k = case_.lengths_k = lengths;
+  }
+
   const Strided& out() const { return out_; }
   const Strided& lse() const { return lse_; }
   Strided& q() { return q_; }

@@ -1,0 +1,105 @@
+"""The attention of transformers' models, computed by :func:`penstock.attention`. penstock.hf registers
+both functions of this module.
+
+transformers calls :func:`mask` once per forward pass and :func:`attention` in every layer, with what
+mask() returned: None if a query attends to all keys up to its own position, or the first and the last
+keys of every sequence, i32 (2, B). Masks of other kinds are tensors of four dimensions, with which
+attention() calls torch's function.
+"""
+
+from typing import Any
+
+import torch
+from torch.nn.functional import pad
+from transformers import masking_utils
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from ._attention import attention as penstock_attention
+from ._errors import Unsupported
+
+_DIM_MULTIPLE = 8
+
+
+def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, *,
+              dropout: float = 0.0, scaling: float | None = None, is_causal: bool | None = None,
+              sliding_window: int | None = None, softcap: float | None = None, s_aux: Any = None,
+              position_bias: Any = None, **others: Any) -> tuple[Any, None]:
+    """The function of transformers' attention interface: tensors of shape (B, H, S, D) in, (B, S, H,
+    D) out."""
+    if dropout:
+        raise Unsupported("penstock.hf: attention has no dropout; call model.eval()")
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    if position_bias is not None or attention_mask is not None and attention_mask.dim() == 4:
+        if softcap or s_aux is not None:
+            raise Unsupported("penstock.hf: attention with softcap or sinks takes masks of padding, "
+                              "windows and causality alone; use another attn_implementation")
+        return sdpa_attention_forward(module, query, key, value, attention_mask, dropout=dropout,
+                                      scaling=scaling, is_causal=causal,
+                                      position_bias=position_bias, **others)
+    first, ends = (None, None) if attention_mask is None else attention_mask.unbind(0)
+    dim, dim_v = query.shape[-1], value.shape[-1]
+    scale = dim**-0.5 if scaling is None else scaling
+    rows = (_rows(each.to(value.dtype)) for each in (query, key, value))
+    window = None if sliding_window is None else (sliding_window - 1, None)
+    out = penstock_attention(*rows, causal=causal, window=window, softcap=softcap or 0.0, sinks=s_aux,
+                             scale=scale, first_k=first, lengths_k=ends)
+    return (out if out.shape[-1] == dim_v else out[..., :dim_v]), None
+
+
+def _rows(tensor: Any) -> Any:
+    """(B, S, H, D), with a head dimension that is a multiple of 8, rows contiguous."""
+    missing = -tensor.shape[-1] % _DIM_MULTIPLE
+    if missing:
+        tensor = pad(tensor, (0, missing))
+    elif tensor.stride(-1) != 1:
+        tensor = tensor.contiguous()
+    return tensor.transpose(1, 2)
+
+
+def mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_offset: int = 0,
+         mask_function: Any = masking_utils.causal_mask_function, attention_mask: Any = None,
+         device: Any = None, **others: Any) -> Any:
+    """The function of transformers' mask interface."""
+    others["allow_is_causal_skip"] = others["allow_is_bidirectional_skip"] = False
+    call = {"batch_size": batch_size, "q_length": q_length, "kv_length": kv_length,
+            "q_offset": q_offset, "kv_offset": kv_offset, "mask_function": mask_function,
+            "attention_mask": attention_mask, "device": device}
+    bidirectional = mask_function is masking_utils.bidirectional_mask_function
+    known = bidirectional or (mask_function is masking_utils.causal_mask_function
+                              or _is_sliding(mask_function))
+    # Whether a mask is padding only must be read on the host, which is not traced.
+    if not known or attention_mask is not None and torch.compiler.is_compiling():
+        return masking_utils.sdpa_mask(**call, **others)
+    end = kv_length if bidirectional else q_offset + q_length - kv_offset
+    if attention_mask is None:
+        if isinstance(end, int) and end >= kv_length:
+            return None
+        ends = torch.as_tensor(end, dtype=torch.int32, device=device).reshape(1).expand(batch_size)
+        return torch.stack((torch.zeros_like(ends), ends))
+    there = attention_mask[:, kv_offset:kv_offset + kv_length].int()
+    first, behind = there.argmax(-1), there.shape[1] - there.flip(-1).argmax(-1)
+    behind = torch.where(there.any(-1), behind, first)
+    if not bool((there.sum(-1) == behind - first).all()):
+        return masking_utils.sdpa_mask(**call, **others)
+    # Positions count from the end, so padding on the right of a causal batch stays: only queries in
+    # the padding, whose results mean nothing, attend to it.
+    ends = behind if bidirectional else torch.zeros_like(first) + end
+    return torch.stack((torch.minimum(first, ends), ends)).int()
+
+
+def _is_sliding(function: Any) -> bool:
+    """Whether this is the mask of a causal sliding window and nothing else. The attention layers pass
+    the window's size."""
+    parts = _parts(function)
+    model = _parts(masking_utils.sliding_window_causal_mask_function(1))
+    return parts is not None and model is not None and [each.__code__ for each in parts] == [
+        each.__code__ for each in model]
+
+
+def _parts(function: Any) -> tuple[Any, ...] | None:
+    """The functions that and_masks() has combined; None for others."""
+    if getattr(function, "__code__", None) is not masking_utils.and_masks().__code__:
+        return None
+    (cell,) = function.__closure__
+    parts: tuple[Any, ...] = cell.cell_contents
+    return parts

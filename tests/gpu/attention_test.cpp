@@ -1,0 +1,252 @@
+// attention() on a GPU: every kernel that runs here, against the formula in f64.
+#include "penstock/ops/attention.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpu/copies.h"
+#include "gpu/gpu_test.h"
+#include "gpu/recording.h"
+#include "penstock/base/error.h"
+#include "penstock/host/cuda.h"
+#include "support/attention_call.h"
+
+namespace ps::test {
+namespace {
+
+const std::vector<AttentionDims> fast_dims{{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}};
+// Rounded up by the portable kernels.
+const std::vector<AttentionDims> other_dims{{8, 8},   {16, 40},   {64, 72},  {104, 128},
+                                            {136, 8}, {192, 136}, {232, 64}, {40, 256}};
+
+class AttentionGpu : public GpuTest {
+ protected:
+  static constexpr std::size_t margin = 4096;  // bytes of poison around the workspace
+
+  std::vector<AttentionKernel> kernels() const {
+    const Capabilities& has = gpu.capabilities();
+    std::vector<AttentionKernel> all{AttentionKernel::portable};
+    if (has.compute_major == 9 && has.compute_minor == 0) all.push_back(AttentionKernel::sm90);
+    return all;
+  }
+
+  // Runs the call in poisoned memory of the GPU. Results are as the GPU left them. Returns what is
+  // wrong with them.
+  std::string run(AttentionCall& call, AttentionKernel kernel, bool compare = true) const {
+    const Stream stream(gpu);
+    Copies copies(gpu, stream);
+    AttentionOptions options = call.options([&](Strided& array) { return copies.of(array); });
+    const std::size_t bytes = attention_workspace_bytes(options);
+    const DeviceBuffer memory(gpu, bytes + 2 * margin);
+    fill(memory.view(), poison, stream);
+    options.workspace = memory.view().sub(margin, bytes);
+    options.kernel = kernel;
+    attention(options, stream);
+    copies.fetch();
+    for (const std::size_t begin : {std::size_t{0}, margin + bytes}) {
+      if (!all_are(fetch<std::uint8_t>(memory.view(), begin, margin, stream), poison)) {
+        return "wrote around the workspace";
+      }
+    }
+    return compare ? call.wrong() : "";
+  }
+
+  void expect_right(std::uint32_t seed, const AttentionCase& of) const {
+    for (const AttentionKernel kernel : kernels()) {
+      AttentionCall call(seed, of);
+      ASSERT_EQ(run(call, kernel), "")
+          << "kernel " << static_cast<int>(kernel) << ", seed " << seed;
+    }
+  }
+};
+
+TEST_F(AttentionGpu, RandomCalls) {
+  for (std::uint32_t seed = 1; seed <= 60; ++seed) {
+    expect_right(seed, random_attention_case(seed, 150, fast_dims, {DType::bf16, DType::f16}));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(AttentionGpu, OddSizes) {
+  const std::vector<std::pair<int, int>> sizes{
+      {1, 1},     {1, 2},    {2, 1},     {3, 65},    {17, 16},   {63, 64},  {64, 63},
+      {65, 129},  {127, 33}, {128, 128}, {129, 127}, {113, 203}, {1, 300},  {300, 1},
+      {192, 191}, {193, 81}, {255, 256}, {257, 385}, {384, 160}, {401, 512}};
+  std::uint32_t seed = 100;
+  for (const auto& [q, k] : sizes) {
+    const AttentionDims dims = fast_dims[++seed % fast_dims.size()];
+    expect_right(seed, {.sequences = 1,
+                        .q_rows = q,
+                        .k_rows = k,
+                        .heads_q = 2,
+                        .heads_k = 1,
+                        .dim = dims.dim,
+                        .dim_v = dims.dim_v,
+                        .type = seed % 2 == 0 ? DType::bf16 : DType::f16,
+                        .causal = seed % 3 != 0});
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(AttentionGpu, EveryDimensionFullAndCausal) {
+  for (const AttentionDims& dims : fast_dims) {
+    for (const bool causal : {false, true}) {
+      for (const DType type : {DType::bf16, DType::f16}) {
+        expect_right(1, {.q_rows = 200,
+                         .k_rows = 333,
+                         .heads_q = 3,
+                         .heads_k = 3,
+                         .dim = dims.dim,
+                         .dim_v = dims.dim_v,
+                         .type = type,
+                         .causal = causal});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// What follows the last row of a sequence is NaN, as in all calls here.
+TEST_F(AttentionGpu, Padding) {
+  for (const AttentionDims& dims : fast_dims) {
+    expect_right(2, {.sequences = 3,
+                     .q_rows = 130,
+                     .k_rows = 260,
+                     .dim = dims.dim,
+                     .dim_v = dims.dim_v,
+                     .causal = true,
+                     .first_k = {0, 129, 131},
+                     .lengths_k = {1, 130, 260}});
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(AttentionGpu, OtherDimensionsAndF32) {
+  std::uint32_t seed = 200;
+  for (const AttentionDims& dims : other_dims) {
+    for (const DType type : {DType::bf16, DType::f16, DType::f32}) {
+      ++seed;
+      AttentionCall call(seed, random_attention_case(seed, 100, {dims}, {type}));
+      ASSERT_EQ(run(call, AttentionKernel::best), "") << "seed " << seed;
+    }
+  }
+}
+
+TEST_F(AttentionGpu, StridesThatTensorMapsDoNotTake) {
+  AttentionCall call(3, {.q_rows = 70, .k_rows = 90, .dim = 64, .dim_v = 64});
+  const Stream stream(gpu);
+  const Pool pool(gpu);
+  Copies copies(gpu, stream);
+  AttentionOptions options = call.options([&](Strided& array) { return copies.of(array); });
+  options.pool = &pool;
+  // All queries are the first one of their head: stride 0.
+  const auto strides = options.q.strides();
+  options.q =
+      TensorView(options.q.data(), options.q.dtype(), options.q.shape(),
+                 std::vector<std::int64_t>{strides[0], 0, strides[2], 1}, options.q.place());
+  attention(options, stream);
+  copies.fetch();
+  for (std::int64_t i = 1; i < 70; ++i) {
+    ASSERT_EQ(call.out().bits({1, i, 1, 5}), call.out().bits({1, 0, 1, 5})) << i;
+  }
+}
+
+TEST_F(AttentionGpu, WithoutQueriesOrKeys) {
+  expect_right(1, {.q_rows = 0, .dim = 64, .dim_v = 64});
+  expect_right(1, {.sequences = 0, .dim = 64, .dim_v = 64});
+  expect_right(1, {.k_rows = 0, .dim = 128, .dim_v = 128});
+  expect_right(1,
+               {.q_rows = 9, .k_rows = 4, .dim = 64, .dim_v = 64, .causal = true, .sinks = true});
+}
+
+TEST_F(AttentionGpu, WrongLengthsStayInsideTheTensors) {
+  const std::vector<std::vector<std::int32_t>> wrong{
+      {0, 1000, 5}, {-7, 3, 2000000000}, {5, 0, 300}, {900, 900, 900}};
+  for (const AttentionKernel kernel : kernels()) {
+    for (const auto& cumulative : wrong) {
+      AttentionCase of{.q_rows = 300, .k_rows = 280, .dim = 64, .dim_v = 64};
+      of.cu_q = {0, 150, 300};
+      of.cu_k = {0, 140, 280};
+      AttentionCall call(1, of);
+      call.spoil_lengths(cumulative, {-4, 77000});
+      ASSERT_EQ(run(call, kernel, false), "");
+      EXPECT_TRUE(call.out().surroundings_untouched());
+      EXPECT_TRUE(call.lse().surroundings_untouched());
+    }
+  }
+}
+
+TEST_F(AttentionGpu, GivesTheSameBitsEveryTime) {
+  for (const AttentionDims& dims : fast_dims) {
+    const AttentionCase of{.q_rows = 500,
+                           .k_rows = 500,
+                           .heads_q = 8,
+                           .dim = dims.dim,
+                           .dim_v = dims.dim_v,
+                           .causal = true};
+    for (const AttentionKernel kernel : kernels()) {
+      AttentionCall first(3, of);
+      ASSERT_EQ(run(first, kernel, false), "");
+      for (int round = 0; round < 4; ++round) {
+        AttentionCall again(3, of);
+        ASSERT_EQ(run(again, kernel, false), "");
+        ASSERT_EQ(again.out().bytes(), first.out().bytes()) << "round " << round;
+        ASSERT_EQ(again.lse().bytes(), first.lse().bytes()) << "round " << round;
+      }
+    }
+  }
+}
+
+TEST_F(AttentionGpu, MayBeCaptured) {
+  const Stream stream(gpu);
+  for (const AttentionKernel kernel : kernels()) {
+    const AttentionCase of{.q_rows = 300,
+                           .k_rows = 300,
+                           .dim = 64,
+                           .dim_v = 64,
+                           .causal = true,
+                           .cu_q = {0, 100, 300},
+                           .cu_k = {0, 100, 300}};
+    AttentionCall loads(1, of);  // the kernel, which a capture does not allow
+    ASSERT_EQ(run(loads, kernel), "");
+
+    AttentionCall call(1, of);
+    Copies copies(gpu, stream);
+    AttentionOptions options = call.options([&](Strided& array) { return copies.of(array); });
+    const DeviceBuffer workspace(gpu, attention_workspace_bytes(options));
+    options.workspace = workspace.view();
+    options.kernel = kernel;
+    stream.synchronize();
+    Recording recording(cuda_stream(stream));
+    attention(options, stream);
+    EXPECT_TRUE(recording.active());
+    recording.replay(cuda_stream(stream));
+    recording.replay(cuda_stream(stream));
+    copies.fetch();
+    EXPECT_EQ(call.wrong(), "");
+  }
+}
+
+TEST_F(AttentionGpu, ACheckFindsWrongLengths) {
+  const Stream stream(gpu);
+  const Pool pool(gpu);
+  AttentionCase of{.q_rows = 30, .k_rows = 30, .dim = 64, .dim_v = 64};
+  of.cu_q = of.cu_k = {0, 10, 30};
+  AttentionCall call(1, of);
+  call.spoil_lengths({0, 20, 10}, {});
+  Copies copies(gpu, stream);
+  AttentionOptions options = call.options([&](Strided& array) { return copies.of(array); });
+  options.pool = &pool;
+  options.check = true;
+  try {
+    attention(options, stream);
+    FAIL() << "accepted lengths that decrease";
+  } catch (const InvalidArgument& error) {
+    EXPECT_EQ(error.argument(), "cu_q");
+  }
+}
+
+}  // namespace
+}  // namespace ps::test
