@@ -12,7 +12,6 @@
 #include "interrupt.h"
 #include "penstock/base/error.h"
 #include "penstock/measure/build.h"
-#include "penstock/measure/cancelled.h"
 #include "program.h"
 
 namespace ps::cli {

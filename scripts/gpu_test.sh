@@ -21,20 +21,26 @@ build_all() {
   echo "$sources" >$bin/sources.txt
 }
 
-# All tests of a program but those that trace the device, in five processes at the same time.
-run_shards() {
-  local i processes=() status=0
+# parallel NAME COUNT COMMAND...: runs COMMAND once for each of COUNT shards, all at the same time, with
+# $SHARD set to the shard's number, and then prints what each of them printed.
+parallel() {
+  local name=$1 count=$2 i processes=() status=0
+  shift 2
   mkdir -p build/logs
-  for i in 0 1 2 3 4; do
-    GTEST_TOTAL_SHARDS=5 GTEST_SHARD_INDEX=$i "$bin/$1" '--gtest_filter=-DeviceTraceGpu.*' \
-      >"build/logs/$1.$i.log" 2>&1 &
+  for ((i = 0; i < count; i++)); do
+    SHARD=$i "$@" >"build/logs/$name.$i.log" 2>&1 &
     processes+=($!)
   done
-  for i in 0 1 2 3 4; do
+  for ((i = 0; i < count; i++)); do
     wait "${processes[i]}" || status=$?
-    cat "build/logs/$1.$i.log"
+    cat "build/logs/$name.$i.log"
   done
   return $status
+}
+
+# All tests of a program but those that trace the device.
+run_shard() {
+  GTEST_TOTAL_SHARDS=5 GTEST_SHARD_INDEX=$SHARD "$bin/$1" '--gtest_filter=-DeviceTraceGpu.*'
 }
 
 run_cpp() {
@@ -44,7 +50,7 @@ run_cpp() {
     if (($#)); then
       "$bin/$test" "$@"
     else
-      run_shards $test
+      parallel "$test" 5 run_shard "$test"
       # Once CUPTI has traced a process, its first work behind a closed gate waits: those tests have a
       # process of their own.
       "$bin/$test" '--gtest_filter=DeviceTraceGpu.*'
@@ -52,10 +58,22 @@ run_cpp() {
   done
 }
 
-run_python() {
-  echo "== Python tests that need a GPU or torch"
+pytest() {
   PYTHONPATH=$PWD/build/gpu/package "$PENSTOCK_PYTHON" -m pytest -p no:cacheprovider \
     -m "gpu or torch" --require-gpu --durations=5 tests/python "$@"
+}
+
+run_python_shard() {
+  pytest --shard "$SHARD/4"
+}
+
+run_python() {
+  echo "== Python tests that need a GPU or torch"
+  if (($#)); then
+    pytest "$@"
+  else
+    parallel python 4 run_python_shard
+  fi
 }
 
 built=elsewhere
@@ -63,8 +81,15 @@ built=elsewhere
 case ${1:-all} in
   all)
     [[ $built == here ]] && build_all
+    # Both at the same time. The output of the Python tests comes last.
+    mkdir -p build/logs
+    run_python >build/logs/python.log 2>&1 &
+    python=$!
     run_cpp
-    run_python
+    status=0
+    wait $python || status=$?
+    cat build/logs/python.log
+    ((status == 0)) || exit "$status"
     "$PENSTOCK_PYTHON" tools/gpu_evidence.py keep "$built"
     ;;
   cpp)

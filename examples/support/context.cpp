@@ -7,7 +7,6 @@
 #include "penstock/base/checked.h"
 #include "penstock/base/error.h"
 #include "penstock/base/units.h"
-#include "penstock/measure/cancelled.h"
 #include "penstock/measure/floor.h"
 #include "penstock/measure/timing.h"
 #include "penstock/ops/iterate.h"

@@ -13,9 +13,11 @@ not survive a fork; calls there raise :class:`Unsupported`. Start processes with
 
 from typing import TYPE_CHECKING
 
-from . import _core, transform
+from . import _core, transform, weights
+from ._attention import attention, scaled_dot_product_attention
 from ._core import (Array, Device, File, Item, Ring, RunReport, Stage, Stream, Timeline, copy,
                     iterate)
+from ._compress import compress, compressed_bytes_limit, decompress
 from ._errors import (DeviceError, DeviceLost, Error, InvalidArgument, OutOfMemory, PipelineError,
                       Unsupported)
 from ._files import read_file, write_file
@@ -31,10 +33,11 @@ from ._route import route
 __all__ = [
     "Array", "Device", "DeviceError", "DeviceLost", "Doctor", "Error", "File", "InvalidArgument",
     "Item", "Limits", "OutOfMemory", "Overlap", "Pipeline", "PipelineError", "Ring", "RunReport",
-    "Sensor", "Stage", "Stream", "Timeline", "Unsupported", "__version__", "copy", "doctor", "empty",
-    "gemm", "iterate", "limits", "moe", "moe_combine", "moe_experts", "moe_plan",
-    "moe_workspace_bytes", "overlap", "read_file", "resample", "round_routes", "route",
-    "transform", "write_file",
+    "Sensor", "Stage", "Stream", "Timeline", "Unsupported", "__version__", "attention", "compress",
+    "compressed_bytes_limit", "copy", "decompress", "doctor", "empty", "gemm", "iterate", "limits",
+    "moe", "moe_combine", "moe_experts", "moe_plan", "moe_workspace_bytes", "overlap", "read_file",
+    "resample", "round_routes", "route", "scaled_dot_product_attention", "transform", "weights",
+    "write_file",
 ]
 
 __version__ = _core.version()

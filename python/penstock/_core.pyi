@@ -222,8 +222,26 @@ def moe_combine(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, gate_up
 def moe_workspace_bytes(x: Any, gate_up: Any, ids: Any, slots: Any, shared_gate_up: Any) -> int:
     """Implements penstock.moe_workspace_bytes."""
 
+def attention(q: Any, k: Any, v: Any, sinks: Any, cu_q: Any, cu_k: Any, first_k: Any, lengths_k: Any, causal: bool, window_left: int, window_right: int, softcap: float, scale: float, max_q: int, max_k: int, kernel: str, check: bool, out: Any, lse: Any, workspace: Any, stream: Any) -> None:
+    """Implements penstock.attention."""
+
+def attention_workspace_bytes(q: Any, cu_q: Any) -> int:
+    """The bytes of workspace that penstock.attention needs on a GPU."""
+
 def round_routes(logits: Any, ids: Any, weights: Any, rounded_ids: Any, rounded_weights: Any, changes: Any, tile: int, scoring: str, stream: Any) -> None:
     """Implements penstock.round_routes."""
+
+def compressed_bytes_limit(elements: int) -> int:
+    """Implements penstock.compressed_bytes_limit."""
+
+def compress(x: Any, out: Any, bits: bool) -> int:
+    """Implements penstock.compress."""
+
+def compressed_info(compressed: Any) -> tuple[int, int]:
+    """The number of elements and of bytes."""
+
+def decompress(compressed: Any, out: Any, bits: bool, thread_blocks: int, stream: Any) -> None:
+    """Implements penstock.decompress."""
 
 class File:
     """
@@ -288,6 +306,44 @@ class File:
     def __exit__(self, *args: object) -> None: ...
 
     def __repr__(self) -> str: ...
+
+class Weights:
+    """The open files of a checkpoint; see penstock.weights."""
+
+    def __init__(self, path: str | bytes | os.PathLike[str]) -> None: ...
+
+    @property
+    def names(self) -> list[str]: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def files(self) -> list[str]: ...
+
+    def metadata(self, file: int = 0) -> dict[str, str]: ...
+
+    def contains(self, name: str) -> bool: ...
+
+    def info(self, name: str) -> tuple[str, tuple[int, ...], int, int, int]:
+        """Type, shape, index of the file, offset and bytes of a tensor."""
+
+    def read(self, parts: Sequence[tuple[str, Any, int, int]]) -> None:
+        """
+        Fills arrays: each part is a name, an array, the first row and the number of rows, or -1 for all rows.
+        """
+
+class WeightsWriter:
+    """Writes a checkpoint; see penstock.weights."""
+
+    def __init__(self, path: str | bytes | os.PathLike[str], tensors: Sequence[tuple[str, str, Sequence[int]]], metadata: dict[str, str], shard_bytes: int, alignment: int) -> None: ...
+
+    def write(self, name: str, source: Any) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def close(self) -> None:
+        """Removes what was written, unless it is finished."""
 
 class Gaps:
     """The idle times of one engine between its first and its last work."""

@@ -32,7 +32,7 @@ def empty_like(x: Any, shape: Sequence[int], dtype: str | None = None) -> Any:
         gpu = x.place.startswith("cuda")
         return empty(shape, x.dtype if dtype is None else dtype,
                      memory="device" if gpu else "pinned", device=x.place if gpu else "cpu")
-    if _is_torchs(x):
+    if is_torchs(x):
         import torch
 
         element = x.dtype if dtype is None else getattr(torch, FULL_NAMES[dtype])
@@ -50,7 +50,7 @@ def empty_like(x: Any, shape: Sequence[int], dtype: str | None = None) -> Any:
 def torch_stream(arrays: Sequence[Any]) -> Any:
     """torch's current stream on the GPU of the first torch tensor on a GPU; None without one."""
     for each in arrays:
-        if _is_torchs(each) and each.is_cuda:
+        if is_torchs(each) and each.is_cuda:
             import torch
 
             return torch.cuda.current_stream(each.device)
@@ -59,11 +59,12 @@ def torch_stream(arrays: Sequence[Any]) -> Any:
 
 def tell_autograd(array: Any) -> None:
     """Marks a torch tensor as modified, so that autograd notices if it has saved the tensor."""
-    if _is_torchs(array):
+    if is_torchs(array):
         from torch.autograd.graph import increment_version
 
         increment_version(array)
 
 
-def _is_torchs(array: Any) -> bool:
+def is_torchs(array: Any) -> bool:
+    """Whether it is a torch tensor; without importing torch."""
     return "torch" in sys.modules and isinstance(array, sys.modules["torch"].Tensor)

@@ -8,7 +8,6 @@
 #include "interpreter.h"
 #include "penstock/base/error.h"
 #include "penstock/host/pipeline.h"
-#include "penstock/measure/cancelled.h"
 
 namespace ps::python {
 namespace {

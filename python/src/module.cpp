@@ -21,8 +21,11 @@ NB_MODULE(_core, m) {
   bind_gemm(m);
   bind_route(m);
   bind_moe(m);
+  bind_attention(m);
   bind_round_routes(m);
+  bind_compress(m);
   bind_storage(m);
+  bind_weights(m);
   bind_timeline(m);
   bind_pipeline(m);
   bind_streamed(m);

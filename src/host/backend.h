@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "host/failure.h"
 #include "penstock/base/view.h"
 #include "penstock/host/device.h"
 #include "penstock/host/event.h"
@@ -35,8 +36,8 @@ class StreamImpl : public std::enable_shared_from_this<StreamImpl> {
   StreamImpl(const StreamImpl&) = delete;
   StreamImpl& operator=(const StreamImpl&) = delete;
   virtual ~StreamImpl() = default;
-  virtual void call(std::function<void()> function) = 0;
-  virtual void notify(std::function<void()> function) = 0;
+  virtual void call(StreamFunction function) = 0;
+  virtual void notify(StreamFunction function) = 0;
   virtual void wait(EventImpl& event) = 0;
   virtual void record(EventImpl& event) = 0;
   virtual void synchronize() = 0;
@@ -57,6 +58,22 @@ class StreamImpl : public std::enable_shared_from_this<StreamImpl> {
   virtual bool owned() const = 0;
   virtual void* native() const = 0;
   virtual Backend& backend() = 0;
+};
+
+// A number in page-locked memory that streams of GPUs wait for and write. It only grows, and may
+// wrap around: a stream that waits for `value` goes on when the number is at most 2^31 - 1 more.
+class SignalImpl {
+ public:
+  SignalImpl() = default;
+  SignalImpl(const SignalImpl&) = delete;
+  SignalImpl& operator=(const SignalImpl&) = delete;
+  virtual ~SignalImpl() = default;              // blocks until no stream waits for it any more
+  virtual bool serves(StreamImpl& stream) = 0;  // whether this stream can wait for it
+  virtual void wait(StreamImpl& stream, std::uint32_t value) = 0;
+  // The caller waits for this stream before the signal is destroyed.
+  virtual void write(StreamImpl& stream, std::uint32_t value) = 0;
+  // By the host. A larger number stays, except for one that a stream writes at the same moment.
+  virtual void raise(std::uint32_t value) noexcept = 0;
 };
 
 class PoolImpl {
@@ -112,6 +129,8 @@ class Backend : public std::enable_shared_from_this<Backend> {
   virtual std::shared_ptr<StreamImpl> borrow_stream(void* native) = 0;
   virtual std::shared_ptr<PoolImpl> make_pool(const PoolOptions& options) = 0;
   virtual std::unique_ptr<GrowableImpl> make_growable(std::size_t capacity) = 0;
+  // Null where streams cannot wait for memory.
+  virtual std::unique_ptr<SignalImpl> make_signal(std::uint32_t value) = 0;
 
   virtual void* allocate_pinned(std::size_t bytes) = 0;
   virtual void free_pinned(void* data, std::size_t bytes) noexcept = 0;

@@ -16,11 +16,24 @@ FailureScope::FailureScope(std::shared_ptr<FailureSink> sink_, std::size_t stage
 
 FailureScope::~FailureScope() { active = outer_; }
 
-std::function<void()> bind_failure(std::function<void()> function) {
-  if (active == nullptr) return function;
+bool inside(const FailureSink& sink) noexcept {
+  for (const FailureScope* scope = active; scope != nullptr; scope = scope->outer()) {
+    if (scope->sink.get() == &sink) return true;
+  }
+  return false;
+}
+
+StreamFunction bind_failure(std::function<void()> function) {
+  if (active == nullptr) {
+    return [function = std::move(function)](const std::exception_ptr& not_run) {
+      if (not_run) std::rethrow_exception(not_run);
+      function();
+    };
+  }
   return [function = std::move(function), sink = active->sink, stage = active->stage,
-          item = active->item] {
+          item = active->item](const std::exception_ptr& not_run) {
     try {
+      if (not_run) std::rethrow_exception(not_run);
       function();
     } catch (...) {
       sink->fail(stage, item, std::current_exception());

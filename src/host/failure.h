@@ -21,6 +21,7 @@ struct FailureScope {
   ~FailureScope();
   FailureScope(const FailureScope&) = delete;
   FailureScope& operator=(const FailureScope&) = delete;
+  const FailureScope* outer() const { return outer_; }
 
   std::shared_ptr<FailureSink> sink;
   std::size_t stage;
@@ -30,7 +31,14 @@ struct FailureScope {
   FailureScope* outer_;
 };
 
-// `function`, with its exceptions going to the scope active now; unchanged when there is none.
-std::function<void()> bind_failure(std::function<void()> function);
+// Whether this thread is inside a scope of `sink`.
+bool inside(const FailureSink& sink) noexcept;
+
+// A host function in a stream. `not_run` is null, or says why the function cannot be run: its
+// place in the stream was not reached.
+using StreamFunction = std::function<void(const std::exception_ptr& not_run)>;
+
+// `function`, with its exceptions going to the scope active now; without one, to the caller.
+StreamFunction bind_failure(std::function<void()> function);
 
 }  // namespace ps::detail

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -66,8 +67,8 @@ struct PinnedArena::State {
 
   std::mutex mutex;
   std::condition_variable changed;
-  std::size_t ready = 0;
-  bool stop = false;
+  std::atomic<std::size_t> ready{0};
+  std::atomic<bool> stop{false};
   std::exception_ptr error;
   detail::Worker worker;
 };
@@ -119,11 +120,9 @@ PinnedArena::PinnedArena(const Device& device, PinnedArenaOptions options) {
 }
 
 PinnedArena::~PinnedArena() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->stop = true;
-  }
-  if (!detail::forked()) state_->worker.drain();
+  if (detail::forked()) return;  // the thread and the locks are the parent's
+  state_->stop = true;
+  state_->worker.drain();
   state_->unlock_all();
 }
 
@@ -133,19 +132,16 @@ MemoryView PinnedArena::view() const {
 std::size_t PinnedArena::bytes() const { return state_->bytes; }
 std::size_t PinnedArena::piece_bytes() const { return state_->piece; }
 
-std::size_t PinnedArena::ready() const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->ready;
-}
+std::size_t PinnedArena::ready() const { return state_->ready; }
 
 void PinnedArena::wait(std::size_t bytes) const {
   if (bytes > state_->bytes) {
     detail::throw_invalid("bytes", fmt::format("at most {}, all of the arena", state_->bytes),
                           std::to_string(bytes));
   }
-  std::unique_lock lock(state_->mutex);
   if (state_->ready >= bytes) return;
   detail::refuse_after_fork();
+  std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [&] { return state_->ready >= bytes || state_->error; });
   if (state_->ready < bytes) std::rethrow_exception(state_->error);
 }

@@ -50,30 +50,6 @@ std::int64_t PipelineRun::pause_until_next_look() const {
 
 // ---- completions ---------------------------------------------------------------------------
 
-bool PipelineRun::followed(const Stage& stage) const {
-  return !stage.on_host && (stage.tracked || times_device_);
-}
-
-// Follows a device stage's completions in order, until nothing enqueued is left.
-void PipelineRun::completion_loop(std::size_t stage) {
-  const Stage& s = graph_.stages[stage];
-  graph_.options.device.backend().enter_thread();
-  std::uint64_t item = 0;
-  try {
-    for (; item < options_.items; ++item) {
-      {
-        std::unique_lock lock(mutex_);
-        completions_.wait(lock, [&] { return counts_[stage].started > item || submitted_all_; });
-        if (counts_[stage].started <= item) return;
-      }
-      s.done[item % graph_.window].synchronize();
-      account(stage, item + 1);
-    }
-  } catch (...) {
-    fail(stage, item, std::current_exception());
-  }
-}
-
 // The calling thread, if other threads follow completions: sleeps until there may be something to
 // enqueue. While the stages are limited, it also polls those that no thread follows.
 void PipelineRun::wait_for_change(std::unique_lock<std::mutex>& lock) {
@@ -168,26 +144,6 @@ bool PipelineRun::reach(const Event& done, std::uint64_t target) {
     }
   }
   return true;
-}
-
-// A device stage has completed the items before `finished`.
-void PipelineRun::account(std::size_t stage, std::uint64_t finished) {
-  if (times_device_) {
-    for (std::uint64_t item = finished_by(stage); item < finished; ++item) harvest(stage, item);
-  }
-  const std::lock_guard lock(mutex_);
-  count_finished(stage, finished);
-}
-
-void PipelineRun::harvest(std::size_t stage, std::uint64_t item) {
-  const Stage& s = graph_.stages[stage];
-  const std::size_t place = item % graph_.window;
-  // Placed too early, where at all; nothing of a run begins before it.
-  const auto at = [&](const Event& event) {
-    const double seconds = Event::seconds_between(clock_->origin(), event);
-    return std::max<std::int64_t>(clock_->host_ns(seconds) - begin_ns_, 0);
-  };
-  options_.recorder->record({s.engine, s.name, item, at(s.begin[place]), at(s.end[place])});
 }
 
 }  // namespace ps::detail

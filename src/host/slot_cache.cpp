@@ -52,8 +52,14 @@ void SlotCache::Slot::check_filling() const {
 }
 
 CacheKey SlotCache::Slot::key() const { return held().key; }
-MemoryView SlotCache::Slot::view() const { return state_->view(held()); }
-std::size_t SlotCache::Slot::index() const { return state_->index(held()); }
+MemoryView SlotCache::Slot::view() const {
+  const detail::CachedSlot& slot = held();
+  return state_->view(slot);
+}
+std::size_t SlotCache::Slot::index() const {
+  const detail::CachedSlot& slot = held();
+  return state_->index(slot);
+}
 
 void SlotCache::Slot::filled() {
   check_filling();
@@ -101,7 +107,10 @@ void SlotCache::Slot::wait() const {
   state_->wait(*slot_);
 }
 
-bool SlotCache::Slot::ready() const { return state_->ready(held()); }
+bool SlotCache::Slot::ready() const {
+  detail::CachedSlot& slot = held();
+  return state_->ready(slot);
+}
 
 void SlotCache::Slot::release_after(const Stream& stream) {
   held();

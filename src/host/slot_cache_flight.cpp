@@ -1,5 +1,6 @@
 // Fills, releases, and the work in flight that they wait for.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "host/backend.h"
@@ -8,6 +9,14 @@
 #include "penstock/base/error.h"
 
 namespace ps::detail {
+namespace {
+
+// A stream of the caller may have been borrowed more than once.
+bool is_same(const Stream& a, const Stream& b) {
+  return a == b || (!a.owned() && !b.owned() && a.native() == b.native());
+}
+
+}  // namespace
 
 void SlotCacheState::check_device(const char* argument, const Device& device) const {
   if (device == device_) return;
@@ -48,19 +57,39 @@ void SlotCacheState::fill_now(CachedSlot& slot) {
 }
 
 void SlotCacheState::add_use(std::optional<Stream> stream, Use use) {
-  auto queue = std::find_if(queues_.begin(), queues_.end(), [&](const Queue& other) {
-    return stream && other.stream && *other.stream == *stream;
-  });
+  // A cache that only has hits never asks for completions in acquire().
+  if (uses_ >= prune_at_) prune();
+  const auto queue_of = [&](const Queue& other) {
+    return stream && other.stream && is_same(*stream, *other.stream);
+  };
+  auto queue = std::find_if(queues_.begin(), queues_.end(), queue_of);
   if (queue == queues_.end()) {
     queue = queues_.insert(queues_.end(), Queue{.stream = std::move(stream), .uses = {}});
   }
   queue->uses.push_back(use);  // an empty queue, if this throws, goes with the next reap()
+  ++uses_;
   ++use.slot->in_flight;
   if (use.fills) {
     use.slot->fill = Fill::in_flight;
     use.slot->filled = std::move(use.done);
     changed_.notify_all();
   }
+}
+
+void SlotCacheState::prune() noexcept {
+  for (auto queue = queues_.begin(); queue != queues_.end();) {
+    try {
+      while (!queue->uses.empty() && queue->uses.front().done->done()) {
+        const Use use = std::move(queue->uses.front());
+        queue->uses.pop_front();
+        complete(use, nullptr);
+      }
+    } catch (...) {
+      // The use stays, and acquire() reports what is wrong with it.
+    }
+    queue = queue->uses.empty() ? queues_.erase(queue) : std::next(queue);
+  }
+  prune_at_ = std::max(least_to_prune, 2 * uses_);
 }
 
 void SlotCacheState::reap(Lock& lock) {
@@ -98,6 +127,7 @@ void SlotCacheState::reap(Lock& lock) {
 void SlotCacheState::complete(const Use& use, std::exception_ptr error) noexcept {
   CachedSlot& slot = *use.slot;
   --slot.in_flight;
+  --uses_;
   if (use.fills && error) {
     fail_fill(slot, std::move(error));
   } else if (use.fills) {

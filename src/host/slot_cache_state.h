@@ -83,7 +83,7 @@ class SlotCacheState {
     std::shared_ptr<Event> done;
     bool fills = false;
   };
-  // Work of one stream completes in order, so only its first use needs to be looked at.
+  // Work of one stream completes in order, so only its oldest use is looked at.
   struct Queue {
     std::optional<Stream> stream;  // none for an event of the caller
     std::deque<Use> uses;
@@ -114,6 +114,7 @@ class SlotCacheState {
   void serve() noexcept;
 
   void add_use(std::optional<Stream> stream, Use use);
+  void prune() noexcept;
   // Notices completed work. Errors of that work go to `error_`. May release the lock for a while.
   void reap(Lock& lock);
   void rethrow_error();
@@ -134,9 +135,12 @@ class SlotCacheState {
   std::unordered_map<CacheKey, std::shared_ptr<CachedSlot>> keys_;
   std::map<std::size_t, std::shared_ptr<CachedSlot>> slots_;  // by offset; also those without a key
   FreeRanges free_;
+  static constexpr std::size_t least_to_prune = 64;
   std::list<Queue> queues_;
-  std::list<Waiter> waiters_;  // in the order of their calls
-  std::exception_ptr error_;   // of work that used a slot; for the next acquire()
+  std::size_t uses_ = 0,
+              prune_at_ = least_to_prune;  // in all queues; when to look for completed ones
+  std::list<Waiter> waiters_;              // in the order of their calls
+  std::exception_ptr error_;               // of work that used a slot; for the next acquire()
   SlotCacheStatistics counts_;
 };
 

@@ -30,7 +30,7 @@ void Stream::wait(const Event& event) const {
   detail::refuse_after_fork();
   // A GPU cannot wait for a CPU event by itself, nor the other way round: a host function does.
   if (event.impl().backend().kind() != impl_->backend().kind()) {
-    impl_->call([event] { event.synchronize(); });
+    impl_->call(detail::bind_failure([event] { event.synchronize(); }));
   } else {
     impl_->wait(event.impl());
   }

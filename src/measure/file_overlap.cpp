@@ -9,7 +9,6 @@
 #include "penstock/base/error.h"
 #include "penstock/host/pipeline.h"
 #include "penstock/host/storage.h"
-#include "penstock/measure/cancelled.h"
 #include "penstock/measure/timing.h"
 #include "penstock/measure/yardstick.h"
 #include "penstock/ops/iterate.h"

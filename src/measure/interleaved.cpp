@@ -4,7 +4,7 @@
 #include <numeric>
 #include <random>
 
-#include "penstock/measure/cancelled.h"
+#include "penstock/base/error.h"
 
 namespace ps {
 

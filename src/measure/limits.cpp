@@ -9,7 +9,6 @@
 #include "measure/machine_host.h"
 #include "penstock/base/error.h"
 #include "penstock/measure/build.h"
-#include "penstock/measure/cancelled.h"
 
 namespace ps {
 namespace {

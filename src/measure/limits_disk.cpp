@@ -10,7 +10,6 @@
 #include "measure/start_together.h"
 #include "penstock/base/error.h"
 #include "penstock/host/buffer.h"
-#include "penstock/measure/cancelled.h"
 
 namespace ps::detail {
 namespace {

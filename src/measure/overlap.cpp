@@ -10,7 +10,6 @@
 #include "measure/passes.h"
 #include "penstock/base/checked.h"
 #include "penstock/base/error.h"
-#include "penstock/measure/cancelled.h"
 #include "penstock/measure/timing.h"
 #include "penstock/trace/device_trace.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "penstock/base/checked.h"
-#include "penstock/measure/cancelled.h"
+#include "penstock/base/error.h"
 #include "penstock/ops/iterate.h"
 
 namespace ps::detail {

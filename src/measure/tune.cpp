@@ -10,7 +10,6 @@
 #include "ops/rotation.h"
 #include "penstock/base/error.h"
 #include "penstock/measure/build.h"
-#include "penstock/measure/cancelled.h"
 #include "penstock/measure/interleaved.h"
 #include "penstock/measure/timing.h"
 

@@ -1,7 +1,6 @@
 // The fake driver's streams and events.
 #include <fmt/format.h>
 
-#include <atomic>
 #include <utility>
 
 #include "fake/call.h"
@@ -182,15 +181,17 @@ cuda::Status FakeDriver::stream_write_value(cuda::StreamHandle handle, std::uint
   const std::shared_ptr<FakeStream> stream = call.stream(handle);
   if (!stream || call.forbidden_in_capture(*stream)) return call.status();
   if (!simulation_->ledger.covers(flag, sizeof(*flag), MemoryKind::pinned)) {
-    return call.wrong("stream_write_value to memory that is not page-locked");
+    return call.wrong("stream_write_value on memory that is not page-locked");
   }
-  // Counts as a read: other streams wait for the flag meanwhile, but it must stay allocated.
+  // Streams may read it meanwhile, as one that waits does, so it counts as a read as well.
   const Operation operation = simulation_->next_operation(*stream, "stream_write_value");
   std::string complaint = simulation_->ledger.access(operation, flag, sizeof(*flag), false);
   if (!complaint.empty()) return call.wrong(std::move(complaint));
-  simulation_->enqueue(*stream, {.body = MemoryWork{.run = [flag, value] {
-                                   std::atomic_ref<std::uint32_t>(*flag).store(value);
-                                 }}});
+  simulation_->enqueue(*stream, {.body = WriteFlagWork{flag, value}});
+  // What is enqueued from now on behind a wait for it follows what this stream did before.
+  for (const StreamNumber waiting : simulation_->ledger.opens(flag, value, stream->clock)) {
+    simulation_->streams[waiting]->clock.join(stream->clock);
+  }
   return call.status();
 }
 

@@ -104,9 +104,13 @@ std::string Ledger::access(const Operation& operation, const void* data, std::si
     for (const Access& earlier : range->accesses) {
       const bool overlap = earlier.begin < end && begin < earlier.end;
       const bool ordered = earlier.operation.tick <= operation.clock.at(earlier.operation.stream);
-      if (overlap && (write || earlier.write) && !ordered) {
-        complaint = fmt::format("{} does not wait for {}, which {} the same memory", operation.what,
-                                earlier.operation.what, earlier.write ? "writes" : "reads");
+      if (!overlap || (!write && !earlier.write) || ordered) continue;
+      std::string text =
+          fmt::format("{} does not wait for {}, which {} the same memory", operation.what,
+                      earlier.operation.what, earlier.write ? "writes" : "reads");
+      if (!promise(operation, earlier.operation, text) &&
+          !promise(earlier.operation, operation, text)) {
+        complaint = std::move(text);
       }
     }
     if (!complaint.empty()) continue;
@@ -161,9 +165,48 @@ std::string Ledger::still_used(const void* data) const {
   return {};
 }
 
-void Ledger::remove_gates(StreamNumber stream, Tick until) {
+const Gate* Ledger::closed_gate(const Operation& operation) const {
+  const Gate* last = nullptr;
+  for (const Gate& gate : gates_) {
+    if (gate.flag == nullptr || operation.clock.at(gate.stream) < gate.tick || gate.open())
+      continue;
+    last = &gate;
+  }
+  return last;
+}
+
+bool Ledger::promise(const Operation& behind, const Operation& other,
+                     const std::string& complaint) {
+  const Gate* gate = closed_gate(behind);
+  if (gate == nullptr || closed_gate(other) != nullptr) return false;
+  promises_.push_back({gate->stream, gate->tick, other.stream, other.tick, complaint});
+  return true;
+}
+
+std::vector<StreamNumber> Ledger::opens(const std::uint32_t* flag, std::uint32_t value,
+                                        const Clock& clock) {
+  std::vector<StreamNumber> waiting;
+  for (const Gate& gate : gates_) {
+    if (gate.flag != flag || static_cast<std::int32_t>(value - gate.value) < 0) continue;
+    waiting.push_back(gate.stream);
+    std::erase_if(promises_, [&](const Promise& p) {
+      return p.gate_stream == gate.stream && p.gate_tick == gate.tick &&
+             p.tick <= clock.at(p.stream);
+    });
+  }
+  return waiting;
+}
+
+std::vector<std::string> Ledger::remove_gates(StreamNumber stream, Tick until) {
   std::erase_if(gates_,
                 [&](const Gate& gate) { return gate.stream == stream && gate.tick <= until; });
+  std::vector<std::string> broken;
+  std::erase_if(promises_, [&](const Promise& p) {
+    if (p.gate_stream != stream || p.gate_tick > until) return false;
+    if (!host_.knows(p.stream, p.tick)) broken.push_back(p.complaint);
+    return true;
+  });
+  return broken;
 }
 
 }  // namespace ps::test

@@ -63,7 +63,12 @@ class Ledger {
   std::string still_used(const void* data) const;
 
   void add_gate(const Gate& gate) { gates_.push_back(gate); }
-  void remove_gates(StreamNumber stream, Tick until);
+  // The stream has passed its gates up to here. Returns what is wrong: work behind them that should
+  // have waited for other work, which nothing made it do.
+  std::vector<std::string> remove_gates(StreamNumber stream, Tick until);
+  // A stream with this clock will write the flag. Returns the streams that wait for it at gates.
+  std::vector<StreamNumber> opens(const std::uint32_t* flag, std::uint32_t value,
+                                  const Clock& clock);
 
  private:
   using Address = std::uintptr_t;
@@ -72,6 +77,16 @@ class Ledger {
     Address begin = 0, end = 0;
     bool write = false;
     Operation operation;
+  };
+
+  // Two accesses conflict, and one is behind a closed gate: whoever opens the gate must do so after
+  // the other one.
+  struct Promise {
+    StreamNumber gate_stream = 0;
+    Tick gate_tick = 0;
+    StreamNumber stream = 0;
+    Tick tick = 0;
+    std::string complaint;
   };
 
   struct Range {
@@ -88,10 +103,14 @@ class Ledger {
     return host_.knows(operation.stream, operation.tick);
   }
   bool held_back(const Access& access) const;
+  // The last closed gate with a flag that the operation is behind.
+  const Gate* closed_gate(const Operation& operation) const;
+  bool promise(const Operation& behind, const Operation& other, const std::string& complaint);
 
   const HostClock& host_;
   std::map<Address, Range> ranges_;
   std::vector<Gate> gates_;
+  std::vector<Promise> promises_;
 };
 
 }  // namespace ps::test

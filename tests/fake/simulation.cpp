@@ -128,7 +128,9 @@ void Simulation::loop(FakeStream& stream) {
     stream.queue.pop_front();
     if (!stopped(stream)) run(lock, stream, work);
     if (work.finished) work.finished();
-    ledger.remove_gates(stream.number, work.tick);
+    for (std::string& complaint : ledger.remove_gates(stream.number, work.tick)) {
+      if (!stopped(stream)) violation(std::move(complaint));
+    }
     stream.completed = work.tick;
     changed.notify_all();
   }
@@ -150,6 +152,10 @@ void Simulation::run(Lock& lock, FakeStream& stream, Work& work) {
     });
   } else if (auto* flag = std::get_if<FlagWork>(&work.body)) {
     wait_for_flag(lock, stream, flag->gate);
+  } else if (auto* write = std::get_if<WriteFlagWork>(&work.body)) {
+    delay(lock, stream);
+    if (stopped(stream)) return;
+    std::atomic_ref<std::uint32_t>(*write->flag).store(write->value, std::memory_order_release);
   }
 }
 

@@ -56,11 +56,15 @@ struct EventWork {
 struct FlagWork {
   Gate gate;
 };
+struct WriteFlagWork {
+  std::uint32_t* flag;
+  std::uint32_t value;
+};
 struct Mark {};
 
 struct Work {
   Tick tick = 0;  // complete when the stream got here
-  std::variant<Mark, MemoryWork, HostFunctionWork, EventWork, FlagWork> body{};
+  std::variant<Mark, MemoryWork, HostFunctionWork, EventWork, FlagWork, WriteFlagWork> body{};
   std::function<void()> finished{};  // with the lock, also when the work was dropped
 };
 

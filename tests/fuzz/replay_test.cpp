@@ -23,7 +23,10 @@ void replay(const char* name, int (*target)(const std::uint8_t*, std::size_t)) {
 
 TEST(FuzzCorpus, Limits) { replay("limits", limits); }
 TEST(FuzzCorpus, Choices) { replay("choices", choices); }
+TEST(FuzzCorpus, Decompress) { replay("decompress", decompress); }
 TEST(FuzzCorpus, Document) { replay("document", document); }
+TEST(FuzzCorpus, Safetensors) { replay("safetensors", safetensors); }
+TEST(FuzzCorpus, WeightIndex) { replay("weight_index", weight_index); }
 
 }  // namespace
 }  // namespace ps::fuzz

@@ -102,6 +102,23 @@ TEST_F(CudaSlotCache, ThreadsShareLoads) {
   EXPECT_TRUE(is_clean(driver));
 }
 
+TEST_F(CudaSlotCache, HitsOnBorrowedStreamsDoNotPileUp) {
+  {
+    const DeviceBuffer memory(gpu, bytes);
+    const cuda::StreamHandle native = driver.foreign_stream();
+    SlotCache cache(gpu, memory.view(), options());
+    cache.acquire(1, bytes).filled();
+    for (int i = 0; i < 1000; ++i) {
+      const Stream borrowed = borrow_native(gpu, native);
+      fill(memory.view(), 1, borrowed);
+      cache.acquire(1, bytes).release_after(borrowed);
+      if (i % 50 == 0) borrowed.synchronize();
+      ASSERT_LE(driver.outstanding().events, 300U);
+    }
+  }
+  EXPECT_TRUE(is_clean(driver));
+}
+
 TEST_F(CudaSlotCache, SlotsComeBackInOrderOfCompletion) {
   {
     const DeviceBuffer memory(gpu, 2 * bytes);
@@ -171,6 +188,8 @@ TEST_F(CudaSlotCache, AFillThatFailsOnTheDeviceRemovesItsKey) {
     const DeviceBuffer memory(gpu, bytes);
     const Stream stream(gpu);
     SlotCache cache(gpu, memory.view(), options());
+    std::promise<void> go;
+    launch(driver, stream, {}, {}, [gone = go.get_future().share()] { gone.wait(); });
     driver.fail_work(1, illegal_address);
     auto writer = cache.acquire(1, bytes);
     fill(writer.view(), 1, stream);
@@ -179,6 +198,7 @@ TEST_F(CudaSlotCache, AFillThatFailsOnTheDeviceRemovesItsKey) {
     writer.release();
     // Waits for room until the loss of the device ends the fill.
     auto waiting = std::async(std::launch::async, [&] { (void)cache.acquire(2, bytes); });
+    go.set_value();
     EXPECT_THROW(waiting.get(), DeviceError);
     EXPECT_FALSE(cache.find(1).has_value());
     EXPECT_THROW(reader.wait(), DeviceError);

@@ -302,15 +302,16 @@ TEST(PinnedArenaOfTheCpu, IsTakenInTheBackground) {
   EXPECT_EQ(arena.view().data[10 * MiB], std::byte{1});
 }
 
-// More than any machine has: found out before memory is touched.
+// More than this machine has: found out before memory is touched.
 TEST(PinnedArenaOfTheCpu, MemoryThatIsNotThereIsRefused) {
-  const PinnedArena arena(Device::cpu(), {.bytes = std::size_t{1} << 45});
+  const std::size_t bytes = 2 * Device::cpu().capabilities().memory_bytes;
+  const PinnedArena arena(Device::cpu(), {.bytes = bytes});
   try {
     arena.wait(1);
     FAIL() << "no error";
   } catch (const OutOfMemory& error) {
     const std::string what = error.what();
-    EXPECT_EQ(error.requested(), std::size_t{1} << 45);
+    EXPECT_EQ(error.requested(), bytes);
     EXPECT_NE(what.find("are available"), std::string::npos) << what;
   }
   EXPECT_EQ(arena.ready(), 0U);

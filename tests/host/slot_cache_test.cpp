@@ -498,6 +498,18 @@ TEST_F(SlotCaches, NothingIsAllocatedOnceItRuns) {
   EXPECT_LE(cpu.allocations(), warm + 8) << "as many events as are in flight at once";
 }
 
+TEST_F(SlotCaches, HitsAloneDoNotPileUp) {
+  SlotCache cache(cpu, memory(slot), options());
+  put(cache, 1);
+  const std::uint64_t before = cpu.allocations();
+  for (int i = 0; i < 2000; ++i) {
+    const Stream stream(cpu);  // one allocation
+    cache.acquire(1, slot).release_after(stream);
+    stream.synchronize();
+  }
+  EXPECT_LE(cpu.allocations(), before + 2000 + 100) << "as many events as are in flight at once";
+}
+
 TEST_F(SlotCaches, RefusesNonsense) {
   EXPECT_THROW(SlotCache(cpu, {}, options()), InvalidArgument);
   EXPECT_THROW(SlotCache(cpu, memory(slot), options(0)), InvalidArgument);

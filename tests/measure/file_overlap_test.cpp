@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "penstock/base/error.h"
-#include "penstock/measure/cancelled.h"
 #include "support/full_disk.h"
 #include "support/temporary_directory.h"
 

@@ -8,7 +8,6 @@
 #include "fake/fake_driver.h"
 #include "host/runtime.h"
 #include "penstock/base/error.h"
-#include "penstock/measure/cancelled.h"
 #include "penstock/measure/limits.h"
 #include "support/expect_clean.h"
 #include "support/watchdog.h"

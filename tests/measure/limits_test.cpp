@@ -8,7 +8,6 @@
 
 #include "measure/limits_parts.h"
 #include "penstock/base/error.h"
-#include "penstock/measure/cancelled.h"
 #include "support/full_disk.h"
 
 namespace ps {

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "penstock/base/error.h"
-#include "penstock/measure/cancelled.h"
 
 namespace ps {
 namespace {

@@ -6,7 +6,6 @@
 #include <random>
 
 #include "penstock/base/error.h"
-#include "penstock/measure/cancelled.h"
 #include "penstock/measure/timing.h"
 
 namespace ps::detail {

@@ -9,7 +9,6 @@
 #include "measure/tune_parts.h"
 #include "ops/rotation.h"
 #include "penstock/base/error.h"
-#include "penstock/measure/cancelled.h"
 #include "support/environment.h"
 #include "support/expect_clean.h"
 #include "support/fake_machine.h"

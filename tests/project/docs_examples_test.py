@@ -1,4 +1,4 @@
-"""The C++ examples of docs/ops are part of tests, which compile and run them."""
+"""The C++ examples of docs/ops and docs/weights.md are part of tests, which compile and run them."""
 
 import re
 from pathlib import Path
@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = [ROOT / "tests/ops/documented_test.cpp", ROOT / "tests/gpu/transform_template_test.cu"]
-BLOCKS = [(page.stem, block) for page in sorted((ROOT / "docs/ops").glob("*.md"))
+TESTS = [ROOT / "tests/ops/documented_test.cpp", ROOT / "tests/gpu/transform_template_test.cu",
+         ROOT / "tests/weights/documented_test.cpp"]
+PAGES = [*sorted((ROOT / "docs/ops").glob("*.md")), ROOT / "docs/weights.md"]
+BLOCKS = [(page.stem, block) for page in PAGES
           for block in re.findall(r"```cpp\n(.*?)```", page.read_text(), re.DOTALL)]
 
 
@@ -15,8 +17,8 @@ def without_layout(text):
     return "".join(text.split())
 
 
-def test_both_pages_have_examples():
-    assert {"resample", "transform"} <= {page for page, _ in BLOCKS}
+def test_pages_have_examples():
+    assert {"resample", "transform", "weights"} <= {page for page, _ in BLOCKS}
 
 
 @pytest.mark.parametrize("page, block", BLOCKS, ids=[f"{page}-{i}" for i, (page, _) in

@@ -19,6 +19,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_addoption(parser):
     parser.addoption("--require-gpu", action="store_true",
                      help="fail, instead of skipping tests, if there is no GPU or no torch for it")
+    parser.addoption("--shard", metavar="I/N", default="0/1", type=_shard,
+                     help="run every Nth of the selected tests, from test I on")
+
+
+def _shard(text):
+    first, count = (int(number) for number in text.split("/"))
+    if not 0 <= first < count:
+        raise ValueError(f"--shard: expected I/N with 0 <= I < N, got {text}")
+    return first, count
 
 
 def pytest_configure(config):
@@ -39,6 +48,15 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "torch" in item.fixturenames or hasattr(item.module, "torch"):
             item.add_marker("torch")
+
+
+@pytest.hookimpl(specname="pytest_collection_modifyitems", trylast=True)  # of the selected ones
+def pytest_collection_take_shard(config, items):
+    first, count = config.getoption("--shard")
+    left_out = [item for at, item in enumerate(items) if at % count != first]
+    items[:] = items[first::count]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_sessionfinish(session):

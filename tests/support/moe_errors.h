@@ -1,15 +1,13 @@
-// What the tests of moe()'s errors share: what a call is refused for, and views that differ from
-// another in one thing.
+// What the tests of moe()'s errors share: what a call is refused for.
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "penstock/base/error.h"
 #include "penstock/ops/moe.h"
+#include "support/changed_views.h"
 
 namespace ps::test {
 
@@ -29,22 +27,6 @@ inline MoeRefusal moe_refusal(const MoeOptions& options, const Stream& stream, M
     return {error.argument(), error.expected(), error.given()};
   }
   return {};
-}
-
-inline TensorView changed(const TensorView& view, std::vector<std::int64_t> shape,
-                          std::vector<std::int64_t> strides = {}) {
-  if (strides.empty()) return {view.data(), view.dtype(), shape, view.place()};
-  return {view.data(), view.dtype(), shape, strides, view.place()};
-}
-inline TensorView typed(const TensorView& view, DType type) {
-  return {view.data(), type, view.shape(), view.strides(), view.place()};
-}
-inline TensorView at_place(const TensorView& view, Place place) {
-  return {view.data(), view.dtype(), view.shape(), view.strides(), place};
-}
-inline TensorView moved(const TensorView& view, std::size_t bytes) {
-  return {static_cast<std::byte*>(view.data()) + bytes, view.dtype(), view.shape(), view.strides(),
-          view.place()};
 }
 
 }  // namespace ps::test

@@ -46,6 +46,13 @@ class Exhausted : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The work was cancelled before it was complete.
+class Cancelled : public std::runtime_error {
+ public:
+  Cancelled() : std::runtime_error("cancelled") {}
+  using std::runtime_error::runtime_error;
+};
+
 // This machine, driver or build does not support the call; the message says what to use instead.
 class Unsupported : public std::runtime_error {
  public:

@@ -11,120 +11,30 @@
 //       });
 //   pipeline.run({.items = n});
 //
-// Order: every stage takes the items in order. A stage starts item i when all stages in its `after`
-// have finished item i and the slots it acquires are free.
-//
-// Rings: a ring has `depth` slots, and item i uses slot i % depth. The first stage that uses a ring
-// acquires the slot; all other users must come after that stage. The slot is free again when all
-// users have finished the item. Slots are allocated once, by the first run.
-//
-// Kinds of stages: a device stage enqueues work on its stream and returns; device stages wait for
-// each other on the device. A host stage has its own thread and may block. An async stage starts an
-// item and calls a Completion when the item is done, so that several items are in flight at once.
+// penstock/host/stage.h describes stages and rings. Slots are allocated once, by the first run.
+// For items that come one by one, see penstock/host/session.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "penstock/base/recorder.h"
-#include "penstock/base/view.h"
 #include "penstock/host/pool.h"
+#include "penstock/host/stage.h"
 #include "penstock/host/stream.h"
 
 namespace ps {
 
 namespace detail {
-class Ending;
-class PipelineImpl;
-class PipelineRun;
-}  // namespace detail
-
-struct StageId {
-  std::size_t value = static_cast<std::size_t>(-1);
-};
-struct RingId {
-  std::size_t value = static_cast<std::size_t>(-1);
-};
-
-// The argument of a stage function. Valid during the call only.
-class Item {
- public:
-  std::uint64_t index() const { return index_; }
-
-  // This item's slot of `ring`. Throws InvalidArgument if `ring` is not in the stage's `uses`.
-  MemoryView slot(RingId ring) const;
-
-  // The stage's stream. Throws InvalidArgument in a host stage.
-  const Stream& stream() const;
-
-  // Temporary memory from the pipeline's pool, for device stages. It is allocated in the stage's
-  // stream and freed in stream order: after this stage, or after stage `until` has finished this
-  // item. `until` must come after this stage. Throws OutOfMemory.
-  MemoryView scratch(std::size_t bytes);
-  MemoryView scratch(std::size_t bytes, StageId until);
-
-  // Whether the run was cancelled or has failed. Long host stages should poll this and return
-  // early.
-  bool stopping() const;
-
- private:
-  friend class detail::PipelineRun;
-  Item(detail::PipelineRun& run, std::size_t stage, std::uint64_t index)
-      : run_(&run), stage_(stage), index_(index) {}
-  detail::PipelineRun* run_;
-  std::size_t stage_;
-  std::uint64_t index_;
-};
-
-using StageFunction = std::function<void(Item&)>;
-
-// Ends one item of an async stage. Call it once, from any thread, when the item's slots are no
-// longer in use; run() waits for it. Copies refer to the same item. If the last copy is destroyed
-// without a call, the item has failed.
-class Completion {
- public:
-  // `failure`: the reason if the item failed. The first failure stops the run and becomes its
-  // error.
-  void operator()(std::exception_ptr failure = nullptr) const;
-
- private:
-  friend class detail::PipelineRun;
-  explicit Completion(std::shared_ptr<detail::Ending> ending) : ending_(std::move(ending)) {}
-  std::shared_ptr<detail::Ending> ending_;
-};
-
-// Starts an item. The Item is valid during the call, its slots until the Completion is called.
-using AsyncFunction = std::function<void(Item&, const Completion&)>;
-
-struct RingOptions {
-  Memory memory = Memory::pinned;
-  std::size_t bytes = 0;  // of one slot
-  std::size_t depth = 0;  // number of slots; 0: the pipeline's depth
-};
-
-struct StageOptions {
-  std::vector<StageId> after{};     // stages that must finish an item first
-  std::vector<RingId> uses{};       // rings whose slots the stage touches
-  Engine engine = Engine::compute;  // where the work appears on timelines
-  Priority priority = Priority::normal;
-  std::optional<Stream> stream{};  // the caller's stream; by default the stage has its own
-};
-
-struct HostStageOptions {
-  std::vector<StageId> after{};  // stages that must finish an item first
-  std::vector<RingId> uses{};    // rings whose slots the stage touches
-  Engine engine = Engine::host;  // where the work appears on timelines
-};
+class StageGraph;
+}
 
 struct PipelineOptions {
   Device device = Device::best();
@@ -173,20 +83,6 @@ struct RunReport {
   std::vector<RingReport> rings;
 };
 
-// The first error of a run, with its stage, item and original exception.
-class PipelineError : public std::runtime_error {
- public:
-  PipelineError(std::string_view stage, std::uint64_t item, std::exception_ptr cause);
-  const std::string& stage() const noexcept { return stage_; }
-  std::uint64_t item() const noexcept { return item_; }
-  const std::exception_ptr& cause() const noexcept { return cause_; }
-
- private:
-  std::string stage_;
-  std::uint64_t item_;
-  std::exception_ptr cause_;
-};
-
 // Build the graph, then call run() any number of times, one run at a time. Move-only.
 class Pipeline {
  public:
@@ -208,7 +104,7 @@ class Pipeline {
   RunReport run(RunOptions options);
 
  private:
-  std::unique_ptr<detail::PipelineImpl> impl_;
+  std::unique_ptr<detail::StageGraph> graph_;
 };
 
 }  // namespace ps

@@ -39,8 +39,10 @@ struct SlotCacheStatistics {
   std::uint64_t failed_fills = 0;
   std::uint64_t exhausted = 0;  // calls that found no room
   std::size_t keys = 0;         // that have a slot now
-  std::size_t bytes = 0;        // taken by slots now, in whole granules
-  std::size_t capacity = 0;     // bytes that slots can take
+  // Taken by slots now, in whole granules. A slot whose fill failed counts until the cache notices,
+  // at the next miss, that the work on it has completed.
+  std::size_t bytes = 0;
+  std::size_t capacity = 0;  // bytes that slots can take
 };
 
 // Thrown to those who wait for a slot whose handle was dropped before it was filled.

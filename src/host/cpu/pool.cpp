@@ -128,7 +128,7 @@ Pool::Promise Pool::take_unreached(std::size_t bytes) {
 
 // The stream waits until these frees have been reached.
 void Pool::wait_for(std::vector<std::uint64_t> frees, detail::StreamImpl& stream) {
-  stream.call([blocks = blocks_, frees = std::move(frees)] {
+  stream.call([blocks = blocks_, frees = std::move(frees)](const std::exception_ptr&) {
     std::unique_lock lock(blocks->mutex);
     blocks->reached.wait(lock, [&] {
       return std::none_of(frees.begin(), frees.end(),
@@ -171,7 +171,7 @@ void Pool::free(void* data, std::size_t /*bytes*/, detail::StreamImpl& stream) n
   b.unreached.insert(number);
   b.freed[data] = {.bytes = it->second.bytes, .freed_on = &stream, .free_number = number};
   b.used.erase(it);
-  stream.notify([blocks = blocks_, number, data] {
+  stream.notify([blocks = blocks_, number, data](const std::exception_ptr&) {
     const std::lock_guard reached(blocks->mutex);
     blocks->reach(number, data);
   });

@@ -22,10 +22,10 @@ std::shared_ptr<Event> own(detail::EventImpl& event) {
 
 }  // namespace
 
-void Stream::call(std::function<void()> function) {
+void Stream::call(detail::StreamFunction function) {
   worker_.post([function = std::move(function), error = error_] {
     try {
-      function();
+      function(nullptr);
     } catch (...) {
       error->set(std::current_exception());
     }
@@ -34,7 +34,7 @@ void Stream::call(std::function<void()> function) {
 
 // A worker has one thread: what does not hold the stream back would need a second one, and gains
 // nothing where the stream itself is host work.
-void Stream::notify(std::function<void()> function) { call(std::move(function)); }
+void Stream::notify(detail::StreamFunction function) { call(std::move(function)); }
 
 void Stream::wait(detail::EventImpl& event) {
   auto mine = own(event);

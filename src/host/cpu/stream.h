@@ -2,7 +2,6 @@
 // beside each other.
 #pragma once
 
-#include <functional>
 #include <memory>
 
 #include "host/backend.h"
@@ -16,8 +15,8 @@ class Stream final : public detail::StreamImpl {
  public:
   explicit Stream(std::shared_ptr<detail::Backend> backend) : backend_(std::move(backend)) {}
 
-  void call(std::function<void()> function) override;
-  void notify(std::function<void()> function) override;
+  void call(detail::StreamFunction function) override;
+  void notify(detail::StreamFunction function) override;
   void wait(detail::EventImpl& event) override;
   void record(detail::EventImpl& event) override;
   void synchronize() override;

@@ -9,6 +9,7 @@
 #include "host/cuda/event.h"
 #include "host/cuda/growable.h"
 #include "host/cuda/pool.h"
+#include "host/cuda/signal.h"
 #include "host/cuda/stream.h"
 #include "host/link.h"
 #include "penstock/base/error.h"
@@ -140,6 +141,11 @@ std::shared_ptr<detail::PoolImpl> Backend::make_pool(const PoolOptions& options)
 std::unique_ptr<detail::GrowableImpl> Backend::make_growable(std::size_t capacity) {
   return std::make_unique<Growable>(std::static_pointer_cast<Backend>(shared_from_this()),
                                     capacity);
+}
+
+std::unique_ptr<detail::SignalImpl> Backend::make_signal(std::uint32_t value) {
+  if (!properties().stream_wait_value) return nullptr;
+  return std::make_unique<Signal>(std::static_pointer_cast<Backend>(shared_from_this()), value);
 }
 
 void* Backend::allocate_pinned(std::size_t bytes) {

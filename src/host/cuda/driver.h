@@ -37,7 +37,7 @@ struct Properties {
   std::string pci_address;
   bool memory_pools = false;
   bool virtual_memory = false;
-  bool stream_wait_value = false;
+  bool stream_wait_value = false;  // and stream_write_value
   bool registered_memory = false;  // GPUs reach it by its host address
 };
 
@@ -83,8 +83,7 @@ class Driver {
   // The stream goes on once *flag >= value (wrapping compare); flag is page-locked host memory.
   virtual Status stream_wait_value(StreamHandle stream, std::uint32_t* flag,
                                    std::uint32_t value) = 0;
-  // The stream sets *flag, page-locked host memory, once the work enqueued before is complete and
-  // its results are visible to whoever sees the flag.
+  // Writes *flag behind the stream's work so far, for streams that wait for it.
   virtual Status stream_write_value(StreamHandle stream, std::uint32_t* flag,
                                     std::uint32_t value) = 0;
 

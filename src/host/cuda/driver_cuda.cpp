@@ -80,6 +80,7 @@ class RealDriver final : public Driver {
   }
   Status stream_write_value(StreamHandle stream, std::uint32_t* flag,
                             std::uint32_t value) override {
+    // By default what the stream did before is visible to whoever sees the value.
     return status_of(write_value_(static_cast<CUstream>(stream), address_of(flag), value,
                                   CU_STREAM_WRITE_VALUE_DEFAULT));
   }

@@ -49,7 +49,7 @@ void HostCalls::State::finish(std::uint32_t number) {
   finished->changed.notify_all();
 }
 
-void HostCalls::enqueue(StreamHandle stream, std::function<void()> function, bool hold) {
+void HostCalls::enqueue(StreamHandle stream, detail::StreamFunction function, bool hold) {
   // One function at a time: the order of events, flags and functions must be the same.
   const std::lock_guard lock(enqueue_mutex_);
   Backend& backend = *state_->backend;
@@ -95,11 +95,16 @@ void HostCalls::enqueue(StreamHandle stream, std::function<void()> function, boo
   settle(Holding::yes);
 }
 
-void HostCalls::State::run(const EventOwner& reached, std::function<void()>& function) {
+void HostCalls::State::run(const EventOwner& reached, detail::StreamFunction& function) {
   const Status status = reached.poll();
+  std::exception_ptr not_run;
   try {
     backend->check(status, "waiting for the point of a host function");
-    function();
+  } catch (...) {
+    not_run = std::current_exception();
+  }
+  try {
+    function(not_run);
   } catch (...) {
     error.set(std::current_exception());
   }

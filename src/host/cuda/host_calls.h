@@ -5,7 +5,6 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,7 +23,7 @@ class HostCalls {
   HostCalls(const HostCalls&) = delete;
   HostCalls& operator=(const HostCalls&) = delete;
 
-  void enqueue(StreamHandle stream, std::function<void()> function, bool hold);
+  void enqueue(StreamHandle stream, detail::StreamFunction function, bool hold);
 
   // Blocks until the functions enqueued so far have run.
   void drain() { worker_.drain(); }
@@ -48,7 +47,7 @@ class HostCalls {
     std::shared_ptr<EventOwner> take_event();
     void give_back(std::shared_ptr<EventOwner> event);
     // Waits until the stream has reached the event, and runs the function.
-    void run(const EventOwner& reached, std::function<void()>& function);
+    void run(const EventOwner& reached, detail::StreamFunction& function);
     void finish(std::uint32_t number);
 
     std::shared_ptr<Backend> backend;

@@ -47,12 +47,12 @@ HostCalls* Stream::existing_calls() {
   return calls_.get();
 }
 
-void Stream::call(std::function<void()> function) {
+void Stream::call(detail::StreamFunction function) {
   refuse_capture("Stream::call");
   calls().enqueue(handle_, std::move(function), true);
 }
 
-void Stream::notify(std::function<void()> function) {
+void Stream::notify(detail::StreamFunction function) {
   refuse_capture("Stream::notify");
   calls().enqueue(handle_, std::move(function), false);
 }
@@ -151,9 +151,9 @@ void Stream::wait_value(std::uint32_t* flag, std::uint32_t value) {
   if (!backend_->properties().stream_wait_value) {
     return calls().enqueue(
         handle_,
-        [flag, value] {
+        [flag, value](const std::exception_ptr& failure) {
           const detail::Pauses pauses;
-          while (!detail::flag_reached(flag, value)) pauses.next();
+          while (!failure && !detail::flag_reached(flag, value)) pauses.next();
         },
         true);
   }
@@ -165,7 +165,9 @@ void Stream::wait_value(std::uint32_t* flag, std::uint32_t value) {
 void Stream::write_value(std::uint32_t* flag, std::uint32_t value) {
   refuse_capture("writing a flag");
   if (!backend_->properties().stream_wait_value) {
-    return calls().enqueue(handle_, [flag, value] { detail::set_flag(flag, value); }, false);
+    return calls().enqueue(
+        handle_, [flag, value](const std::exception_ptr&) { detail::set_flag(flag, value); },
+        false);
   }
   const Guard guard(*backend_);
   backend_->check(backend_->driver().stream_write_value(handle_, flag, value),

@@ -14,8 +14,8 @@ class Stream final : public detail::StreamImpl {
       : backend_(std::move(backend)), handle_(handle), owned_(owned) {}
   ~Stream() override;
 
-  void call(std::function<void()> function) override;
-  void notify(std::function<void()> function) override;
+  void call(detail::StreamFunction function) override;
+  void notify(detail::StreamFunction function) override;
   void wait(detail::EventImpl& event) override;
   void record(detail::EventImpl& event) override;
   void synchronize() override;
@@ -32,6 +32,7 @@ class Stream final : public detail::StreamImpl {
   detail::Backend& backend() override { return *backend_; }
 
   StreamHandle handle() const { return handle_; }
+  Backend& device_backend() { return *backend_; }
 
  private:
   bool is_capturing();  // with the device current

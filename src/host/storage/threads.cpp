@@ -4,24 +4,15 @@
 
 #include <cerrno>
 #include <condition_variable>
-#include <deque>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "host/storage/transfer.h"
+#include "host/storage/waiting.h"
 
 namespace ps::detail {
 namespace {
-
-// Owned by the engine and by every thread of it.
-struct State {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<Piece> queue;
-  std::size_t threads = 0;
-  std::size_t idle = 0;  // threads that wait, or are about to
-  bool closing = false;
-};
 
 std::int64_t move(const Piece& piece) {
   const auto offset = static_cast<off_t>(piece.offset);
@@ -30,59 +21,81 @@ std::int64_t move(const Piece& piece) {
   return moved < 0 ? -errno : moved;
 }
 
-void loop(State& state) {
-  std::unique_lock lock(state.mutex);
-  for (;;) {
-    state.changed.wait(lock, [&] { return state.closing || !state.queue.empty(); });
-    if (state.queue.empty()) return;
-    Piece piece = std::move(state.queue.front());
-    state.queue.pop_front();
-    --state.idle;
-    lock.unlock();
-    while (!piece.advance(move(piece))) {
-    }
-    lock.lock();
-    ++state.idle;
-  }
-}
-
-class ThreadEngine final : public TransferEngine {
+class ThreadEngine final : public TransferEngine,
+                           public std::enable_shared_from_this<ThreadEngine> {
  public:
   explicit ThreadEngine(std::size_t in_flight) : most_(in_flight) {}
-
-  ~ThreadEngine() override {
-    const std::lock_guard lock(state_->mutex);
-    state_->closing = true;
-    state_->changed.notify_all();
-  }
 
   FileEngine kind() const override { return FileEngine::threads; }
 
   void submit(Piece piece) override {
-    const std::lock_guard lock(state_->mutex);
+    const std::lock_guard lock(mutex_);
     // Started as they are needed; with one at least the work goes on when no more can be had.
-    if (state_->idle <= state_->queue.size() && state_->threads < most_) {
+    if (idle_ <= waiting_.size() && threads_ < most_) {
       try {
-        std::thread([state = state_] { loop(*state); }).detach();
-        ++state_->threads;
-        ++state_->idle;
+        std::thread([self = shared_from_this()] { self->loop(); }).detach();
+        ++threads_;
+        ++idle_;
       } catch (...) {
-        if (state_->threads == 0) throw;
+        if (threads_ == 0) throw;
       }
     }
-    state_->queue.push_back(std::move(piece));
-    state_->changed.notify_one();
+    waiting_.push(std::move(piece));
+    changed_.notify_one();
+  }
+
+  void drop_cancelled() override {
+    const std::lock_guard lock(mutex_);
+    waiting_.take_cancelled(dropped_);
+    changed_.notify_one();
+  }
+
+  void close() override {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    changed_.notify_all();
   }
 
  private:
+  void loop() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return closing_ || !waiting_.empty() || !dropped_.empty(); });
+      std::vector<Piece> dropped = std::exchange(dropped_, {});
+      Piece piece;
+      if (dropped.empty()) {
+        if (waiting_.empty()) return;
+        piece = waiting_.pop();
+      }
+      --idle_;
+      lock.unlock();
+      for (Piece& each : dropped) each.drop();
+      if (piece.transfer) run(piece);
+      lock.lock();
+      ++idle_;
+    }
+  }
+
+  static void run(Piece& piece) {
+    if (piece.transfer->cancelled()) return piece.drop();
+    while (!piece.advance(move(piece))) {
+    }
+  }
+
   const std::size_t most_;
-  const std::shared_ptr<State> state_ = std::make_shared<State>();
+  std::mutex mutex_;  // of everything below
+  std::condition_variable changed_;
+  WaitingPieces waiting_;
+  std::vector<Piece> dropped_;
+  std::size_t threads_ = 0;
+  std::size_t idle_ = 0;  // threads that wait, or are about to
+  bool closing_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<TransferEngine> make_thread_engine(std::size_t in_flight) {
-  return std::make_unique<ThreadEngine>(in_flight);
+std::shared_ptr<TransferEngine> make_thread_engine(std::size_t in_flight) {
+  return std::make_shared<ThreadEngine>(in_flight);
 }
 
 }  // namespace ps::detail

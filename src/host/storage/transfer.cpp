@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
-
-#include "penstock/base/error.h"
 
 namespace ps::detail {
 
@@ -29,23 +28,47 @@ bool Piece::advance(std::int64_t moved) noexcept {
     if (bytes > 0) return false;
   } else if (moved == -EINTR || moved == -EAGAIN) {
     return false;
-  } else if (moved == -EINVAL && fd == transfer->file->direct) {
-    fd = transfer->file->cached;  // some file systems take O_DIRECT and refuse the transfer
+  } else if (moved == -EINVAL && fd == file->direct) {
+    fd = file->cached;  // some file systems take O_DIRECT and refuse the transfer
     return false;
   } else {
     try {
-      const int error = moved < 0 ? static_cast<int>(-moved) : (write ? EIO : ENODATA);
-      const std::string where = moved < 0
-                                    ? fmt::format("{} at byte {}", transfer->file->path, offset)
-                                    : fmt::format("{}, which ends at byte {}, {} bytes too early",
-                                                  transfer->file->path, offset, bytes);
-      failure = std::make_exception_ptr(SystemError(error, write ? "write" : "read", where));
+      failure = std::make_exception_ptr(error(moved));
     } catch (...) {
       failure = std::current_exception();
     }
   }
-  std::exchange(transfer, nullptr)->piece_over(std::move(failure));
+  end(std::move(failure));
   return true;
+}
+
+SystemError Piece::error(std::int64_t moved) const {
+  const char* const action = write ? "write" : "read";
+  if (moved < 0 || write) {
+    return {moved < 0 ? static_cast<int>(-moved) : EIO, action,
+            fmt::format("{} at byte {}", file->path, offset)};
+  }
+  // The file may have ended before this piece.
+  const std::uint64_t end = std::min(file->version().bytes, offset);
+  return {ENODATA, action,
+          fmt::format("{}, which ends at byte {}, {} bytes too early", file->path, end,
+                      offset + bytes - end)};
+}
+
+void Piece::drop() noexcept {
+  std::exception_ptr failure;
+  try {
+    failure = std::make_exception_ptr(
+        Cancelled(fmt::format("read {} at byte {}: cancelled", file->path, offset)));
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  end(std::move(failure));
+}
+
+void Piece::end(std::exception_ptr failure) noexcept {
+  file.reset();
+  std::exchange(transfer, nullptr)->piece_over(std::move(failure));
 }
 
 }  // namespace ps::detail

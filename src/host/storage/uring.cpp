@@ -4,13 +4,13 @@
 
 #include <cerrno>
 #include <cstring>
-#include <deque>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "host/fork.h"
 #include "host/storage/transfer.h"
+#include "host/storage/waiting.h"
 #include "penstock/base/error.h"
 
 #if PENSTOCK_WITH_URING
@@ -25,18 +25,15 @@ namespace {
 
 constexpr std::uint64_t wake_up = ~std::uint64_t{0};  // not the number of a place
 
-// Owned by the engine and by its thread.
-class State {
+class UringEngine final : public TransferEngine {
  public:
-  explicit State(std::size_t in_flight) : places_(in_flight) {
+  explicit UringEngine(std::size_t in_flight) : places_(in_flight) {
     free_.reserve(in_flight);
     for (std::size_t i = in_flight; i > 0; --i) free_.push_back(i - 1);
   }
-  ~State() {
+  ~UringEngine() override {
     if (open_) io_uring_queue_exit(&ring_);
   }
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
 
   // 0 or -errno. One entry more than there are places: the wake-up must always fit.
   int open() {
@@ -45,20 +42,29 @@ class State {
     return status;
   }
 
-  void submit(Piece piece) {
+  FileEngine kind() const override { return FileEngine::uring; }
+
+  void submit(Piece piece) override {
     const std::lock_guard lock(mutex_);
-    waiting_.push_back(std::move(piece));
+    waiting_.push(std::move(piece));
     fill();
+    if (!dropped_.empty()) wake();
     send();
   }
 
-  void close() {
+  void drop_cancelled() override {
+    const std::lock_guard lock(mutex_);
+    waiting_.take_cancelled(dropped_);
+    if (dropped_.empty()) return;
+    wake();
+    send();
+  }
+
+  void close() override {
     if (forked()) return;  // the queues are the parent's, which still uses them
     const std::lock_guard lock(mutex_);
     closing_ = true;
-    io_uring_sqe* entry = io_uring_get_sqe(&ring_);
-    io_uring_prep_nop(entry);
-    io_uring_sqe_set_data64(entry, wake_up);
+    wake();
     send();
   }
 
@@ -72,8 +78,7 @@ class State {
       const int moved = entry->res;
       io_uring_cqe_seen(&ring_, entry);
       if (place != wake_up) complete(static_cast<std::size_t>(place), moved);
-      const std::lock_guard lock(mutex_);
-      if (closing_ && free_.size() == places_.size() && waiting_.empty()) return;
+      if (drop(place == wake_up)) return;
     }
   }
 
@@ -91,15 +96,40 @@ class State {
     send();
   }
 
+  // Drops pieces, also without the mutex. Whether the engine has nothing left to do, ever.
+  bool drop(bool woken) {
+    std::unique_lock lock(mutex_);
+    if (woken) waking_ = false;
+    while (!dropped_.empty()) {
+      std::vector<Piece> dropped = std::exchange(dropped_, {});
+      lock.unlock();
+      for (Piece& piece : dropped) piece.drop();
+      lock.lock();
+    }
+    return closing_ && free_.size() == places_.size() && waiting_.empty();
+  }
+
   // Gives waiting pieces the places that are free.
   void fill() {
     while (!waiting_.empty() && !free_.empty()) {
+      Piece piece = waiting_.pop();
+      if (piece.transfer->cancelled()) {
+        dropped_.push_back(std::move(piece));
+        continue;
+      }
       const std::size_t place = free_.back();
       free_.pop_back();
-      places_[place] = std::move(waiting_.front());
-      waiting_.pop_front();
+      places_[place] = std::move(piece);
       prepare(place);
     }
+  }
+
+  // Has the thread look at what is to be dropped, or at closing_.
+  void wake() {
+    if (std::exchange(waking_, true)) return;
+    io_uring_sqe* entry = io_uring_get_sqe(&ring_);
+    io_uring_prep_nop(entry);
+    io_uring_sqe_set_data64(entry, wake_up);
   }
 
   // The kernel may be short of memory for a moment.
@@ -125,39 +155,28 @@ class State {
   std::mutex mutex_;  // of the submission queue and everything below
   io_uring ring_{};
   bool open_ = false, closing_ = false;
-  std::vector<Piece> places_;  // on their way
+  bool waking_ = false;        // a wake-up is in flight
+  std::vector<Piece> places_;  // in flight
   std::vector<std::size_t> free_;
-  std::deque<Piece> waiting_;
-};
-
-class UringEngine final : public TransferEngine {
- public:
-  explicit UringEngine(std::shared_ptr<State> state) : state_(std::move(state)) {
-    std::thread([state = state_] { state->loop(); }).detach();
-  }
-  ~UringEngine() override { state_->close(); }
-
-  FileEngine kind() const override { return FileEngine::uring; }
-  void submit(Piece piece) override { state_->submit(std::move(piece)); }
-
- private:
-  const std::shared_ptr<State> state_;
+  WaitingPieces waiting_;
+  std::vector<Piece> dropped_;
 };
 
 }  // namespace
 
-std::unique_ptr<TransferEngine> make_uring_engine(std::size_t in_flight, std::string& why) {
-  auto state = std::make_shared<State>(in_flight);
-  if (const int status = state->open(); status != 0) {
+std::shared_ptr<TransferEngine> make_uring_engine(std::size_t in_flight, std::string& why) {
+  auto engine = std::make_shared<UringEngine>(in_flight);
+  if (const int status = engine->open(); status != 0) {
     why = fmt::format("the system does not allow io_uring: {}", std::strerror(-status));
     return nullptr;
   }
-  return std::make_unique<UringEngine>(std::move(state));
+  std::thread([engine] { engine->loop(); }).detach();
+  return engine;
 }
 
 #else
 
-std::unique_ptr<TransferEngine> make_uring_engine(std::size_t /*in_flight*/, std::string& why) {
+std::shared_ptr<TransferEngine> make_uring_engine(std::size_t /*in_flight*/, std::string& why) {
   why = "this build has no io_uring";
   return nullptr;
 }

@@ -1,0 +1,97 @@
+// Attention, forward: for every sequence, query head and query,
+//
+//   out[i] = sum over keys j of softmax(scale * q[i] . k[j])[j] * v[j]
+//
+// without storing the scores.
+//
+//   ps::attention({.q = q, .k = k, .v = v, .out = out, .causal = true, .pool = &pool}, stream);
+//
+// Scores and sums are f32. The probabilities of 16-bit types are rounded to the type of q before
+// they are multiplied by v, as in other fused kernels.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "penstock/base/view.h"
+#include "penstock/host/pool.h"
+#include "penstock/host/stream.h"
+
+namespace ps {
+
+// The kernels on a GPU; ignored on the CPU. They may differ in the last digits.
+enum class AttentionKernel : std::uint8_t {
+  best,      // sm90 where it can run, else portable
+  portable,  // mma.sync, for compute capability 8.0 and later; the only one for f32
+  sm90,      // wgmma, for compute capability 9.0: bf16 and f16 with head dimensions 64, 96, 128,
+             // 192 with 128 for v, and 256; strides that tensor maps take
+};
+
+struct AttentionOptions {
+  // Sequences of one length: (B, S, H, D), sequences, rows, heads, head dimension. Sequences of
+  // several lengths, one after the other: (rows of all sequences, H, D), with `cu_q` or `cu_k`. The
+  // last dimension is contiguous, the others may have any strides: pass tensors that are stored as
+  // (B, H, S, D) as views with swapped strides.
+  TensorView q{};    // Hq heads of dimension D; bf16, f16 or f32
+  TensorView k{};    // Hk heads of dimension D; Hq is a multiple of Hk: query head h uses head
+                     // h / (Hq / Hk)
+  TensorView v{};    // the rows and heads of k, of dimension Dv
+  TensorView out{};  // the rows and heads of q, of dimension Dv
+  // The logarithm of the sum of exp(score) over the keys of every query, f32, contiguous: (B, Hq,
+  // Sq), or (Hq, rows of all sequences) with `cu_q`. Optional.
+  TensorView lse{};
+
+  // The last query is at the position of the last key: query i is at the position of key
+  // i + (keys - queries) of its sequence. With `causal`, a query attends to no key after its own
+  // position. With a window it attends to at most `window_left` keys before its position and
+  // `window_right` after it; -1: no limit.
+  bool causal = false;
+  std::int64_t window_left = -1, window_right = -1;
+
+  float softcap = 0;  // if above 0, a score s becomes softcap * tanh(s / softcap)
+  float scale = 0;    // 0: 1 / sqrt(D)
+  // (Hq), f32, bf16 or f16, contiguous: for every query head, the score of an additional key with
+  // a value of 0; as in gpt-oss. Included in lse. Not scaled and not capped. Optional.
+  TensorView sinks{};
+
+  // (B + 1), i32, contiguous: sequence b is rows [cu_q[b], cu_q[b + 1]) of q, or of k and v. Either
+  // or both may be given. Read on the stream.
+  TensorView cu_q{}, cu_k{};
+  // The most rows of a sequence, if known; 0: as many as there are rows. Rows of a longer sequence
+  // beyond them are ignored.
+  std::int64_t max_q = 0, max_k = 0;
+  // (B), i32, contiguous: only keys [first_k[b], lengths_k[b]) of sequence b are there, counted
+  // from its first row in k. first_k describes padding on the left, lengths_k padding on the right.
+  // What k and v hold in other rows, NaN for example, has no effect. Read on the stream. Optional.
+  TensorView first_k{}, lengths_k{};
+
+  // attention_workspace_bytes() bytes on the stream's GPU, aligned to 256, that nothing else uses
+  // until the call's work is done. If empty, attention() allocates from `pool`. The CPU needs none.
+  MemoryView workspace{};
+  const Pool* pool = nullptr;
+
+  AttentionKernel kernel = AttentionKernel::best;
+
+  // Waits for cu_q, cu_k, first_k and lengths_k and throws InvalidArgument if they decrease or are
+  // beyond the rows that there are. Without it they are clamped: such a call has a meaningless
+  // result, but reads and writes nothing outside its arguments.
+  bool check = false;
+};
+
+// The bytes of workspace that a call with views of these shapes needs on a GPU. Only the shapes of
+// q and cu_q are read. Throws InvalidArgument as attention() does.
+std::size_t attention_workspace_bytes(const AttentionOptions& options);
+
+// Computes `out` and, if given, `lse`. A query without keys gets 0, and -infinity in lse. Rows of q
+// that belong to no sequence of cu_q are left as they are in out and lse.
+//
+// D and Dv are multiples of 8 from 8 to 256. Any B, Sq and Sk, including 0, with fewer than 2^29
+// rows. On a GPU rows begin at multiples of 16 bytes.
+//
+// Enqueues and returns, without waiting for the device unless `check` is set; may be captured
+// unless `check` is set. The same call gives the same bits every time. `out` and `lse` are apart
+// from each other and from the inputs. Throws InvalidArgument naming the argument, OutOfMemory, and
+// Unsupported on GPUs of a compute capability below 8.0, or that the kernel named does not run on.
+void attention(const AttentionOptions& options, const Stream& stream);
+
+}  // namespace ps

@@ -1,0 +1,151 @@
+"""attention() for torch tensors: operators that torch traces and compiles. They have no backward.
+
+Functions take the input tensors, some of which may be None, and the other options as two tuples, in
+the order of the schema. This module is imported at the first call with a tensor.
+"""
+
+from typing import Any, TypeAlias
+
+import torch
+from torch import empty, is_grad_enabled, uint8
+
+from . import _core
+from ._attention import result_shapes
+from ._operators import EXCHANGES, bypasses, current_stream, define, no_backward, tell_of_write
+
+_NEEDED = ("q", "k", "v")
+_OPTIONAL = ("sinks", "cu_q", "cu_k", "first_k", "lengths_k")
+_NAMES = _NEEDED + _OPTIONAL
+_TENSORS = [f"Tensor {name}" for name in _NEEDED] + [f"Tensor? {name}" for name in _OPTIONAL]
+_SCHEMA = (", ".join(_TENSORS) + ", bool causal, SymInt window_left, SymInt window_right, "
+           "float softcap, float scale, SymInt max_q, SymInt max_k, str kernel, bool check")
+Tuple: TypeAlias = tuple[Any, ...]
+
+
+def attention(inputs: Tuple, options: Tuple, out: Any, return_lse: bool, stream: Any) -> Any:
+    result_shapes(inputs[0], inputs[2], inputs[4])
+    if not _bypasses(inputs, stream):
+        if out is None:
+            out, lse = torch.ops.penstock.attention(*inputs, *options, return_lse)
+        else:
+            lse = _lse(inputs) if return_lse else None
+            torch.ops.penstock.attention_out(*inputs, *options, out, lse)
+        return (out, lse) if return_lse else out
+    if out is None:
+        out = _result(inputs)
+    else:
+        tell_of_write("out", out)
+    lse = _lse(inputs) if return_lse else None
+    _run(inputs, options, out, lse, stream)
+    return (out, lse) if return_lse else out
+
+
+def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float,
+                                 is_causal: bool, scale: float | None, enable_gqa: bool) -> Any:
+    if attn_mask is not None or dropout_p != 0 or not _takes(query, key, value, is_causal, scale,
+                                                             enable_gqa):
+        return torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    if is_causal:
+        # Query i attends to keys 0 to i, so keys behind the last query have no effect; without them
+        # the last query is at the position of the last key.
+        key, value = key[:, :, :query.shape[2]], value[:, :, :query.shape[2]]
+    swapped = tuple(each.transpose(1, 2) for each in (query, key, value))
+    options = is_causal, -1, -1, 0.0, 0.0 if scale is None else scale, 0, 0, "best", False
+    return attention((*swapped, None, None, None, None, None), options, None, False,
+                     None).transpose(1, 2)
+
+
+def _takes(query: Any, key: Any, value: Any, is_causal: bool, scale: float | None,
+           enable_gqa: bool) -> bool:
+    """Whether attention() computes what torch does for these arguments."""
+    tensors = query, key, value
+    if not all(isinstance(each, torch.Tensor) and each.dim() == 4 for each in tensors):
+        return False
+    if is_grad_enabled() and any(each.requires_grad for each in tensors):
+        return False
+    if query.dtype not in (torch.bfloat16, torch.float16, torch.float32):
+        return False
+    if not all(each.dtype == query.dtype and each.device == query.device for each in tensors):
+        return False
+    if scale == 0 or not (query.is_cpu or query.is_cuda):
+        return False
+    if query.is_cuda and torch.cuda.get_device_capability(query.device) < (8, 0):
+        return False
+    batch, heads, rows, dim = query.shape
+    heads_k, keys, dim_v = key.shape[1], key.shape[2], value.shape[3]
+    if key.shape != (batch, heads_k, keys, dim) or value.shape != (batch, heads_k, keys, dim_v):
+        return False
+    if heads == 0 or heads_k == 0 or heads % heads_k or (heads != heads_k and not enable_gqa):
+        return False
+    if is_causal and rows > keys:
+        return False
+    return all(0 < d <= 256 and d % 8 == 0 for d in (dim, dim_v)) and all(map(_aligned, tensors))
+
+
+def _aligned(tensor: Any) -> bool:
+    """Whether rows are contiguous and, on a GPU, begin at multiples of 16 bytes."""
+    if tensor.numel() == 0 or tensor.stride(3) != 1:
+        return tensor.numel() == 0
+    each = 16 // tensor.element_size()
+    return tensor.is_cpu or tensor.storage_offset() % each == 0 and all(
+        stride % each == 0 for stride in tensor.stride()[:3])
+
+
+def _bypasses(inputs: Tuple, stream: Any) -> bool:
+    given = [index for index, each in enumerate(inputs) if each is not None or index < len(_NEEDED)]
+    return bypasses("attention", [inputs[index] for index in given],
+                    [_NAMES[index] for index in given], stream)
+
+
+def _result(inputs: Tuple) -> Any:
+    q, _, v, _, cu_q, *_ = inputs
+    return empty(result_shapes(q, v, cu_q)[0], dtype=q.dtype, device=q.device)
+
+
+def _lse(inputs: Tuple) -> Any:
+    q, _, v, _, cu_q, *_ = inputs
+    return empty(result_shapes(q, v, cu_q)[1], dtype=torch.float32, device=q.device)
+
+
+def _no_lse(inputs: Tuple) -> Any:
+    """What an operator returns instead, since its schema has no optional results."""
+    return empty(0, dtype=torch.float32, device=inputs[0].device)
+
+
+def _run(inputs: Tuple, options: Tuple, out: Any, lse: Any, stream: Any = None) -> None:
+    workspace = None
+    q, cu_q = inputs[0], inputs[4]
+    if stream is None and q.is_cuda:
+        # From torch's allocator, which knows the current stream and CUDA graphs. Otherwise the
+        # library allocates.
+        workspace = empty(_core.attention_workspace_bytes(q, cu_q), dtype=uint8, device=q.device)
+    if not EXCHANGES:
+        stream = current_stream(stream, q)
+    if stream is not None or not EXCHANGES:
+        inputs = tuple(each if each is None else each.detach() for each in inputs)
+    _core.attention(*inputs, *options, out, lse, workspace, stream)
+
+
+def _attention(*arguments: Any) -> Any:
+    inputs, (*options, return_lse) = arguments[:len(_NAMES)], arguments[len(_NAMES):]
+    out = _result(inputs)
+    lse = _lse(inputs) if return_lse else None
+    _run(inputs, tuple(options), out, lse)
+    return out, lse if return_lse else _no_lse(inputs)
+
+
+def _attention_out(*arguments: Any) -> None:
+    inputs, (*options, out, lse) = arguments[:len(_NAMES)], arguments[len(_NAMES):]
+    _run(inputs, tuple(options), out, lse)
+
+
+def _fake(*arguments: Any) -> Any:
+    inputs, return_lse = arguments[:len(_NAMES)], arguments[-1]
+    return _result(inputs), _lse(inputs) if return_lse else _no_lse(inputs)
+
+
+define("attention", f"({_SCHEMA}, bool return_lse) -> (Tensor, Tensor)", _attention, _fake)
+define("attention_out", f"({_SCHEMA}, Tensor(a!) out, Tensor(b!)? lse) -> ()", _attention_out,
+       lambda *_: None)
+no_backward("attention")

@@ -1,0 +1,109 @@
+#include "penstock/ops/attention.h"
+
+#include <vector>
+
+#include "host/backend.h"
+#include "ops/arguments.h"
+#include "ops/attention/arguments.h"
+#include "ops/attention/work.h"
+#include "ops/scratch.h"
+#include "penstock/base/error.h"
+#include "penstock/host/buffer.h"
+
+namespace ps {
+namespace attending {
+namespace {
+
+using detail::AttentionSequences;
+using detail::AttentionWork;
+
+bool on_cpu(const Stream& stream) { return stream.device().kind() == DeviceKind::cpu; }
+
+// That the kernel named runs on the device and takes the call.
+void require_kernel(const AttentionWork& work, const Device& device) {
+  detail::require_compute(device, "attention");
+  if (device.kind() == DeviceKind::cpu || work.kernel != AttentionKernel::sm90) return;
+  detail::require_compute(device, "attention",
+                          {.major = 9,
+                           .minor = 0,
+                           .or_later = false,
+                           .kernel = "sm90",
+                           .instead = "use kernel portable or best"});
+  if (detail::attention_fits_sm90(work)) return;
+  throw InvalidArgument("kernel",
+                        "best or portable, for f32, for head dimensions other than 64, 96, 128, "
+                        "192 with 128 for v, and 256, and for strides that are not positive",
+                        "sm90");
+}
+
+// Waits for the arrays of lengths and checks them.
+void check_lengths_on(const AttentionOptions& options, AttentionSequences sequences,
+                      const Stream& stream) {
+  stream.impl().refuse_capture("attention with `check`, which waits for the lengths,");
+  if (on_cpu(stream)) {
+    stream.synchronize();
+    return check_lengths(sequences);
+  }
+  std::vector<PinnedBuffer> copies;
+  const auto copied = [&](const TensorView& view) -> const std::int32_t* {
+    if (view.elements() == 0) return static_cast<const std::int32_t*>(view.data());
+    copies.emplace_back(stream.device(), view.bytes());
+    copy(copies.back().view(), view.memory(), stream);
+    return copies.back().view().as<const std::int32_t>();
+  };
+  sequences.cu_q = copied(options.cu_q);
+  sequences.cu_k = copied(options.cu_k);
+  sequences.first_k = copied(options.first_k);
+  sequences.lengths_k = copied(options.lengths_k);
+  stream.synchronize();
+  check_lengths(sequences);
+}
+
+void run(const AttentionWork& work, const Stream& stream) {
+  if (on_cpu(stream)) return detail::attention_cpu(work, stream);
+  detail::attention_gpu(work, stream);
+}
+
+}  // namespace
+}  // namespace attending
+
+namespace detail {
+namespace {
+
+// Whether a tensor map describes the rows of a tensor.
+bool has_map(const AttentionStrides& strides) {
+  constexpr std::int64_t most_stride = std::int64_t{1} << 39;  // elements of 2 bytes
+  for (const std::int64_t stride : {strides.row, strides.head}) {
+    if (stride <= 0 || stride >= most_stride) return false;
+  }
+  return strides.batch >= 0 && strides.batch < most_stride;
+}
+
+}  // namespace
+
+bool attention_fits_sm90(const AttentionWork& work) {
+  const bool dims = work.dim == work.dim_v
+                        ? work.dim == 64 || work.dim == 96 || work.dim == 128 || work.dim == 256
+                        : work.dim == 192 && work.dim_v == 128;
+  return dims && work.type != DType::f32 && has_map(work.q_strides) && has_map(work.k_strides) &&
+         has_map(work.v_strides) && has_map(work.out_strides);
+}
+
+}  // namespace detail
+
+std::size_t attention_workspace_bytes(const AttentionOptions& options) {
+  return attending::sized(options).bytes;
+}
+
+void attention(const AttentionOptions& options, const Stream& stream) {
+  detail::AttentionWork work = attending::checked(options, stream.device());
+  if (work.sequences.count == 0 || work.sequences.q_rows == 0) return;
+  attending::require_kernel(work, stream.device());
+  if (options.check) attending::check_lengths_on(options, work.sequences, stream);
+  if (work.memory != nullptr || attending::on_cpu(stream)) return attending::run(work, stream);
+  const detail::Scratch scratch(*options.pool, work.space.bytes, stream);
+  work.memory = scratch.data();
+  attending::run(work, stream);
+}
+
+}  // namespace ps

@@ -1,0 +1,132 @@
+// A call of attention() with checked arguments, and the ways to run it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/attention/mask.h"
+#include "penstock/base/dtype.h"
+#include "penstock/host/stream.h"
+#include "penstock/kit/config.h"
+#include "penstock/ops/attention.h"
+
+namespace ps::detail {
+
+// In elements. Elements of a row follow each other. `batch` is 0 for sequences one after the other.
+struct AttentionStrides {
+  std::int64_t batch = 0, row = 0, head = 0;
+
+  PENSTOCK_HD constexpr std::int64_t at(std::int64_t b, std::int64_t r, std::int64_t h) const {
+    return b * batch + r * row + h * head;
+  }
+};
+
+// Where a sequence is: its rows in q and in k, counted from the first row of its batch, which is
+// row 0 of all for sequences one after the other.
+struct AttentionSequence {
+  std::int32_t q_begin = 0, q_length = 0;
+  std::int32_t k_begin = 0, k_length = 0;
+};
+
+// Where all sequences are. Kernels take it by value.
+struct AttentionSequences {
+  std::int32_t count = 0;                   // B
+  std::int32_t q_rows = 0, k_rows = 0;      // of a batch, or of all sequences
+  std::int32_t max_q = 0, max_k = 0;        // no sequence has more rows; at most q_rows and k_rows
+  const std::int32_t* cu_q = nullptr;       // (B + 1); null: all sequences have q_rows rows
+  const std::int32_t* cu_k = nullptr;       // the same for k
+  const std::int32_t* first_k = nullptr;    // (B); null: 0
+  const std::int32_t* lengths_k = nullptr;  // (B); null: all rows
+
+  // Reads the arrays of lengths, in device memory on a GPU. Whatever they hold, the rows are inside
+  // q and k.
+  PENSTOCK_HD constexpr AttentionSequence operator()(std::int32_t b) const {
+    AttentionSequence found{0, q_rows, 0, k_rows};
+    if (cu_q != nullptr) {
+      found.q_begin = clamped(cu_q[b], 0, q_rows);
+      found.q_length = clamped(cu_q[b + 1], found.q_begin, q_rows) - found.q_begin;
+    }
+    if (cu_k != nullptr) {
+      found.k_begin = clamped(cu_k[b], 0, k_rows);
+      found.k_length = clamped(cu_k[b + 1], found.k_begin, k_rows) - found.k_begin;
+    }
+    if (found.q_length > max_q) found.q_length = max_q;
+    if (found.k_length > max_k) found.k_length = max_k;
+    if (lengths_k != nullptr) found.k_length = clamped(lengths_k[b], 0, found.k_length);
+    if (first_k != nullptr) {
+      const std::int32_t first = clamped(first_k[b], 0, found.k_length);
+      found.k_begin += first;
+      found.k_length -= first;
+    }
+    return found;
+  }
+
+ private:
+  PENSTOCK_HD static constexpr std::int32_t clamped(std::int32_t value, std::int32_t least,
+                                                    std::int32_t most) {
+    return value < least ? least : value > most ? most : value;
+  }
+};
+
+// An entry of the table of tiles.
+inline constexpr std::int64_t attention_tile_bytes = 32;
+
+// The parts of a workspace on a GPU: offsets in bytes. Nothing in it is initialised.
+struct AttentionWorkspace {
+  std::size_t counters = 0;  // 64 u32
+  std::size_t tiles = 256;   // `most_tiles` entries
+  std::int64_t most_tiles = 0;
+  std::size_t bytes = 256;
+};
+
+// Tiles of 64 or more queries of all sequences: no more than one per 64 rows and one per sequence.
+// A table of tiles is needed only if sequences have several lengths.
+constexpr AttentionWorkspace attention_workspace(std::int64_t q_rows, std::int64_t sequences,
+                                                 bool several_lengths) {
+  AttentionWorkspace space;
+  if (several_lengths) space.most_tiles = q_rows / 64 + sequences;
+  space.bytes = space.tiles + static_cast<std::size_t>(
+                                  (space.most_tiles * attention_tile_bytes + 255) / 256 * 256);
+  return space;
+}
+
+struct AttentionWork {
+  AttentionSequences sequences{};
+  std::int32_t heads_q = 0, heads_k = 0;  // Hq is a multiple of Hk, both at least 1
+  std::int32_t dim = 0, dim_v = 0;        // D and Dv: multiples of 8, 8 to 256
+  DType type = DType::bf16;               // of q, k, v and out: bf16, f16 or f32
+  AttentionKernel kernel = AttentionKernel::best;
+
+  // Strides may be 0 or negative, except those of out. On a GPU all strides and addresses are
+  // multiples of 16 bytes. A dimension of extent 1 has the stride it would have if contiguous.
+  const void* q = nullptr;
+  const void* k = nullptr;
+  const void* v = nullptr;
+  void* out = nullptr;
+  AttentionStrides q_strides{}, k_strides{}, v_strides{}, out_strides{};
+
+  float* lse = nullptr;  // null: not wanted. Element (b, h, i) is at the strides' at(b, i, h)
+  AttentionStrides lse_strides{};
+
+  AttentionReach reach{};       // causal and window in one
+  float scale = 0;              // not 0
+  float softcap = 0;            // 0: none
+  const void* sinks = nullptr;  // null: none
+  DType sink_type = DType::f32;
+
+  AttentionWorkspace space{};
+  std::byte* memory = nullptr;  // space.bytes, aligned to 256; null on the CPU
+
+  std::int32_t group() const { return heads_q / heads_k; }  // query heads per head of k
+};
+
+// The work has at least one sequence and a row of q. There may be no row of k.
+void attention_cpu(const AttentionWork& work, const Stream& stream);
+// `kernel` may be `best`.
+void attention_gpu(const AttentionWork& work, const Stream& stream);
+
+// Whether the sm90 kernels can run the call on a GPU that has them: its type, head dimensions and
+// strides.
+bool attention_fits_sm90(const AttentionWork& work);
+
+}  // namespace ps::detail

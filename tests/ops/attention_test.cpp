@@ -1,0 +1,272 @@
+// What attention() computes on the CPU.
+#include "penstock/ops/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "ops/attention/cpu.h"
+#include "ops/product/kernel.h"
+#include "support/attention_call.h"
+
+namespace ps::test {
+namespace {
+
+const std::vector<AttentionDims> some_dims{{8, 8}, {16, 24}, {64, 64}, {72, 40}, {192, 128}};
+const std::vector<DType> all_types{DType::bf16, DType::f16, DType::f32};
+
+void run(AttentionCall& call) {
+  const Stream stream(Device::cpu());
+  attention(call.options(), stream);
+  stream.synchronize();
+}
+
+std::string wrong_result(const AttentionCase& of) {
+  AttentionCall call(1, of);
+  run(call);
+  return call.wrong();
+}
+
+TEST(Attention, AgreesWithTheFormula) {
+  for (std::uint32_t seed = 1; seed <= 120; ++seed) {
+    AttentionCall call(seed, random_attention_case(seed, 40, some_dims, all_types));
+    run(call);
+    ASSERT_EQ(call.wrong(), "") << "with seed " << seed;
+  }
+}
+
+// Several tiles of rows and blocks of keys.
+TEST(Attention, OfLongerSequences) {
+  for (std::uint32_t seed = 1; seed <= 12; ++seed) {
+    AttentionCase of = random_attention_case(seed, 400, {{16, 8}}, all_types);
+    of.sequences = 1;
+    of.cu_q = of.cu_k = of.first_k = of.lengths_k = {};
+    AttentionCall call(seed, of);
+    run(call);
+    ASSERT_EQ(call.wrong(), "") << "with seed " << seed;
+  }
+}
+
+TEST(Attention, OfSizesAroundThoseOfBlocks) {
+  for (const auto& [q, k] : {std::pair{1, 1},
+                             {1, 127},
+                             {1, 128},
+                             {1, 129},
+                             {127, 3},
+                             {128, 128},
+                             {129, 257},
+                             {64, 300},
+                             {3, 1},
+                             {300, 5}}) {
+    for (const bool causal : {false, true}) {
+      EXPECT_EQ(wrong_result({.sequences = 1,
+                              .q_rows = q,
+                              .k_rows = k,
+                              .heads_q = 1,
+                              .heads_k = 1,
+                              .type = DType::f32,
+                              .causal = causal}),
+                "");
+    }
+  }
+}
+
+TEST(Attention, OfEveryHeadDimension) {
+  for (std::int64_t dim = 8; dim <= 256; dim += 8) {
+    EXPECT_EQ(wrong_result({.dim = dim, .dim_v = 264 - dim, .type = DType::f32}), "");
+  }
+}
+
+TEST(Attention, HeadsOfKAreShared) {
+  for (const auto& [q, k] : {std::pair{1, 1}, {5, 1}, {6, 2}, {6, 3}, {6, 6}}) {
+    EXPECT_EQ(wrong_result({.heads_q = q, .heads_k = k, .causal = true}), "");
+  }
+}
+
+TEST(Attention, WithoutSequencesOrQueriesNothingIsWritten) {
+  EXPECT_EQ(wrong_result({.sequences = 0}), "");
+  EXPECT_EQ(wrong_result({.q_rows = 0}), "");
+  EXPECT_EQ(wrong_result({.q_rows = 3, .cu_q = {0}, .cu_k = {0}}), "");
+  EXPECT_EQ(wrong_result({.q_rows = 0, .k_rows = 0, .cu_q = {0, 0, 0}, .cu_k = {0, 0, 0}}), "");
+}
+
+// 0, and -infinity in lse: also with sinks.
+TEST(Attention, QueriesWithoutKeys) {
+  for (const bool sinks : {false, true}) {
+    EXPECT_EQ(wrong_result({.k_rows = 0, .sinks = sinks}), "");
+    EXPECT_EQ(wrong_result({.q_rows = 9, .k_rows = 4, .causal = true, .sinks = sinks}), "");
+    EXPECT_EQ(wrong_result({.q_rows = 9,
+                            .k_rows = 9,
+                            .causal = true,
+                            .sinks = sinks,
+                            .first_k = {4, 9},
+                            .lengths_k = {9, 9}}),
+              "");
+  }
+}
+
+// What is no part of a sequence is NaN in all calls here; also at the end of a block.
+TEST(Attention, RowsBeyondTheLengthsMayBeNan) {
+  EXPECT_EQ(wrong_result({.sequences = 3,
+                          .q_rows = 4,
+                          .k_rows = 200,
+                          .type = DType::f16,
+                          .first_k = {0, 3, 129},
+                          .lengths_k = {1, 130, 131}}),
+            "");
+}
+
+TEST(Attention, LargeScoresDoNotOverflow) {
+  for (const DType type : all_types) {
+    EXPECT_EQ(wrong_result({.k_rows = 150, .type = type, .size = 6}), "");
+  }
+  EXPECT_EQ(wrong_result({.type = DType::f32, .softcap = 30, .size = 20}), "");
+}
+
+TEST(Attention, ANegativeScale) {
+  EXPECT_EQ(wrong_result({.type = DType::f32, .causal = true, .scale = -0.25F}), "");
+}
+
+// Rows of q and k may overlap: strides of 0, as expanded tensors have them, and negative ones.
+TEST(Attention, TakesAnyStrides) {
+  std::vector<float> numbers(64, 0.5F), out(3 * 4 * 2 * 8, -1);
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
+  const std::vector<std::int64_t> q_shape{3, 4, 2, 8}, k_shape{3, 5, 1, 8};
+  const Stream stream(Device::cpu());
+  const auto view = [&](const std::vector<std::int64_t>& shape, std::int64_t row) {
+    return TensorView(numbers.data() + 40, DType::f32, shape,
+                      std::vector<std::int64_t>{0, row, 0, 1});
+  };
+  attention({.q = view(q_shape, 0),
+             .k = view(k_shape, 0),
+             .v = view(k_shape, -8),
+             .out = TensorView(out.data(), DType::f32, q_shape)},
+            stream);
+  stream.synchronize();
+  // All keys are equal, so that the result is the mean of the values: rows 40, 32, ..., 8.
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    EXPECT_NEAR(out[i], 24 + static_cast<float>(i % 8), 1e-4) << i;
+  }
+}
+
+TEST(Attention, ANanStaysInItsRow) {
+  AttentionCall call(1, {.sequences = 1, .q_rows = 6, .k_rows = 6, .type = DType::f32});
+  call.q().set_bits({0, 4, 1, 7}, encoded(NAN, DType::f32));
+  run(call);
+  for (std::int64_t i = 0; i < 6; ++i) {
+    for (std::int64_t h = 0; h < 2; ++h) {
+      const double got =
+          decoded(static_cast<std::uint32_t>(call.out().bits({0, i, h, 3})), DType::f32);
+      EXPECT_EQ(std::isnan(got), i == 4 && h == 1) << i << " " << h;
+    }
+  }
+}
+
+TEST(Attention, GivesTheSameBitsEveryTime) {
+  for (const DType type : all_types) {
+    const AttentionCase of{
+        .q_rows = 300, .k_rows = 280, .heads_q = 4, .type = type, .causal = true};
+    AttentionCall first(1, of);
+    run(first);
+    for (int round = 0; round < 3; ++round) {
+      AttentionCall again(1, of);
+      run(again);
+      ASSERT_EQ(again.out().bytes(), first.out().bytes());
+      ASSERT_EQ(again.lse().bytes(), first.lse().bytes());
+    }
+  }
+}
+
+// Without a check they give some result inside `out`.
+TEST(Attention, WrongLengthsStayInsideTheTensors) {
+  const std::vector<std::vector<std::int32_t>> wrong{
+      {0, 100, 5}, {-7, 3, 2000000000}, {5, 0, 3}, {9, 9, 9}};
+  for (const auto& cumulative : wrong) {
+    AttentionCase of{.q_rows = 6, .k_rows = 6};
+    of.cu_q = of.cu_k = {0, 3, 6};
+    AttentionCall call(1, of);
+    AttentionOptions options = call.options();
+    std::vector<std::int32_t> values = cumulative, lengths{-4, 77};
+    options.cu_q = options.cu_k = TensorView(values.data(), DType::i32, {3});
+    options.lengths_k = options.first_k = TensorView(lengths.data(), DType::i32, {2});
+    const Stream stream(Device::cpu());
+    attention(options, stream);
+    stream.synchronize();
+    EXPECT_TRUE(call.out().surroundings_untouched());
+    EXPECT_TRUE(call.lse().surroundings_untouched());
+  }
+}
+
+TEST(Attention, RowsBeyondMaxAreIgnored) {
+  AttentionCase of{.q_rows = 9, .k_rows = 9, .cu_q = {0, 4, 9}, .cu_k = {0, 4, 9}};
+  AttentionCall call(1, of);
+  AttentionOptions options = call.options();
+  options.max_q = 4;
+  const Stream stream(Device::cpu());
+  attention(options, stream);
+  stream.synchronize();
+  EXPECT_NE(call.out().bits({7, 0, 0}), 0xFFFFU);
+  EXPECT_EQ(call.out().bits({8, 0, 0}), 0xFFFFU);
+}
+
+// One row and a few more than a tile of registers, against plain loops.
+void expect_right(const detail::AttentionRows& rows) {
+  constexpr std::size_t keys = 37, columns = 80, stride = 48, v_stride = 96;
+  std::vector<float> p(9 * stride), v(keys * v_stride), out(9 * v_stride), factor(9);
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  for (std::vector<float>* each : {&p, &v, &out, &factor}) {
+    for (float& number : *each) number = normal(random);
+  }
+  const std::vector<float> products = p, before = out;
+  for (std::size_t r = 0; r < 9; ++r) {
+    detail::AttentionRow row{r % 2 == 0 ? -INFINITY : 0.5F, r % 2 == 0 ? 0.F : 2.F};
+    const float softcap = r % 3 == 0 ? 1.5F : 0.F;
+    const std::size_t begin = r, end = keys - 2 * r;
+    const double old = row.maximum;
+    factor[r] = rows.softmax(&p[r * stride], begin, end, keys, {0.7F, softcap}, row);
+    std::vector<double> scores(keys, -INFINITY);
+    double most = old, sum = 0;
+    for (std::size_t j = begin; j < end; ++j) {
+      scores[j] = 0.7 * products[r * stride + j];
+      if (softcap > 0) scores[j] = softcap * std::tanh(scores[j] / softcap);
+      most = std::max(most, scores[j]);
+    }
+    for (std::size_t j = 0; j < keys; ++j) {
+      EXPECT_NEAR(p[r * stride + j], std::exp(scores[j] - most), 1e-6) << r << " " << j;
+      sum += std::exp(scores[j] - most);
+    }
+    const double change = std::isinf(old) ? 0 : std::exp(old - most);
+    EXPECT_NEAR(factor[r], change, 1e-6);
+    EXPECT_NEAR(row.maximum, most, 1e-6);
+    EXPECT_NEAR(row.sum, sum + (std::isinf(old) ? 0 : 2 * change), 1e-5);
+  }
+  rows.accumulate(p.data(), stride, v.data(), v_stride, factor.data(), 9, keys, columns, out.data(),
+                  v_stride);
+  for (std::size_t r = 0; r < 9; ++r) {
+    for (std::size_t c = 0; c < v_stride; ++c) {
+      double sum = c < columns ? factor[r] * before[r * v_stride + c] : before[r * v_stride + c];
+      for (std::size_t j = 0; c < columns && j < keys; ++j) {
+        sum += double{p[r * stride + j]} * v[j * v_stride + c];
+      }
+      EXPECT_NEAR(out[r * v_stride + c], sum, 1e-4) << r << " " << c;
+    }
+  }
+}
+
+TEST(Attention, EveryInstructionSet) {
+  using detail::InstructionSet;
+  expect_right(*detail::attention_rows_baseline());
+  if (product_kernel(InstructionSet::avx2, DType::f32) != nullptr) {
+    expect_right(*detail::attention_rows_avx2());
+  }
+  if (product_kernel(InstructionSet::avx512, DType::f32) != nullptr) {
+    expect_right(*detail::attention_rows_avx512());
+  }
+}
+
+}  // namespace
+}  // namespace ps::test

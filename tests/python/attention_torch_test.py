@@ -1,0 +1,161 @@
+"""attention() of torch's tensors on the CPU, and compiled, and on a GPU if there is one; and the
+function with the signature of torch's."""
+
+import pytest
+
+import penstock
+from attention_support import draw as draw_arrays
+from attention_support import reference
+from penstock import attention, scaled_dot_product_attention
+
+torch = pytest.importorskip("torch", reason="torch is not installed here")
+
+sdpa = torch.nn.functional.scaled_dot_product_attention
+
+
+def draw(dtype=torch.float32, device="cpu", **shape):
+    return tuple(torch.from_numpy(each).to(dtype).to(device) for each in draw_arrays(**shape))
+
+
+def check(out, q, k, v, **options):
+    wanted = torch.from_numpy(reference(*(each.double().cpu().numpy() for each in (q, k, v)),
+                                        **options)[0])
+    assert out.dtype == q.dtype and out.shape == wanted.shape
+    bound = 1e-5 if q.dtype == torch.float32 else 8 * torch.finfo(q.dtype).eps
+    assert ((out.double().cpu() - wanted).abs() <= bound).all()  # False for NaN
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_as_the_reference(dtype):
+    q, k, v = draw(dtype)
+    out, lse = attention(q, k, v, causal=True, return_lse=True)
+    check(out, q, k, v, causal=True)
+    assert lse.dtype == torch.float32 and lse.shape == (2, 4, 5)
+    room = torch.full_like(out, torch.nan)
+    assert attention(q, k, v, causal=True, out=room) is room and torch.equal(room, out)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled(backend):
+    torch.compiler.reset()
+    q, k, v = draw()
+
+    def both(q, k, v):
+        out, lse = attention(q * 2, k, v, causal=True, window=(3, None), return_lse=True)
+        return out + 1, lse
+
+    compiled = torch.compile(both, fullgraph=True, backend=backend)
+    for got, wanted in zip(compiled(q, k, v), both(q, k, v)):
+        assert torch.equal(got, wanted)
+
+
+def test_compiled_with_lengths_and_a_given_result():
+    torch.compiler.reset()
+    q, k, v = (each.flatten(0, 1) for each in draw(sq=7))
+    begins = torch.tensor([0, 5, 14], dtype=torch.int32)
+
+    def call(q, out):
+        return attention(q, k, v, cu_q=begins, cu_k=begins, out=out) * 2
+
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    out, same = torch.empty(14, 4, 24), torch.empty(14, 4, 24)
+    assert torch.equal(compiled(q, out), call(q, same)) and torch.equal(out, same)
+
+
+def test_operators_keep_their_promises():
+    q, k, v = draw()
+    options = True, -1, -1, 0.0, 0.0, 0, 0, "best", False
+    torch.library.opcheck(torch.ops.penstock.attention, (q, k, v, *[None] * 5, *options, True),
+                          test_utils=("test_schema", "test_faketensor"))
+    out, lse = torch.empty(2, 5, 4, 24), torch.empty(2, 4, 5)
+    torch.library.opcheck(torch.ops.penstock.attention_out,
+                          (q, k, v, *[None] * 5, *options, out, lse),
+                          test_utils=("test_schema", "test_faketensor"))
+
+
+def test_meta_tensors_have_shapes():
+    q, k, v = draw(device="meta")
+    out, lse = attention(q, k, v, return_lse=True)
+    assert out.shape == (2, 5, 4, 24) and lse.shape == (2, 4, 5)
+
+
+def test_has_no_backward():
+    q, k, v = draw()
+    with pytest.raises(penstock.Unsupported, match="attention: k requires a gradient"):
+        attention(q, k.requires_grad_(), v)
+    with torch.no_grad():
+        check(attention(q, k, v), q, k.detach(), v)
+
+
+def test_refuses_other_arrays():
+    q, k, v = draw()
+    with pytest.raises(penstock.InvalidArgument, match="^v: expected a torch tensor"):
+        attention(q, k, v.numpy())
+    with pytest.raises(penstock.InvalidArgument, match="^k: expected"):
+        attention(q, k.half(), v)
+
+
+def heads_first(tensors):
+    return tuple(each.transpose(1, 2) for each in tensors)
+
+
+@pytest.mark.parametrize("shape", [
+    {}, {"sq": 7}, {"sq": 9, "sk": 4}, {"sq": 1}, {"heads_k": 4}, {"dim": 12}, {"sk": 300, "sq": 300},
+])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_as_torchs_function(shape, is_causal):
+    q, k, v = heads_first(draw(**shape))
+    options = {"is_causal": is_causal, "enable_gqa": True}
+    out = scaled_dot_product_attention(q, k, v, **options)
+    torch.testing.assert_close(out, sdpa(q, k, v, **options), rtol=0, atol=1e-5)
+
+
+def test_what_goes_to_torch(monkeypatch):
+    q, k, v = heads_first(draw(heads_k=4, dim_v=16))
+    seen = []
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention",
+                        lambda *arguments, **options: seen.append(1) or sdpa(*arguments, **options))
+    calls = [
+        (q, k, v, torch.ones(5, 7, dtype=torch.bool)),
+        (q, k, v, None, 0.5),
+        (q.double(), k.double(), v.double()),
+        (q[0], k[0], v[0]),
+        (q.clone().requires_grad_(), k, v),
+        (q[..., :12], k[..., :12], v),
+        (q, k[:1], v[:1]),
+        (q.mT.contiguous().mT, k, v),
+    ]
+    for arguments in calls:
+        scaled_dot_product_attention(*arguments)
+    assert len(seen) == len(calls)
+    scaled_dot_product_attention(q[..., :8, :], k, v, scale=0.0)
+    assert len(seen) == len(calls) + 1
+    for options in ({}, {"is_causal": True}, {"scale": 0.3}):
+        out = scaled_dot_product_attention(q, k, v, **options)
+        torch.testing.assert_close(out, sdpa(q, k, v, **options), rtol=0, atol=1e-5)
+    assert len(seen) == len(calls) + 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_on_a_gpu(dtype):
+    for sq, sk, dim in ((5, 7, 16), (130, 200, 64), (64, 129, 128), (1, 40, 96), (33, 33, 256)):
+        q, k, v = draw(dtype, "cuda", sq=sq, sk=sk, dim=dim, dim_v=dim)
+        for options in ({}, {"causal": True}, {"window": (9, 3)}):
+            check(attention(q, k, v, **options), q, k, v, **options)
+            check(attention(q, k, v, kernel="portable", **options), q, k, v, **options)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_captured_on_a_gpu():
+    q, k, v = (each.flatten(0, 1) for each in draw(torch.bfloat16, "cuda", sq=70, sk=70, dim=64,
+                                                   dim_v=64))
+    begins = torch.tensor([0, 30, 140], dtype=torch.int32, device="cuda")
+    wanted = attention(q, k, v, cu_q=begins, cu_k=begins, causal=True)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = attention(q, k, v, cu_q=begins, cu_k=begins, causal=True)
+    for _ in range(2):
+        out.fill_(torch.nan)
+        graph.replay()
+        assert torch.equal(out, wanted)
