@@ -89,7 +89,7 @@ class ExpertFeeder {
   std::list<ExpertCall*> free_, posted_;
   std::deque<std::pair<std::int64_t, std::vector<std::int32_t>>> hints_;  // of prefetch()
   bool ending_ = false, closed_ = false;
-  bool clearing_ = false;  // the cache is to be emptied
+  bool clearing_ = false;                   // the cache is to be emptied
   std::vector<std::uint32_t> last_misses_;  // by layer
   ExpertStatistics statistics_;
   std::deque<ExpertCallRecord> records_;

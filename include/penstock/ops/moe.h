@@ -100,10 +100,10 @@ struct MoeOptions {
 // x, gate_up, ids, slots and shared_gate_up are read. Throws InvalidArgument as moe() does.
 std::size_t moe_workspace_bytes(const MoeOptions& options);
 
-// Computes `out`. Any T, including 0. d, n and m are multiples of 8. E is at most 1024, S at most 8192;
-// K is at least 1, at most 16 and at most E. On a GPU the rows of x, out and the weights (columns, if
-// those are contiguous) begin at multiples of 16 bytes. An id of E or more, and an expert that is
-// not there, adds nothing.
+// Computes `out`. Any T, including 0. d, n and m are multiples of 8. E is at most 1024, S at most
+// 8192; K is at least 1, at most 16 and at most E. On a GPU the rows of x, out and the weights
+// (columns, if those are contiguous) begin at multiples of 16 bytes. An id of E or more, and an
+// expert that is not there, adds nothing.
 //
 // Enqueues and returns, without waiting for the device unless `check` is set; may be captured
 // unless `check` is set. The same call gives the same bits every time. Throws InvalidArgument
