@@ -173,6 +173,52 @@ TEST_F(AttentionErrors, ACheckFindsLengthsThatAreWrong) {
   EXPECT_EQ(named_of_lengths([](auto& o) { o.max_k = 4; }), "cu_k");
 }
 
+TEST_F(AttentionErrors, Pages) {
+  // k and v (pages, 4, 2, 16), pages (2, 2)
+  AttentionCall paged(1, {.heads_q = 4, .lengths_k = {7, 5}, .page_rows = 4});
+  const auto spoiled = [&](const std::function<void(AttentionOptions&)>& spoil) {
+    AttentionOptions bad = paged.options();
+    bad.check = true;
+    spoil(bad);
+    return refusal(bad, stream);
+  };
+  EXPECT_EQ(spoiled([](auto&) {}).argument, "");
+  EXPECT_EQ(spoiled([](auto& o) { o.pages = typed(o.pages, DType::f32); }).argument, "pages");
+  EXPECT_EQ(spoiled([](auto& o) { o.pages = changed(o.pages, {4}); }).argument, "pages");
+  EXPECT_EQ(spoiled([](auto& o) { o.pages = changed(o.pages, {1, 2}); }).argument, "pages");
+  EXPECT_EQ(spoiled([](auto& o) { o.pages = changed(o.pages, {2, 2}, {5, 2}); }).argument, "pages");
+  EXPECT_EQ(spoiled([](auto& o) { o.pages = changed(o.pages, {2, 2}, {-5, 1}); }).argument,
+            "pages");
+  EXPECT_EQ(spoiled([](auto& o) {
+              o.pages = changed(o.pages, {2, std::int64_t{1} << 28}, {0, 1});
+            }).argument,
+            "pages");
+  EXPECT_EQ(spoiled([](auto& o) { o.k = changed(o.k, {5, 0, 2, 16}); }).argument, "k");
+  EXPECT_EQ(spoiled([](auto& o) { o.k = changed(o.k, {20, 2, 16}); }).argument, "k");
+  EXPECT_EQ(spoiled([](auto& o) { o.v = changed(o.v, {4, 4, 2, 16}); }).argument, "v");
+  EXPECT_EQ(spoiled([](auto& o) { o.v = changed(o.v, {5, 2, 2, 16}); }).argument, "v");
+  std::vector<std::int32_t> ends{0, 3, 8};
+  EXPECT_EQ(spoiled([&](auto& o) { o.cu_k = TensorView(ends.data(), DType::i32, {3}); }).argument,
+            "cu_k");
+  std::vector<std::int32_t> lengths_k{7, 9};
+  EXPECT_EQ(spoiled([&](auto& o) {
+              o.lengths_k = TensorView(lengths_k.data(), DType::i32, {2});
+            }).argument,
+            "lengths_k");
+  std::vector<std::int32_t> table{0, 1, 2, 5};
+  const auto with_table = [&](auto& o) { o.pages = TensorView(table.data(), DType::i32, {2, 2}); };
+  EXPECT_EQ(spoiled(with_table).argument, "pages");
+  EXPECT_EQ(spoiled(with_table).given, "5 at (1, 1)");
+  table[3] = -1;
+  EXPECT_EQ(spoiled(with_table).given, "-1 at (1, 1)");
+  lengths_k = {7, 4};  // no key on this page
+  EXPECT_EQ(spoiled([&](auto& o) {
+              with_table(o);
+              o.lengths_k = TensorView(lengths_k.data(), DType::i32, {2});
+            }).argument,
+            "");
+}
+
 TEST_F(AttentionErrors, WorkspaceBytesNeedAShape) {
   EXPECT_THROW(attention_workspace_bytes({}), InvalidArgument);
   EXPECT_GT(attention_workspace_bytes(lengths.options()),

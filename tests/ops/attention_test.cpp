@@ -16,6 +16,7 @@ namespace ps::test {
 namespace {
 
 const std::vector<AttentionDims> some_dims{{8, 8}, {16, 24}, {64, 64}, {72, 40}, {192, 128}};
+using Shape = std::vector<std::int64_t>;
 const std::vector<DType> all_types{DType::bf16, DType::f16, DType::f32};
 
 void run(AttentionCall& call) {
@@ -128,6 +129,48 @@ TEST(Attention, LargeScoresDoNotOverflow) {
 
 TEST(Attention, ANegativeScale) {
   EXPECT_EQ(wrong_result({.type = DType::f32, .causal = true, .scale = -0.25F}), "");
+}
+
+TEST(Attention, KeysInPages) {
+  for (std::uint32_t seed = 1; seed <= 120; ++seed) {
+    AttentionCall call(seed, random_paged_case(seed, seed % 4 == 0 ? 300 : 40, some_dims, all_types,
+                                               {1, 2, 3, 8, 16, 64, 100}));
+    run(call);
+    ASSERT_EQ(call.wrong(), "") << "with seed " << seed;
+  }
+}
+
+TEST(Attention, PagesHaveTheBitsOfContiguousKeys) {
+  for (const bool heads_first : {false, true}) {
+    AttentionCase of{.sequences = 1,
+                     .q_rows = 3,
+                     .k_rows = 200,
+                     .heads_q = 4,
+                     .causal = true,
+                     .heads_first = heads_first};
+    AttentionCall contiguous(1, of);
+    run(contiguous);
+    AttentionOptions call = contiguous.options();
+    const auto in_pages = [&](const TensorView& all) {
+      const auto strides = all.strides();
+      return TensorView(all.data(), all.dtype(), Shape{8, 25, 2, 16},
+                        Shape{25 * strides[1], strides[1], strides[2], 1});
+    };
+    std::vector<std::int32_t> table{0, 1, 2, 3, 4, 5, 6, 7};
+    Strided out = contiguous.out();
+    call.k = in_pages(call.k);
+    call.v = in_pages(call.v);
+    call.pages = TensorView(table.data(), DType::i32, {1, 8});
+    call.out = out.view();
+    const Stream stream(Device::cpu());
+    attention(call, stream);
+    stream.synchronize();
+    EXPECT_EQ(out.bytes(), contiguous.out().bytes());
+  }
+}
+
+TEST(Attention, ATableWithoutPages) {
+  EXPECT_EQ(wrong_result({.k_rows = 0, .sinks = true, .page_rows = 4}), "");
 }
 
 // Rows of q and k may overlap: strides of 0, as expanded tensors have them, and negative ones.

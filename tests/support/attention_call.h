@@ -6,8 +6,10 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "penstock/ops/attention.h"
@@ -27,6 +29,8 @@ struct AttentionCase {
   DType sink_type = DType::f32;
   bool lse = true;
   std::vector<std::int32_t> cu_q{}, cu_k{}, first_k{}, lengths_k{};  // empty: none
+  std::int64_t page_rows = 0;  // of the pages in which k and v are stored; 0: not in pages
+  bool bad_pages = false;      // some entries of the table are no pages
 
   bool heads_first = false;  // stored as (B, H, S, D)
   std::int64_t padding = 0;  // elements between rows
@@ -37,8 +41,9 @@ class AttentionCall {
  public:
   AttentionCall(std::uint32_t seed, const AttentionCase& of) : case_(of), random_(seed) {
     q_ = array(case_.cu_q, case_.q_rows, case_.heads_q, case_.dim);
-    k_ = array(case_.cu_k, case_.k_rows, case_.heads_k, case_.dim);
-    v_ = array(case_.cu_k, case_.k_rows, case_.heads_k, case_.dim_v);
+    make_pages();
+    k_ = array_of_keys(case_.dim);
+    v_ = array_of_keys(case_.dim_v);
     out_ = array(case_.cu_q, case_.q_rows, case_.heads_q, case_.dim_v);
     lse_ = case_.cu_q.empty() ? Strided(DType::f32, {case_.sequences, case_.heads_q, case_.q_rows})
                               : Strided(DType::f32, {case_.heads_q, case_.q_rows});
@@ -70,6 +75,7 @@ class AttentionCall {
     if (!case_.cu_k.empty()) call.cu_k = place(cu_k_);
     if (!case_.first_k.empty()) call.first_k = place(first_k_);
     if (!case_.lengths_k.empty()) call.lengths_k = place(lengths_k_);
+    if (case_.page_rows > 0) call.pages = place(pages_);
     return call;
   }
   AttentionOptions options() {
@@ -104,6 +110,8 @@ class AttentionCall {
     if (!case_.cu_k.empty()) all += " cu_k";
     if (!case_.first_k.empty()) all += " first_k";
     if (!case_.lengths_k.empty()) all += " lengths_k";
+    if (case_.page_rows > 0) all += " pages of " + text(case_.page_rows);
+    if (case_.bad_pages) all += ", some bad";
     return all;
   }
 
@@ -212,6 +220,47 @@ class AttentionCall {
     if (!cumulative.empty()) return {case_.type, {rows, heads, dim}, {row, head, 1}};
     return {case_.type, {case_.sequences, rows, heads, dim}, {whole, row, head, 1}};
   }
+  Strided array_of_keys(std::int64_t dim) const {
+    if (case_.page_rows == 0) return array(case_.cu_k, case_.k_rows, case_.heads_k, dim);
+    const std::int64_t each = dim + case_.padding, heads = case_.heads_k, rows = case_.page_rows;
+    const std::int64_t row = case_.heads_first ? each : heads * each + case_.padding;
+    const std::int64_t head = case_.heads_first ? rows * each + case_.padding : each;
+    const std::int64_t page = case_.heads_first ? heads * head : rows * row;
+    return {case_.type, {page_count_, rows, heads, dim}, {page, row, head, 1}};
+  }
+
+  // Gives every sequence pages in any order, and keeps one page for nobody. Entries behind its last
+  // key are no pages.
+  void make_pages() {
+    if (case_.page_rows == 0) return;
+    most_pages_ = (case_.k_rows + case_.page_rows - 1) / case_.page_rows;
+    case_.k_rows = most_pages_ * case_.page_rows;
+    page_count_ = case_.sequences * most_pages_ + 1;
+    std::vector<std::int32_t> order(at(page_count_));
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::shuffle(order, random_);
+    pages_ = Strided(DType::i32, {case_.sequences, most_pages_}, {most_pages_ + 3, 1});
+    for (std::int64_t b = 0; b < case_.sequences; ++b) {
+      for (std::int64_t i = 0; i < most_pages_; ++i) {
+        std::int32_t page = order[at(b * most_pages_ + i)];
+        const auto none =
+            static_cast<std::int32_t>(i % 2 == 0 ? page_count_ + i : -1 - i * 1000000);
+        if (i * case_.page_rows >= last_key(b)) page = none;
+        if (case_.bad_pages && random_() % 3 == 0) page = none;
+        pages_.set_bits({b, i}, static_cast<std::uint32_t>(page));
+      }
+    }
+  }
+
+  // The page of a row and the row in it; a negative page for none. Without pages, the sequence and
+  // the row.
+  std::pair<std::int64_t, std::int64_t> key_row(std::int64_t b, std::int64_t row) const {
+    if (case_.page_rows == 0) return {b, row};
+    const auto page = static_cast<std::int32_t>(
+        static_cast<std::uint32_t>(pages_.bits({b, row / case_.page_rows})));
+    return {page < page_count_ ? page : -1, row % case_.page_rows};
+  }
+
   static Strided integers(const std::vector<std::int32_t>& values) {
     Strided array(DType::i32, {static_cast<std::int64_t>(values.size())});
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -247,12 +296,14 @@ class AttentionCall {
       }
     }
     for (std::int64_t j = first_key(b); j < last_key(b); ++j) {
-      const std::int64_t row = first_row(case_.cu_k, b) + j;
-      for (std::int64_t h = 0; h < case_.heads_k; ++h) {
+      const auto [batch, row] = key_row(b, first_row(case_.cu_k, b) + j);
+      for (std::int64_t h = 0; batch >= 0 && h < case_.heads_k; ++h) {
         for (std::int64_t c = 0; c < case_.dim; ++c) {
-          set(k_, place(case_.cu_k, b, row, h, c), case_.size);
+          set(k_, place(case_.cu_k, batch, row, h, c), case_.size);
         }
-        for (std::int64_t c = 0; c < case_.dim_v; ++c) set(v_, place(case_.cu_k, b, row, h, c), 1);
+        for (std::int64_t c = 0; c < case_.dim_v; ++c) {
+          set(v_, place(case_.cu_k, batch, row, h, c), 1);
+        }
       }
     }
   }
@@ -264,23 +315,27 @@ class AttentionCall {
     row.same.assign(at(case_.dim_v), 0);
     const std::int64_t head_k = h / (case_.heads_q / case_.heads_k);
     const std::int64_t position = i + last_key(b) - queries(b);
-    std::vector<std::int64_t> keys;
+    const std::vector<double> zeros(256);
+    std::vector<const double*> values;
     std::vector<double> scores;
     for (std::int64_t j = first_key(b); j < last_key(b); ++j) {
       if (case_.causal && j > position) continue;
       if (case_.window_left >= 0 && j < position - case_.window_left) continue;
       if (case_.window_right >= 0 && j > position + case_.window_right) continue;
-      keys.push_back(first_row(case_.cu_k, b) + j);
-      scores.push_back(score(q.at(b, row.row, h), k.at(b, keys.back(), head_k)));
+      const auto [batch, at_row] = key_row(b, first_row(case_.cu_k, b) + j);
+      const bool there = batch >= 0;
+      values.push_back(there ? v.at(batch, at_row, head_k) : zeros.data());
+      scores.push_back(
+          score(q.at(b, row.row, h), there ? k.at(batch, at_row, head_k) : zeros.data()));
     }
-    if (keys.empty()) return row;
+    if (values.empty()) return row;
     const double most = *std::ranges::max_element(scores);
     double sum = case_.sinks ? std::exp(number(sinks_, {h}) - most) : 0;
-    for (std::size_t j = 0; j < keys.size(); ++j) {
+    for (std::size_t j = 0; j < values.size(); ++j) {
       const double p = std::exp(scores[j] - most), p_same = rounded(p, case_.type);
       sum += p;
       for (std::int64_t c = 0; c < case_.dim_v; ++c) {
-        const double value = v.at(b, keys[j], head_k)[c];
+        const double value = values[j][c];
         row.exact[at(c)] += p * value;
         row.same[at(c)] += p_same * value;
       }
@@ -300,7 +355,8 @@ class AttentionCall {
 
   AttentionCase case_;
   std::mt19937 random_;
-  Strided q_, k_, v_, out_, lse_, sinks_, cu_q_, cu_k_, first_k_, lengths_k_;
+  Strided q_, k_, v_, out_, lse_, sinks_, cu_q_, cu_k_, first_k_, lengths_k_, pages_;
+  std::int64_t most_pages_ = 0, page_count_ = 0;  // of a sequence, and of k
 };
 
 struct AttentionDims {
@@ -356,6 +412,30 @@ inline AttentionCase random_attention_case(std::uint32_t seed, std::int64_t most
     std::int64_t rows = made.cu_k.empty() ? made.k_rows : made.cu_k[i + 1] - made.cu_k[i];
     if (ends) made.lengths_k.push_back(static_cast<std::int32_t>(rows = below(rows + 1)));
     if (begins) made.first_k.push_back(static_cast<std::int32_t>(below(rows + 1)));
+  }
+  return made;
+}
+
+// The same with k and v in pages, of which `page_rows` names the possible sizes.
+inline AttentionCase random_paged_case(std::uint32_t seed, std::int64_t most_rows,
+                                       const std::vector<AttentionDims>& dims,
+                                       const std::vector<DType>& types,
+                                       const std::vector<std::int64_t>& page_rows) {
+  AttentionCase made = random_attention_case(seed, most_rows, dims, types);
+  std::mt19937 random(seed);
+  made.cu_k.clear();
+  made.first_k.clear();
+  made.lengths_k.clear();
+  if (!made.cu_q.empty()) made.sequences = static_cast<std::int64_t>(made.cu_q.size()) - 1;
+  made.page_rows = page_rows[random() % page_rows.size()];
+  made.k_rows = 1 + static_cast<std::int64_t>(random()) % most_rows;
+  made.bad_pages = random() % 4 == 0;
+  const bool begins = random() % 4 == 0;
+  for (std::int64_t b = 0; b < made.sequences; ++b) {
+    made.lengths_k.push_back(static_cast<std::int32_t>(random() % (made.k_rows + 1)));
+    if (!begins) continue;
+    const auto most = static_cast<std::uint32_t>(made.lengths_k.back()) + 1;
+    made.first_k.push_back(static_cast<std::int32_t>(random() % most));
   }
   return made;
 }

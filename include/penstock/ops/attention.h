@@ -65,6 +65,14 @@ struct AttentionOptions {
   // What k and v hold in other rows, NaN for example, has no effect. Read on the stream. Optional.
   TensorView first_k{}, lengths_k{};
 
+  // (B, most pages of a sequence), i32, for keys and values that are stored in pages: k is (pages,
+  // rows of a page, Hk, D), v the same with Dv, of any strides, and row r of sequence b is row
+  // r % R of page pages[b][r / R] of R rows. The last dimension is contiguous, the other one has a
+  // stride of at least 0. `lengths_k` says how many rows a sequence has; without it, as many as
+  // its pages hold. Not together with `cu_k`. Read on the stream; entries of pages that have no key
+  // of the sequence are not used.
+  TensorView pages{};
+
   // attention_workspace_bytes() bytes on the stream's GPU, aligned to 256, that nothing else uses
   // until the call's work is done. If empty, attention() allocates from `pool`. The CPU needs none.
   MemoryView workspace{};
@@ -72,9 +80,11 @@ struct AttentionOptions {
 
   AttentionKernel kernel = AttentionKernel::best;
 
-  // Waits for cu_q, cu_k, first_k and lengths_k and throws InvalidArgument if they decrease or are
-  // beyond the rows that there are. Without it they are clamped: such a call has a meaningless
-  // result, but reads and writes nothing outside its arguments.
+  // Waits for cu_q, cu_k, first_k, lengths_k and pages and throws InvalidArgument if lengths
+  // decrease or are beyond the rows that there are, or if a sequence has a key on a page that does
+  // not exist. Without it lengths are clamped, and keys and values on such pages are zeros: a query
+  // that attends to them gives them a score of 0. Such a call reads and writes nothing outside its
+  // arguments.
   bool check = false;
 };
 

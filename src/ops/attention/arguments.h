@@ -15,8 +15,4 @@ detail::AttentionWork checked(const AttentionOptions& options, const Device& dev
 // The layout of the workspace, from q and cu_q alone. Throws InvalidArgument naming the argument.
 detail::AttentionWorkspace sized(const AttentionOptions& options);
 
-// Throws InvalidArgument for sequences that are not inside q and k. The arrays of `sequences` are
-// those of the work, or copies of them that the host can read.
-void check_lengths(const detail::AttentionSequences& sequences);
-
 }  // namespace ps::attending

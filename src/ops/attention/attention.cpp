@@ -5,6 +5,7 @@
 #include "host/backend.h"
 #include "ops/arguments.h"
 #include "ops/attention/arguments.h"
+#include "ops/attention/lengths.h"
 #include "ops/attention/work.h"
 #include "ops/scratch.h"
 #include "penstock/base/error.h"
@@ -14,6 +15,7 @@ namespace ps {
 namespace attending {
 namespace {
 
+using detail::AttentionPages;
 using detail::AttentionSequences;
 using detail::AttentionWork;
 
@@ -36,27 +38,37 @@ void require_kernel(const AttentionWork& work, const Device& device) {
                         "sm90");
 }
 
-// Waits for the arrays of lengths and checks them.
+// The entries of `pages`, and what lies between them: a row of memory.
+MemoryView span_of(const TensorView& pages) {
+  MemoryView span{static_cast<std::byte*>(pages.data()), 0, pages.place()};
+  if (pages.elements() == 0) return span;
+  const std::int64_t entries = (pages.extent(0) - 1) * pages.strides()[0] + pages.extent(1);
+  span.bytes = static_cast<std::size_t>(entries) * sizeof(std::int32_t);
+  return span;
+}
+
+// Waits for the arrays of lengths and pages and checks them.
 void check_lengths_on(const AttentionOptions& options, AttentionSequences sequences,
-                      const Stream& stream) {
+                      AttentionPages pages, const Stream& stream) {
   stream.impl().refuse_capture("attention with `check`, which waits for the lengths,");
   if (on_cpu(stream)) {
     stream.synchronize();
-    return check_lengths(sequences);
+    return check_lengths(sequences, pages);
   }
   std::vector<PinnedBuffer> copies;
-  const auto copied = [&](const TensorView& view) -> const std::int32_t* {
-    if (view.elements() == 0) return static_cast<const std::int32_t*>(view.data());
-    copies.emplace_back(stream.device(), view.bytes());
-    copy(copies.back().view(), view.memory(), stream);
+  const auto copied = [&](const MemoryView& memory) -> const std::int32_t* {
+    if (memory.bytes == 0) return memory.as<const std::int32_t>();
+    copies.emplace_back(stream.device(), memory.bytes);
+    copy(copies.back().view(), memory, stream);
     return copies.back().view().as<const std::int32_t>();
   };
-  sequences.cu_q = copied(options.cu_q);
-  sequences.cu_k = copied(options.cu_k);
-  sequences.first_k = copied(options.first_k);
-  sequences.lengths_k = copied(options.lengths_k);
+  sequences.cu_q = copied(options.cu_q.memory());
+  sequences.cu_k = copied(options.cu_k.memory());
+  sequences.first_k = copied(options.first_k.memory());
+  sequences.lengths_k = copied(options.lengths_k.memory());
+  pages.table = copied(span_of(options.pages));
   stream.synchronize();
-  check_lengths(sequences);
+  check_lengths(sequences, pages);
 }
 
 void run(const AttentionWork& work, const Stream& stream) {
@@ -85,7 +97,7 @@ bool attention_fits_sm90(const AttentionWork& work) {
   const bool dims = work.dim == work.dim_v
                         ? work.dim == 64 || work.dim == 96 || work.dim == 128 || work.dim == 256
                         : work.dim == 192 && work.dim_v == 128;
-  return dims && work.type != DType::f32 && has_map(work.q_strides) && has_map(work.k_strides) &&
+  return dims && work.type != DType::f32 && work.pages.table == nullptr && has_map(work.q_strides) && has_map(work.k_strides) &&
          has_map(work.v_strides) && has_map(work.out_strides);
 }
 
@@ -99,7 +111,7 @@ void attention(const AttentionOptions& options, const Stream& stream) {
   detail::AttentionWork work = attending::checked(options, stream.device());
   if (work.sequences.count == 0 || work.sequences.q_rows == 0) return;
   attending::require_kernel(work, stream.device());
-  if (options.check) attending::check_lengths_on(options, work.sequences, stream);
+  if (options.check) attending::check_lengths_on(options, work.sequences, work.pages, stream);
   if (work.memory != nullptr || attending::on_cpu(stream)) return attending::run(work, stream);
   const detail::Scratch scratch(*options.pool, work.space.bytes, stream);
   work.memory = scratch.data();

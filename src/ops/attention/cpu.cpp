@@ -112,10 +112,11 @@ class TileTask {
         std::min(block_keys, static_cast<std::size_t>(sequence_.k_length - from));
     std::array<const std::byte*, block_keys> pointers;
     for (std::size_t key = 0; key < keys; ++key) {
-      const std::int64_t row = sequence_.k_begin + from + static_cast<std::int64_t>(key);
-      pointers[key] = element_at(work_.k, work_.k_strides.at(number_, row, head_), work_.type);
-      widen_row(element_at(work_.v, work_.v_strides.at(number_, row, head_), work_.type),
-                work_.type, &values_[key * stride_], static_cast<std::size_t>(work_.dim_v));
+      const AttentionPlace at =
+          work_.pages(number_, sequence_.k_begin + from + static_cast<std::int64_t>(key));
+      pointers[key] = row_at(work_.k, work_.k_strides, at);
+      widen_row(row_at(work_.v, work_.v_strides, at), work_.type, &values_[key * stride_],
+                static_cast<std::size_t>(work_.dim_v));
     }
     product_.multiply({.first = {pointers.data(), keys}});
     const AttentionScores scores{work_.scale, work_.softcap};
@@ -130,6 +131,14 @@ class TileTask {
     }
     rows_.accumulate(product_.sums(0), ProductBlock::most_columns, values_.data(), stride_,
                      factors_.data(), count_, keys, columns_, sums_.data(), stride_);
+  }
+
+  // A row of k or v, or a row of zeros.
+  const std::byte* row_at(const void* array, const AttentionStrides& strides,
+                          const AttentionPlace& at) const {
+    static constexpr std::array<float, 256> zeros{};
+    if (!at.there) return reinterpret_cast<const std::byte*>(zeros.data());
+    return element_at(array, strides.at(at.batch, at.row, head_), work_.type);
   }
 
   void store(std::size_t r) {

@@ -50,6 +50,7 @@ struct Shared {
 // The arguments of the kernel.
 struct Call {
   AttentionSequences sequences;
+  AttentionPages pages;
   const void* q;
   const void* k;
   const void* v;
@@ -72,6 +73,24 @@ __device__ inline float sink_of(const Call& call, unsigned head) {
                          ? __half2float(static_cast<const __half*>(call.sinks)[head])
                          : __bfloat162float(static_cast<const __nv_bfloat16*>(call.sinks)[head]);
   return sink * 1.44269504F;
+}
+
+// Keys or values of a head of a sequence.
+template <class Element>
+__device__ inline KeyRows<const Element> key_rows(const Call& call, const void* data,
+                                                  const AttentionStrides& strides,
+                                                  std::int32_t batch, std::uint32_t head,
+                                                  const AttentionSequence& sequence,
+                                                  unsigned columns) {
+  const std::int64_t first = call.pages.table != nullptr
+                                 ? strides.at(0, 0, head)
+                                 : strides.at(batch, sequence.k_begin, head);
+  return {{static_cast<const Element*>(data) + first, strides.row,
+           static_cast<unsigned>(sequence.k_length), columns},
+          call.pages,
+          strides.batch,
+          batch,
+          sequence.k_begin};
 }
 
 // One block's work on its queries.
@@ -101,10 +120,12 @@ class Tile {
                             call_.dim),
         static_cast<unsigned>(first_));
     const std::uint32_t head_k = head_ / call_.group;
-    const Rows<const Element> k = rows<const Element>(
-        call_.k, call_.k_strides, head_k, sequence_.k_begin, sequence_.k_length, call_.dim);
-    const Rows<const Element> v = rows<const Element>(
-        call_.v, call_.v_strides, head_k, sequence_.k_begin, sequence_.k_length, call_.dim_v);
+    const KeyRows<const Element> k =
+        key_rows<Element>(call_, call_.k, call_.k_strides, static_cast<std::int32_t>(batch_),
+                          head_k, sequence_, call_.dim);
+    const KeyRows<const Element> v =
+        key_rows<Element>(call_, call_.v, call_.v_strides, static_cast<std::int32_t>(batch_),
+                          head_k, sequence_, call_.dim_v);
     if (blocks.count() > 0) load_keys(k, blocks.end - 1);
     kit::cp_async_commit();
 
@@ -149,7 +170,7 @@ class Tile {
     return (kit::warp_index() * C::groups + group) * 16 + kit::lane_index() / 4;
   }
 
-  __device__ void load_keys(const Rows<const Element>& k, std::int32_t block) {
+  __device__ void load_keys(const KeyRows<const Element>& k, std::int32_t block) {
     C::K::template load<C::threads>(shared_.k, k, static_cast<unsigned>(block) * C::keys);
   }
 
@@ -298,6 +319,7 @@ inline Scores scores_of(const AttentionWork& work) {
 
 inline Call call_of(const AttentionWork& work) {
   return {.sequences = work.sequences,
+          .pages = work.pages,
           .q = work.q,
           .k = work.k,
           .v = work.v,

@@ -27,18 +27,21 @@ struct Shared {
   alignas(16) float v[keys][most_columns];
 };
 
-// Copies rows that are there, and zeros for others.
+// Copies rows that are there, and zeros for others. q is in no pages.
 template <unsigned to_stride>
 __device__ void load(float (*to)[to_stride], unsigned count, const void* data,
-                     const AttentionStrides& strides, std::uint32_t batch, std::uint32_t head,
-                     std::int64_t first, std::int32_t there, unsigned width) {
-  const auto* from = static_cast<const float*>(data) + strides.at(batch, first, head);
+                     const AttentionPages& pages, const AttentionStrides& strides,
+                     std::uint32_t batch, std::uint32_t head, std::int64_t first,
+                     std::int32_t there, unsigned width) {
+  const auto* from = static_cast<const float*>(data);
   for (unsigned i = threadIdx.x; i < count * (width / 4); i += threads) {
     const unsigned row = i / (width / 4), column = i % (width / 4) * 4;
     float4 four{};
     if (static_cast<std::int32_t>(row) < there) {
-      four = *reinterpret_cast<const float4*>(from + static_cast<std::int64_t>(row) * strides.row +
-                                              column);
+      const AttentionPlace at = pages(batch, first + row);
+      if (at.there) {
+        four = *reinterpret_cast<const float4*>(from + strides.at(at.batch, at.row, head) + column);
+      }
     }
     *reinterpret_cast<float4*>(&to[row][column]) = four;
   }
@@ -75,8 +78,8 @@ __global__ void __launch_bounds__(threads, 2)
   const std::int32_t last = min(first + static_cast<std::int32_t>(rows), sequence.q_length);
   const AttentionBlocks blocks =
       attention_blocks(first, last, sequence.q_length, sequence.k_length, call.reach, keys);
-  load(shared.q, rows, call.q, call.q_strides, batch, head, std::int64_t{sequence.q_begin} + first,
-       last - first, call.dim);
+  load(shared.q, rows, call.q, AttentionPages{}, call.q_strides, batch, head,
+       std::int64_t{sequence.q_begin} + first, last - first, call.dim);
 
   const unsigned lane = kit::lane_index(), warp_row = kit::warp_index() * warp_rows;
   float sums[warp_rows][columns] = {}, maximum[warp_rows], sum[warp_rows] = {};
@@ -86,8 +89,10 @@ __global__ void __launch_bounds__(threads, 2)
     const std::int64_t from = std::int64_t{sequence.k_begin} + begin;
     const std::int32_t there = sequence.k_length - begin;
     __syncthreads();  // nobody reads the last block
-    load(shared.k, keys, call.k, call.k_strides, batch, head / call.group, from, there, call.dim);
-    load(shared.v, keys, call.v, call.v_strides, batch, head / call.group, from, there, call.dim_v);
+    load(shared.k, keys, call.k, call.pages, call.k_strides, batch, head / call.group, from, there,
+         call.dim);
+    load(shared.v, keys, call.v, call.pages, call.v_strides, batch, head / call.group, from, there,
+         call.dim_v);
     __syncthreads();
 #pragma unroll
     for (unsigned r = 0; r < warp_rows; ++r) {

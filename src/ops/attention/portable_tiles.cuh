@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "ops/attention/work.h"
 #include "penstock/kit/cp_async.cuh"
 #include "penstock/kit/matrix.cuh"
 #include "penstock/kit/tile.h"
@@ -23,6 +24,15 @@ struct Rows {
   __device__ Element* at(unsigned row) const {
     return data + static_cast<std::int64_t>(row) * stride;
   }
+};
+
+// Keys or values of one head of a sequence, which may be in pages.
+template <class Element>
+struct KeyRows {
+  Rows<Element> rows;  // of a sequence in pages: those of page 0, and the count of the sequence
+  const AttentionPages& pages;
+  std::int64_t page_stride;      // elements
+  std::int32_t sequence, begin;  // the row of the sequence that is row 0 here
 };
 
 template <class Element, unsigned rows_, unsigned columns_>
@@ -52,6 +62,32 @@ struct RowTile : kit::SharedTile<Element, rows_, columns_, kit::Major::k,
                           from_row + panel * Tile::span_elements, there ? 16 : 0);
       }
       from_row += down * from.stride;
+    }
+  }
+
+  // The same for keys and values. Rows on pages that do not exist are zeros.
+  template <unsigned threads>
+  __device__ static void load(unsigned char* to, const KeyRows<const Element>& from,
+                              unsigned first) {
+    if (from.pages.table == nullptr) return load<threads>(to, from.rows, first);
+    constexpr unsigned across = Tile::span_bytes / 16, down = threads / across;
+    const unsigned row = threadIdx.x / across, column = threadIdx.x % across * 8;
+    unsigned char* const to_first = to + Tile::offset(row, column);
+#pragma unroll
+    for (unsigned turn = 0; turn < rows_ / down; ++turn) {
+      const unsigned at = first + row + turn * down;
+      AttentionPlace place{0, 0, false};
+      if (at < from.rows.count) {
+        place = from.pages(from.sequence, from.begin + static_cast<std::int32_t>(at));
+      }
+      const Element* const from_row =
+          from.rows.data + place.batch * from.page_stride + place.row * from.rows.stride + column;
+#pragma unroll
+      for (unsigned panel = 0; panel < Tile::panels; ++panel) {
+        const bool there = place.there && column + panel * Tile::span_elements < from.rows.columns;
+        kit::cp_async<16>(to_first + turn * down * Tile::span_bytes + panel * Tile::panel_bytes,
+                          from_row + panel * Tile::span_elements, there ? 16 : 0);
+      }
     }
   }
 

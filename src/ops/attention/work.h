@@ -8,6 +8,7 @@
 #include "penstock/base/dtype.h"
 #include "penstock/host/stream.h"
 #include "penstock/kit/config.h"
+#include "penstock/kit/scheduler.h"
 #include "penstock/ops/attention.h"
 
 namespace ps::detail {
@@ -68,6 +69,30 @@ struct AttentionSequences {
   }
 };
 
+// A row of k and v in their memory, for AttentionStrides::at().
+struct AttentionPlace {
+  std::int64_t batch = 0, row = 0;
+  bool there = true;  // false: a row of zeros, and batch and row are 0
+};
+
+// The pages in which k and v are stored, if any. Their strides then have the page as the batch.
+// Kernels take it by value.
+struct AttentionPages {
+  const std::int32_t* table = nullptr;  // (B, most pages of a sequence); null: no pages
+  std::int64_t stride = 0;              // between the sequences of the table
+  std::int32_t count = 0;
+  kit::Divisor rows{};  // of a page
+
+  // Where row `row` of sequence b is, below AttentionSequences::k_rows. Reads the table.
+  PENSTOCK_HD AttentionPlace operator()(std::int64_t b, std::int64_t row) const {
+    if (table == nullptr) return {b, row};
+    const unsigned number = rows.divide(static_cast<unsigned>(row));
+    const std::int32_t page = table[b * stride + number];
+    if (page < 0 || page >= count) return {0, 0, false};
+    return {page, row - std::int64_t{number} * rows.value()};
+  }
+};
+
 // An entry of the table of tiles.
 inline constexpr std::int64_t attention_tile_bytes = 32;
 
@@ -92,6 +117,7 @@ constexpr AttentionWorkspace attention_workspace(std::int64_t q_rows, std::int64
 
 struct AttentionWork {
   AttentionSequences sequences{};
+  AttentionPages pages{};
   std::int32_t heads_q = 0, heads_k = 0;  // Hq is a multiple of Hk, both at least 1
   std::int32_t dim = 0, dim_v = 0;        // D and Dv: multiples of 8, 8 to 256
   DType type = DType::bf16;               // of q, k, v and out: bf16, f16 or f32
