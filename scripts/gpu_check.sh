@@ -3,8 +3,8 @@
 #
 #   memory         memcheck, and races between streams over pool memory: all tests
 #   ladders        memcheck: the copy and GEMM ladders on small sizes (`memory` has all their tests)
-#   races          racecheck, races in shared memory: the kit, resample, moe, compress, the ladders
-#   barriers       synccheck, wrong use of barriers: the kit, resample, moe, compress, the ladders
+#   races          racecheck, races in shared memory: the kit, resample, moe, decode, compress, the ladders
+#   barriers       synccheck, wrong use of barriers: the kit, resample, moe, decode, compress, the ladders
 #   uninitialised  initcheck, reads of memory that was never written: the operators, the ladders
 #   mistakes       the tutorial's wrong kernels, which the tools must find
 #
@@ -58,6 +58,8 @@ experts+=':MoePortableGpu.ManyItemsOfEveryNumberOfSteps'
 experts+=':MoeDecodeGpu.AnyNumberOfRows:MoeDecodeGpu.AllTokensOnOneExpert:MoeDecodeGpu.ManyExperts'
 experts+=':MoeDecodeGpu.WeightsWithContiguousColumns:MoeNarrowGpu.*:RoundRoutesGpu.MayBeCaptured'
 experts+=':*/MoeLayoutsGpu.EitherBias/*'
+decode='AttentionDecodeGpu.SizesAroundThoseOfBlocks:AttentionDecodeGpu.WithoutQueriesOrKeys'
+decode+=':AttentionDecodeGpu.KeysInPages:AttentionDecodeGpu.MayBeCaptured'
 compress='CompressGpu.GivesBackEveryBitPattern:CompressGpu.FewThreadBlocksDoAllTheWork'
 compress+=':CompressGpu.DamagedDataGivesTheBitsOfTheCpu:CompressGpu.MayBeCaptured'
 portable='CopyLadderGpu.SmallSizesWithoutHopper:CopyLadderGpu.SmallSizesOfPipelines'
@@ -87,7 +89,7 @@ races() {
   local unseen='KitBarrierGpu.WaitsForAllBytes:KitRingGpu.ByBulkCopies:KitWarpGpu.RolesWithTwoRings'
   unseen+=':KitRingByThreadsGpu.OneOfAWarpArrives:KitWarpGpu.NamedBarriers'
   unseen+=':KitClusterStores/*'
-  check racecheck $bin/test_gpu "--gtest_filter=$kit:$resample:$experts:$compress:$portable-$unseen"
+  check racecheck $bin/test_gpu "--gtest_filter=$kit:$resample:$experts:$decode:$compress:$portable-$unseen"
 }
 
 barriers() {
@@ -98,13 +100,13 @@ barriers() {
   # a block arrives in producer_commit() without that, which is reported as "Missing wait".
   local unseen='CopyLadderGpu.SmallSizesOfPipelines'
   check synccheck $bin/test_gpu \
-    "--gtest_filter=$kit:$resample:$experts:$compress:$portable:$hopper:KitBulkGpu.*:KitClusterRingGpu.*-$unseen"
+    "--gtest_filter=$kit:$resample:$experts:$decode:$compress:$portable:$hopper:KitBulkGpu.*:KitClusterRingGpu.*-$unseen"
 }
 
 uninitialised() {
   check initcheck $bin/gpu_racy right
   finds initcheck $bin/gpu_racy unwritten
-  check initcheck $bin/test_gpu "--gtest_filter=$elementwise:$resample:$experts:$compress:$portable:$hopper"
+  check initcheck $bin/test_gpu "--gtest_filter=$elementwise:$resample:$experts:$decode:$compress:$portable:$hopper"
 }
 
 # The tutorial's mistakes, without the delays that make them show without a tool.

@@ -21,8 +21,9 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool = False,
               window: tuple[int | None, int | None] | None = None, softcap: float = 0.0,
               sinks: Any = None, scale: float | None = None, cu_q: Any = None, cu_k: Any = None,
               max_q: int | None = None, max_k: int | None = None, first_k: Any = None,
-              lengths_k: Any = None, return_lse: bool = False, out: Any = None,
-              kernel: str = "best", check: bool = False, stream: Any = None) -> Any:
+              lengths_k: Any = None, pages: Any = None, return_lse: bool = False, out: Any = None,
+              kernel: str = "best", batch_invariant: bool = False, check: bool = False,
+              stream: Any = None) -> Any:
     """Computes attention, forward, without storing the scores: softmax(`scale` * q k^T) v.
 
     `q` has shape (B, Sq, Hq, D): sequences, rows, heads, head dimension; `k` (B, Sk, Hk, D) and `v`
@@ -56,6 +57,17 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool = False,
     >>> penstock.attention(long, long, long, cu_q=begins, cu_k=begins).shape
     (5, 1, 8)
 
+    `k` and `v` may be stored in pages of R rows, as (pages, R, Hk, D) and (pages, R, Hk, Dv). Row r of
+    sequence b is then row r % R of page ``pages[b, r // R]``; `pages` has shape (B, most pages of a
+    sequence), i32. `lengths_k` says how many rows a sequence has. A page that does not exist reads as
+    zeros.
+
+    >>> cache = numpy.arange(3, dtype=numpy.float32).repeat(16).reshape(3, 2, 1, 8)  # 3 pages of 2 rows
+    >>> table = numpy.array([[2, 0]], numpy.int32)
+    >>> penstock.attention(numpy.zeros((1, 1, 1, 8), "f"), cache, cache, pages=table,
+    ...                    lengths_k=numpy.array([3], numpy.int32))[0, 0, 0, :2]  # mean of 2, 2 and 0
+    array([1.3333334, 1.3333334], dtype=float32)
+
     With ``return_lse=True`` the call returns (result, lse): lse, f32, of shape (B, Hq, Sq), or (Hq,
     rows) with `cu_q`, is the logarithm of the sum of exp(score) over the keys of a query, -infinity
     without keys.
@@ -63,17 +75,21 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool = False,
     Arrays are NumPy arrays, torch tensors, Penstock arrays or other DLPack arrays. The result is
     written to `out`, or to a new array of the library that `q` belongs to. On a GPU the work is
     enqueued on `stream`; for torch tensors the default is torch's current stream. Rows begin at
-    multiples of 16 bytes there. Only ``check=True`` waits for the lengths, to raise InvalidArgument
-    for wrong ones; without it, they are clamped to the rows that there are. torch can compile and
+    multiples of 16 bytes there. Only ``check=True`` waits for the lengths and pages, to raise
+    InvalidArgument for wrong ones; without it, lengths are clamped to the rows that there are. torch can compile and
     capture the call. It has no backward. The same call gives the same bits every time.
 
     `kernel` names a kernel on a GPU, to compare them: ``"sm90"``, for compute capability 9.0 and head
-    dimensions 64, 96, 128, 192 with 128 for `v`, and 256; or ``"portable"``, the only one for f32.
+    dimensions 64, 96, 128, 192 with 128 for `v`, and 256; ``"portable"``, the only one for f32; and
+    for few queries per sequence ``"decode"`` and ``"decode_portable"``, which divide the keys of a
+    sequence among many thread blocks. ``"best"`` uses ``"decode"`` for at most 16 queries, given by
+    `max_q` if there is `cu_q`. With `batch_invariant`, the result of a sequence has the same bits
+    whatever other sequences are in the call.
     """
     left, right = _window(window)
-    inputs = q, k, v, sinks, cu_q, cu_k, first_k, lengths_k
+    inputs = q, k, v, sinks, cu_q, cu_k, first_k, lengths_k, pages
     options = (causal, left, right, softcap, _number("scale", scale), _count("max_q", max_q),
-               _count("max_k", max_k), kernel, check)
+               _count("max_k", max_k), kernel, batch_invariant, check)
     torch_part = _torch.of(q)
     if torch_part is not None:
         return torch_part.attention(inputs, options, out, return_lse, stream)

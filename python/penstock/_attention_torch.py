@@ -14,11 +14,12 @@ from ._attention import result_shapes
 from ._operators import EXCHANGES, bypasses, current_stream, define, no_backward, tell_of_write
 
 _NEEDED = ("q", "k", "v")
-_OPTIONAL = ("sinks", "cu_q", "cu_k", "first_k", "lengths_k")
+_OPTIONAL = ("sinks", "cu_q", "cu_k", "first_k", "lengths_k", "pages")
 _NAMES = _NEEDED + _OPTIONAL
 _TENSORS = [f"Tensor {name}" for name in _NEEDED] + [f"Tensor? {name}" for name in _OPTIONAL]
 _SCHEMA = (", ".join(_TENSORS) + ", bool causal, SymInt window_left, SymInt window_right, "
-           "float softcap, float scale, SymInt max_q, SymInt max_k, str kernel, bool check")
+           "float softcap, float scale, SymInt max_q, SymInt max_k, str kernel, "
+           "bool batch_invariant, bool check")
 Tuple: TypeAlias = tuple[Any, ...]
 
 
@@ -51,8 +52,8 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
         # the last query is at the position of the last key.
         key, value = key[:, :, :query.shape[2]], value[:, :, :query.shape[2]]
     swapped = tuple(each.transpose(1, 2) for each in (query, key, value))
-    options = is_causal, -1, -1, 0.0, 0.0 if scale is None else scale, 0, 0, "best", False
-    return attention((*swapped, None, None, None, None, None), options, None, False,
+    options = is_causal, -1, -1, 0.0, 0.0 if scale is None else scale, 0, 0, "best", False, False
+    return attention((*swapped, *(None for _ in _OPTIONAL)), options, None, False,
                      None).transpose(1, 2)
 
 
@@ -115,11 +116,15 @@ def _no_lse(inputs: Tuple) -> Any:
 
 def _run(inputs: Tuple, options: Tuple, out: Any, lse: Any, stream: Any = None) -> None:
     workspace = None
-    q, cu_q = inputs[0], inputs[4]
+    q = inputs[0]
     if stream is None and q.is_cuda:
         # From torch's allocator, which knows the current stream and CUDA graphs. Otherwise the
         # library allocates.
-        workspace = empty(_core.attention_workspace_bytes(q, cu_q), dtype=uint8, device=q.device)
+        q, k, v, _, cu_q, cu_k, _, _, pages = inputs
+        *_, max_q, max_k, kernel, batch_invariant, _ = options
+        workspace = empty(
+            _core.attention_workspace_bytes(q, k, v, cu_q, cu_k, pages, max_q, max_k, kernel,
+                                            batch_invariant), dtype=uint8, device=q.device)
     if not EXCHANGES:
         stream = current_stream(stream, q)
     if stream is not None or not EXCHANGES:

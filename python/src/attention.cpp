@@ -21,15 +21,18 @@ AttentionKernel attention_kernel_named(std::string_view name) {
   if (name == "best") return AttentionKernel::best;
   if (name == "portable") return AttentionKernel::portable;
   if (name == "sm90") return AttentionKernel::sm90;
-  throw InvalidArgument("kernel", "'best', 'portable' or 'sm90'", fmt::format("'{}'", name));
+  if (name == "decode") return AttentionKernel::decode;
+  if (name == "decode_portable") return AttentionKernel::decode_portable;
+  throw InvalidArgument("kernel", "'best', 'portable', 'sm90', 'decode' or 'decode_portable'",
+                        fmt::format("'{}'", name));
 }
 
 void attention_arrays(nb::handle q, nb::handle k, nb::handle v, nb::handle sinks, nb::handle cu_q,
-                      nb::handle cu_k, nb::handle first_k, nb::handle lengths_k, bool causal,
-                      std::int64_t window_left, std::int64_t window_right, float softcap,
-                      float scale, std::int64_t max_q, std::int64_t max_k, std::string_view kernel,
-                      bool check, nb::handle out, nb::handle lse, nb::handle workspace,
-                      nb::handle stream) {
+                      nb::handle cu_k, nb::handle first_k, nb::handle lengths_k, nb::handle pages,
+                      bool causal, std::int64_t window_left, std::int64_t window_right,
+                      float softcap, float scale, std::int64_t max_q, std::int64_t max_k,
+                      std::string_view kernel, bool batch_invariant, bool check, nb::handle out,
+                      nb::handle lse, nb::handle workspace, nb::handle stream) {
   const CallStream on = stream_or_current(stream, std::initializer_list{q, k, out});
   Views views(on);
   AttentionOptions options{.q = views.add(q, "q"),
@@ -49,17 +52,30 @@ void attention_arrays(nb::handle q, nb::handle k, nb::handle v, nb::handle sinks
                            .max_k = max_k,
                            .first_k = views.add(first_k, "first_k"),
                            .lengths_k = views.add(lengths_k, "lengths_k"),
+                           .pages = views.add(pages, "pages"),
                            .workspace = views.add_memory(workspace, "workspace"),
                            .kernel = attention_kernel_named(kernel),
+                           .batch_invariant = batch_invariant,
                            .check = check};
   if (on.stream && workspace.is_none()) options.pool = &call_pool(on.stream->device());
   run_on(on.stream, [&](const Stream& own) { attention(options, own); });
 }
 
-std::size_t attention_bytes(nb::handle q, nb::handle cu_q) {
+std::size_t attention_bytes(nb::handle q, nb::handle k, nb::handle v, nb::handle cu_q,
+                            nb::handle cu_k, nb::handle pages, std::int64_t max_q,
+                            std::int64_t max_k, std::string_view kernel, bool batch_invariant) {
   const CallStream on{.stream = std::nullopt, .library = exchange_of(q)};
   Views views(on);
-  return attention_workspace_bytes({.q = views.add(q, "q"), .cu_q = views.add(cu_q, "cu_q")});
+  return attention_workspace_bytes({.q = views.add(q, "q"),
+                                    .k = views.add(k, "k"),
+                                    .v = views.add(v, "v"),
+                                    .cu_q = views.add(cu_q, "cu_q"),
+                                    .cu_k = views.add(cu_k, "cu_k"),
+                                    .max_q = max_q,
+                                    .max_k = max_k,
+                                    .pages = views.add(pages, "pages"),
+                                    .kernel = attention_kernel_named(kernel),
+                                    .batch_invariant = batch_invariant});
 }
 
 }  // namespace
@@ -68,18 +84,25 @@ void bind_attention(nb::module_& m) {
   m.def("attention", &attention_arrays, nb::arg("q").none(), nb::arg("k").none(),
         nb::arg("v").none(), nb::arg("sinks").none(), nb::arg("cu_q").none(),
         nb::arg("cu_k").none(), nb::arg("first_k").none(), nb::arg("lengths_k").none(),
-        nb::arg("causal"), nb::arg("window_left"), nb::arg("window_right"), nb::arg("softcap"),
-        nb::arg("scale"), nb::arg("max_q"), nb::arg("max_k"), nb::arg("kernel"), nb::arg("check"),
-        nb::arg("out").none(), nb::arg("lse").none(), nb::arg("workspace").none(),
-        nb::arg("stream").none(),
+        nb::arg("pages").none(), nb::arg("causal"), nb::arg("window_left"), nb::arg("window_right"),
+        nb::arg("softcap"), nb::arg("scale"), nb::arg("max_q"), nb::arg("max_k"), nb::arg("kernel"),
+        nb::arg("batch_invariant"), nb::arg("check"), nb::arg("out").none(), nb::arg("lse").none(),
+        nb::arg("workspace").none(), nb::arg("stream").none(),
         nb::sig("def attention(q: typing.Any, k: typing.Any, v: typing.Any, sinks: typing.Any, "
                 "cu_q: typing.Any, cu_k: typing.Any, first_k: typing.Any, lengths_k: typing.Any, "
-                "causal: bool, window_left: int, window_right: int, softcap: float, scale: float, "
-                "max_q: int, max_k: int, kernel: str, check: bool, out: typing.Any, lse: "
+                "pages: typing.Any, causal: bool, window_left: int, window_right: int, softcap: "
+                "float, scale: float, "
+                "max_q: int, max_k: int, kernel: str, batch_invariant: bool, check: bool, out: "
+                "typing.Any, lse: "
                 "typing.Any, workspace: typing.Any, stream: typing.Any) -> None"),
         "Implements penstock.attention.");
-  m.def("attention_workspace_bytes", &attention_bytes, nb::arg("q").none(), nb::arg("cu_q").none(),
-        nb::sig("def attention_workspace_bytes(q: typing.Any, cu_q: typing.Any) -> int"),
+  m.def("attention_workspace_bytes", &attention_bytes, nb::arg("q").none(), nb::arg("k").none(),
+        nb::arg("v").none(), nb::arg("cu_q").none(), nb::arg("cu_k").none(),
+        nb::arg("pages").none(), nb::arg("max_q"), nb::arg("max_k"), nb::arg("kernel"),
+        nb::arg("batch_invariant"),
+        nb::sig("def attention_workspace_bytes(q: typing.Any, k: typing.Any, v: typing.Any, "
+                "cu_q: typing.Any, cu_k: typing.Any, pages: typing.Any, max_q: int, max_k: int, "
+                "kernel: str, batch_invariant: bool) -> int"),
         "The bytes of workspace that penstock.attention needs on a GPU.");
 }
 

@@ -6,12 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "gpu/copies.h"
-#include "gpu/gpu_test.h"
+#include "gpu/attention_gpu.h"
 #include "gpu/recording.h"
 #include "penstock/base/error.h"
 #include "penstock/host/cuda.h"
-#include "support/attention_call.h"
 
 namespace ps::test {
 namespace {
@@ -21,44 +19,17 @@ const std::vector<AttentionDims> fast_dims{{64, 64}, {96, 96}, {128, 128}, {192,
 const std::vector<AttentionDims> other_dims{{8, 8},   {16, 40},   {64, 72},  {104, 128},
                                             {136, 8}, {192, 136}, {232, 64}, {40, 256}};
 
-class AttentionGpu : public GpuTest {
+class AttentionGpu : public AttentionGpuTest {
  protected:
-  static constexpr std::size_t margin = 4096;  // bytes of poison around the workspace
-
+  // Those for any number of queries.
   std::vector<AttentionKernel> kernels() const {
-    const Capabilities& has = gpu.capabilities();
     std::vector<AttentionKernel> all{AttentionKernel::portable};
-    if (has.compute_major == 9 && has.compute_minor == 0) all.push_back(AttentionKernel::sm90);
+    if (is_hopper()) all.push_back(AttentionKernel::sm90);
     return all;
   }
 
-  // Runs the call in poisoned memory of the GPU. Results are as the GPU left them. Returns what is
-  // wrong with them.
-  std::string run(AttentionCall& call, AttentionKernel kernel, bool compare = true) const {
-    const Stream stream(gpu);
-    Copies copies(gpu, stream);
-    AttentionOptions options = call.options([&](Strided& array) { return copies.of(array); });
-    const std::size_t bytes = attention_workspace_bytes(options);
-    const DeviceBuffer memory(gpu, bytes + 2 * margin);
-    fill(memory.view(), poison, stream);
-    options.workspace = memory.view().sub(margin, bytes);
-    options.kernel = kernel;
-    attention(options, stream);
-    copies.fetch();
-    for (const std::size_t begin : {std::size_t{0}, margin + bytes}) {
-      if (!all_are(fetch<std::uint8_t>(memory.view(), begin, margin, stream), poison)) {
-        return "wrote around the workspace";
-      }
-    }
-    return compare ? call.wrong() : "";
-  }
-
   void expect_right(std::uint32_t seed, const AttentionCase& of) const {
-    for (const AttentionKernel kernel : kernels()) {
-      AttentionCall call(seed, of);
-      ASSERT_EQ(run(call, kernel), "")
-          << "kernel " << static_cast<int>(kernel) << ", seed " << seed;
-    }
+    AttentionGpuTest::expect_right(kernels(), seed, of);
   }
 };
 
@@ -123,13 +94,30 @@ TEST_F(AttentionGpu, Padding) {
   }
 }
 
+// What pages hold behind the sequences, and pages of no sequence, are NaN.
+TEST_F(AttentionGpu, KeysInPages) {
+  for (std::uint32_t seed = 1; seed <= 60; ++seed) {
+    AttentionCall call(seed, random_paged_case(seed, 200, fast_dims, {DType::bf16, DType::f16},
+                                               {1, 3, 7, 8, 16, 24, 50, 64, 128, 256, 300}));
+    ASSERT_EQ(run(call, {.kernel = AttentionKernel::portable}), "") << "seed " << seed;
+  }
+}
+
+TEST_F(AttentionGpu, KeysInPagesOfOtherDimensionsAndF32) {
+  for (std::uint32_t seed = 1; seed <= 30; ++seed) {
+    AttentionCall call(seed, random_paged_case(seed, 100, other_dims,
+                                               {DType::bf16, DType::f16, DType::f32}, {1, 8, 20}));
+    ASSERT_EQ(run(call, {.kernel = AttentionKernel::portable}), "") << "seed " << seed;
+  }
+}
+
 TEST_F(AttentionGpu, OtherDimensionsAndF32) {
   std::uint32_t seed = 200;
   for (const AttentionDims& dims : other_dims) {
     for (const DType type : {DType::bf16, DType::f16, DType::f32}) {
       ++seed;
       AttentionCall call(seed, random_attention_case(seed, 100, {dims}, {type}));
-      ASSERT_EQ(run(call, AttentionKernel::best), "") << "seed " << seed;
+      ASSERT_EQ(run(call, {}), "") << "seed " << seed;
     }
   }
 }
@@ -171,7 +159,7 @@ TEST_F(AttentionGpu, WrongLengthsStayInsideTheTensors) {
       of.cu_k = {0, 140, 280};
       AttentionCall call(1, of);
       call.spoil_lengths(cumulative, {-4, 77000});
-      ASSERT_EQ(run(call, kernel, false), "");
+      ASSERT_EQ(run(call, {.kernel = kernel, .compare = false}), "");
       EXPECT_TRUE(call.out().surroundings_untouched());
       EXPECT_TRUE(call.lse().surroundings_untouched());
     }
@@ -188,10 +176,10 @@ TEST_F(AttentionGpu, GivesTheSameBitsEveryTime) {
                            .causal = true};
     for (const AttentionKernel kernel : kernels()) {
       AttentionCall first(3, of);
-      ASSERT_EQ(run(first, kernel, false), "");
+      ASSERT_EQ(run(first, {.kernel = kernel, .compare = false}), "");
       for (int round = 0; round < 4; ++round) {
         AttentionCall again(3, of);
-        ASSERT_EQ(run(again, kernel, false), "");
+        ASSERT_EQ(run(again, {.kernel = kernel, .compare = false}), "");
         ASSERT_EQ(again.out().bytes(), first.out().bytes()) << "round " << round;
         ASSERT_EQ(again.lse().bytes(), first.lse().bytes()) << "round " << round;
       }
@@ -210,14 +198,14 @@ TEST_F(AttentionGpu, MayBeCaptured) {
                            .cu_q = {0, 100, 300},
                            .cu_k = {0, 100, 300}};
     AttentionCall loads(1, of);  // the kernel, which a capture does not allow
-    ASSERT_EQ(run(loads, kernel), "");
+    ASSERT_EQ(run(loads, {.kernel = kernel}), "");
 
     AttentionCall call(1, of);
     Copies copies(gpu, stream);
     AttentionOptions options = call.options([&](Strided& array) { return copies.of(array); });
+    options.kernel = kernel;
     const DeviceBuffer workspace(gpu, attention_workspace_bytes(options));
     options.workspace = workspace.view();
-    options.kernel = kernel;
     stream.synchronize();
     Recording recording(cuda_stream(stream));
     attention(options, stream);

@@ -221,8 +221,16 @@ TEST_F(AttentionErrors, Pages) {
 
 TEST_F(AttentionErrors, WorkspaceBytesNeedAShape) {
   EXPECT_THROW(attention_workspace_bytes({}), InvalidArgument);
-  EXPECT_GT(attention_workspace_bytes(lengths.options()),
-            attention_workspace_bytes(call.options()));
+  AttentionOptions equal = call.options(), several = lengths.options();
+  several.kernel = equal.kernel = AttentionKernel::portable;
+  EXPECT_GT(attention_workspace_bytes(several), attention_workspace_bytes(equal));
+  AttentionOptions decode = equal;
+  decode.kernel = AttentionKernel::decode;
+  EXPECT_GT(attention_workspace_bytes(decode), attention_workspace_bytes(equal));
+  decode.max_q = 1;
+  EXPECT_LT(attention_workspace_bytes(decode), attention_workspace_bytes(call.options()));
+  decode.q = changed(decode.q, {2, 5, 3, 16});
+  EXPECT_THROW(attention_workspace_bytes(decode), InvalidArgument);
 }
 
 // A fake GPU, whose memory is the host's, and a call there.
@@ -296,6 +304,17 @@ TEST_F(AttentionGpuErrors, MemoryOfOtherDevices) {
 
 TEST_F(AttentionGpuErrors, CallsThatSm90DoesNotTake) {
   EXPECT_EQ(named([](auto& o) { o.kernel = AttentionKernel::sm90; }), "kernel");
+}
+
+TEST_F(AttentionGpuErrors, DecodeKernelsTakeNoF32) {
+  AttentionCall f32(1, {.type = DType::f32});
+  for (const AttentionKernel kernel : {AttentionKernel::decode, AttentionKernel::decode_portable}) {
+    AttentionOptions bad =
+        f32.options([&](Strided& array) { return array.view(machine->gpu().place()); });
+    bad.pool = &*pool;
+    bad.kernel = kernel;
+    EXPECT_EQ(refusal(bad, *stream).argument, "kernel");
+  }
 }
 
 TEST_F(AttentionGpuErrors, ACheckCannotBeCaptured) {

@@ -21,10 +21,15 @@ namespace ps {
 
 // The kernels on a GPU; ignored on the CPU. They may differ in the last digits.
 enum class AttentionKernel : std::uint8_t {
-  best,      // sm90 where it can run, else portable
+  best,  // decode for at most 16 queries per sequence; else sm90 where it can run; else portable
   portable,  // mma.sync, for compute capability 8.0 and later; the only one for f32
   sm90,      // wgmma, for compute capability 9.0: bf16 and f16 with head dimensions 64, 96, 128,
-             // 192 with 128 for v, and 256; strides that tensor maps take
+             // 192 with 128 for v, and 256; strides that tensor maps take; pages of a multiple of
+             // 8 rows, without first_k
+  decode,    // for few queries: the keys of a sequence are divided among many blocks. bf16 and f16,
+             // for compute capability 8.0 and later. On 9.0 keys and values are loaded through
+             // tensor maps, under the conditions of sm90 but with any first_k
+  decode_portable,  // the same without tensor maps
 };
 
 struct AttentionOptions {
@@ -80,6 +85,11 @@ struct AttentionOptions {
 
   AttentionKernel kernel = AttentionKernel::best;
 
+  // On a GPU, the result of a sequence has the same bits whatever other sequences are in the call
+  // and on whichever GPU the same kernel runs. Only the decode kernels need this option: they then
+  // cut each sequence into chunks that depend on its own length alone. `best` chooses by `max_q`.
+  bool batch_invariant = false;
+
   // Waits for cu_q, cu_k, first_k, lengths_k and pages and throws InvalidArgument if lengths
   // decrease or are beyond the rows that there are, or if a sequence has a key on a page that does
   // not exist. Without it lengths are clamped, and keys and values on such pages are zeros: a query
@@ -88,8 +98,9 @@ struct AttentionOptions {
   bool check = false;
 };
 
-// The bytes of workspace that a call with views of these shapes needs on a GPU. Only the shapes of
-// q and cu_q are read. Throws InvalidArgument as attention() does.
+// The bytes of workspace that a call with views of these shapes needs on a GPU. Reads the shapes of
+// q, k, v, cu_q, cu_k and pages, the type of q, max_q, max_k, kernel and batch_invariant. Throws
+// InvalidArgument as attention() does.
 std::size_t attention_workspace_bytes(const AttentionOptions& options);
 
 // Computes `out` and, if given, `lse`. A query without keys gets 0, and -infinity in lse. Rows of q

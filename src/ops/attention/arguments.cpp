@@ -14,6 +14,7 @@
 namespace ps::attending {
 namespace {
 
+using detail::AttentionDecodeSpace;
 using detail::AttentionPages;
 using detail::AttentionReach;
 using detail::AttentionSequences;
@@ -89,8 +90,8 @@ void check_numbers(const AttentionOptions& options) {
   if (!(options.softcap >= 0) || !std::isfinite(options.softcap)) {
     throw_invalid("softcap", "a finite number of 0 or more", fmt::format("{}", options.softcap));
   }
-  if (options.kernel > AttentionKernel::sm90) {
-    throw_invalid("kernel", "best, portable or sm90",
+  if (options.kernel > AttentionKernel::decode_portable) {
+    throw_invalid("kernel", "best, portable, sm90, decode or decode_portable",
                   std::to_string(static_cast<int>(options.kernel)));
   }
 }
@@ -131,8 +132,24 @@ AttentionPages pages_of(const TensorView& pages, const Extents& k) {
           .rows = kit::Divisor(static_cast<unsigned>(k.page_rows))};
 }
 
-AttentionWorkspace sized(const Extents& q, bool several_lengths) {
-  return detail::attention_workspace(q.rows, q.sequences, several_lengths);
+// The layouts of the workspace.
+struct Spaces {
+  AttentionWorkspace space{};
+  AttentionDecodeSpace decode{};
+};
+
+Spaces sized(const AttentionOptions& options, const Shapes& shapes) {
+  const auto& [q, k, v] = shapes;
+  const bool several_lengths = given(options.cu_q);
+  Spaces sized{.space = detail::attention_workspace(q.rows, q.sequences, several_lengths)};
+  const std::int64_t max_q = most("max_q", options.max_q, q.rows);
+  if (detail::attention_decodes(options.kernel, options.q.dtype(), max_q)) {
+    const std::int64_t rows = several_lengths ? q.rows : q.sequences * q.rows;
+    sized.decode = detail::attention_decode_space(rows * q.heads, q.heads / k.heads, max_q,
+                                                  most("max_k", options.max_k, k.rows), v.dim,
+                                                  options.batch_invariant);
+  }
+  return sized;
 }
 
 void check_workspace(const AttentionOptions& options, const Views& views, std::size_t bytes,
@@ -144,9 +161,17 @@ void check_workspace(const AttentionOptions& options, const Views& views, std::s
 
 }  // namespace
 
-AttentionWorkspace sized(const AttentionOptions& options) {
+std::size_t workspace_bytes(const AttentionOptions& options) {
   const Views views(options);
-  return sized(extents_of_queries(views), given(options.cu_q));
+  const Shapes shapes{extents_of_queries(views), extents_of_keys(views.k, views),
+                      extents_of_keys(views.v, views)};
+  check_heads(views, shapes);
+  check_numbers(options);
+  const Spaces spaces = sized(options, shapes);
+  AttentionWork work;
+  work.space = spaces.space;
+  work.decode_space = spaces.decode;
+  return work.memory_bytes();
 }
 
 AttentionWork checked(const AttentionOptions& options, const Device& device) {
@@ -158,8 +183,11 @@ AttentionWork checked(const AttentionOptions& options, const Device& device) {
   work.pages = pages_of(options.pages, shapes.k);
   work.reach = reach(options);
   check_memories(views, device);
-  work.space = sized(shapes.q, given(options.cu_q));
-  check_workspace(options, views, work.space.bytes, device);
+  const Spaces spaces = sized(options, shapes);
+  work.space = spaces.space;
+  work.decode_space = spaces.decode;
+  work.batch_invariant = options.batch_invariant;
+  check_workspace(options, views, work.memory_bytes(), device);
   if (device.kind() != DeviceKind::cpu) work.memory = options.workspace.data;
   work.heads_q = static_cast<std::int32_t>(shapes.q.heads);
   work.heads_k = static_cast<std::int32_t>(shapes.k.heads);

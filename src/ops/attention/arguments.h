@@ -1,7 +1,7 @@
 // The arguments of attention(): checked once, and turned into work.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 
 #include "ops/attention/work.h"
 #include "penstock/host/device.h"
@@ -12,7 +12,7 @@ namespace ps::attending {
 // InvalidArgument naming the argument.
 detail::AttentionWork checked(const AttentionOptions& options, const Device& device);
 
-// The layout of the workspace, from q and cu_q alone. Throws InvalidArgument naming the argument.
-detail::AttentionWorkspace sized(const AttentionOptions& options);
+// The size of the workspace, without a device. Throws InvalidArgument naming the argument.
+std::size_t workspace_bytes(const AttentionOptions& options);
 
 }  // namespace ps::attending

@@ -24,7 +24,13 @@ bool on_cpu(const Stream& stream) { return stream.device().kind() == DeviceKind:
 // That the kernel named runs on the device and takes the call.
 void require_kernel(const AttentionWork& work, const Device& device) {
   detail::require_compute(device, "attention");
-  if (device.kind() == DeviceKind::cpu || work.kernel != AttentionKernel::sm90) return;
+  if (device.kind() == DeviceKind::cpu) return;
+  if (work.type == DType::f32 &&
+      (work.kernel == AttentionKernel::decode || work.kernel == AttentionKernel::decode_portable)) {
+    throw InvalidArgument("kernel", "best or portable, for f32",
+                          work.kernel == AttentionKernel::decode ? "decode" : "decode_portable");
+  }
+  if (work.kernel != AttentionKernel::sm90) return;
   detail::require_compute(device, "attention",
                           {.major = 9,
                            .minor = 0,
@@ -34,7 +40,8 @@ void require_kernel(const AttentionWork& work, const Device& device) {
   if (detail::attention_fits_sm90(work)) return;
   throw InvalidArgument("kernel",
                         "best or portable, for f32, for head dimensions other than 64, 96, 128, "
-                        "192 with 128 for v, and 256, and for strides that are not positive",
+                        "192 with 128 for v, and 256, for strides that are not positive, and for "
+                        "pages of other than a multiple of 8 rows or with first_k",
                         "sm90");
 }
 
@@ -91,20 +98,34 @@ bool has_map(const AttentionStrides& strides) {
   return strides.batch >= 0 && strides.batch < most_stride;
 }
 
-}  // namespace
-
-bool attention_fits_sm90(const AttentionWork& work) {
+bool has_sm90_dims(const AttentionWork& work) {
   const bool dims = work.dim == work.dim_v
                         ? work.dim == 64 || work.dim == 96 || work.dim == 128 || work.dim == 256
                         : work.dim == 192 && work.dim_v == 128;
-  return dims && work.type != DType::f32 && work.pages.table == nullptr && has_map(work.q_strides) && has_map(work.k_strides) &&
-         has_map(work.v_strides) && has_map(work.out_strides);
+  return dims && work.type != DType::f32;
+}
+
+// Whether tensor maps describe k and v, and the boxes that they load do not cross pages.
+bool has_maps_of_keys(const AttentionWork& work) {
+  const bool in_boxes = work.pages.table == nullptr || work.pages.rows.value() % 8 == 0;
+  return in_boxes && has_map(work.k_strides) && has_map(work.v_strides);
+}
+
+}  // namespace
+
+bool attention_fits_sm90(const AttentionWork& work) {
+  return has_sm90_dims(work) && work.pages.table == nullptr && has_maps_of_keys(work) &&
+         has_map(work.q_strides) && has_map(work.out_strides);
+}
+
+bool attention_decode_fits_sm90(const AttentionWork& work) {
+  return has_sm90_dims(work) && has_maps_of_keys(work);
 }
 
 }  // namespace detail
 
 std::size_t attention_workspace_bytes(const AttentionOptions& options) {
-  return attending::sized(options).bytes;
+  return attending::workspace_bytes(options);
 }
 
 void attention(const AttentionOptions& options, const Stream& stream) {
@@ -113,7 +134,7 @@ void attention(const AttentionOptions& options, const Stream& stream) {
   attending::require_kernel(work, stream.device());
   if (options.check) attending::check_lengths_on(options, work.sequences, work.pages, stream);
   if (work.memory != nullptr || attending::on_cpu(stream)) return attending::run(work, stream);
-  const detail::Scratch scratch(*options.pool, work.space.bytes, stream);
+  const detail::Scratch scratch(*options.pool, work.memory_bytes(), stream);
   work.memory = scratch.data();
   attending::run(work, stream);
 }

@@ -43,7 +43,7 @@ void check_cumulative(const Named& cumulative) {
                 described(cumulative.view));
 }
 
-void check_heads(const Named& argument, const Extents& of) {
+void check_dims(const Named& argument, const Extents& of) {
   check_range(argument, "heads", of.heads, 1, most_heads);
   check_range(argument, "a head dimension", of.dim, dim_multiple, most_dim);
   if (of.dim % dim_multiple == 0) return;
@@ -72,7 +72,7 @@ Extents extents(const Named& argument, const Named& cumulative) {
   check_range(several_lengths ? cumulative : argument, "sequences", found.sequences, 0,
               most_sequences);
   check_range(argument, "rows", found.rows, 0, most_rows - 1);
-  check_heads(argument, found);
+  check_dims(argument, found);
   return found;
 }
 
@@ -126,8 +126,15 @@ Extents extents_of_keys(const Named& argument, const Views& views) {
                 .dim = view.extent(3),
                 .pages = view.extent(0),
                 .page_rows = view.extent(1)};
-  check_heads(argument, found);
+  check_dims(argument, found);
   return found;
+}
+
+void check_heads(const Views& views, const Shapes& shapes) {
+  const std::int64_t heads_q = shapes.q.heads, heads_k = shapes.k.heads;
+  if (heads_q % heads_k == 0) return;
+  throw_invalid("q", fmt::format("heads that are a multiple of the {} heads of k", heads_k),
+                fmt::format("{} in {}", heads_q, described(views.q.view)));
 }
 
 Shapes checked_shapes(const Views& views) {
@@ -146,10 +153,7 @@ Shapes checked_shapes(const Views& views) {
   check_like(views.k, views.k, q.dim, "the head dimension of q");
   check_like(views.v, views.k, v.dim, "all of k but the head dimension");
   check_like(views.out, views.q, v.dim, "sequences, rows and heads of q, head dimension of v");
-  if (q.heads % k.heads != 0) {
-    throw_invalid("q", fmt::format("heads that are a multiple of the {} heads of k", k.heads),
-                  fmt::format("{} in {}", q.heads, described(views.q.view)));
-  }
+  check_heads(views, shapes);
   check_optional_array(views.sinks, q.heads, "one per head of q",
                        {DType::f32, DType::bf16, DType::f16});
   for (const Named* each : {&views.first_k, &views.lengths_k}) {

@@ -51,6 +51,9 @@ Extents extents_of_queries(const Views& views);
 // Of k or v, whose sequences are described by cu_k, by pages, or by neither.
 Extents extents_of_keys(const detail::Named& argument, const Views& views);
 
+// That the heads of k divide those of q.
+void check_heads(const Views& views, const Shapes& shapes);
+
 // Throws InvalidArgument if shapes or types do not fit together.
 Shapes checked_shapes(const Views& views);
 

@@ -6,6 +6,7 @@
 
 #include "ops/attention/sm90.h"
 #include "ops/attention/sm90_kernel.cuh"
+#include "ops/attention/sm90_map.cuh"
 #include "penstock/kit/launch.cuh"
 #include "penstock/kit/tensor_map.h"
 
@@ -21,14 +22,8 @@ struct AttentionMaps {
   kit::TensorMap map(const void* data, std::int64_t heads, std::int64_t rows, std::int64_t dim,
                      const AttentionStrides& strides, std::int64_t box_rows, std::int64_t columns,
                      kit::Swizzle swizzle) const {
-    // Sequences one after the other have a stride of 0 between sequences.
-    const std::int64_t extents[] = {work.sequences.count, heads, rows, dim};
-    const std::int64_t steps[] = {strides.batch, strides.head, strides.row, 1};
-    return kit::encode(
-        {.tensor = TensorView(const_cast<void*>(data), work.type, extents, steps, place),
-         .box = {1, 1, box_rows, columns},
-         .swizzle = swizzle,
-         .l2_promotion = kit::L2Promotion::b256});
+    return attention_map(work, place, data, work.sequences.count, heads, rows, dim, strides,
+                         box_rows, columns, swizzle);
   }
 
   std::int64_t q_rows() const {

@@ -96,6 +96,51 @@ struct AttentionPages {
 // An entry of the table of tiles.
 inline constexpr std::int64_t attention_tile_bytes = 32;
 
+// The decode kernels: the most parts into which the work is cut, and the rows of a tile; for
+// results that do not depend on other sequences, the chunks into which a sequence is cut at most,
+// and the keys that a chunk has at least.
+inline constexpr std::int32_t attention_decode_parts = 512;
+inline constexpr std::int32_t attention_decode_rows = 64;
+inline constexpr std::int32_t attention_decode_chunks = 16;
+inline constexpr std::int32_t attention_decode_chunk_keys = 1024;
+inline constexpr std::int64_t attention_joint_bytes = 16;
+
+// The workspace of the decode kernels: offsets in bytes. Nothing in it is initialised.
+struct AttentionDecodeSpace {
+  std::size_t joints = 0;                                              // one per part
+  std::size_t stats = attention_decode_parts * attention_joint_bytes;  // {maximum, sum} per row
+  std::size_t sums = 0;                                                // f32 (rows, Dv)
+  std::int32_t tile_rows = 0;  // of a slot: two slots per part
+  std::int32_t chunks = 0;     // above 0: one row per row of the result and chunk instead
+  std::size_t bytes = 0;
+};
+
+// `results` are the rows of out, of all heads.
+constexpr AttentionDecodeSpace attention_decode_space(std::int64_t results, std::int64_t group,
+                                                      std::int64_t max_q, std::int64_t max_k,
+                                                      std::int64_t dim_v, bool chunked) {
+  AttentionDecodeSpace space;
+  std::int64_t rows = 0;
+  if (chunked) {
+    // Blocks of keys need not begin with the first key.
+    const std::int64_t chunks = max_k / attention_decode_chunk_keys + 2;
+    space.chunks = chunks < attention_decode_chunks ? static_cast<std::int32_t>(chunks)
+                                                    : attention_decode_chunks;
+    rows = results * space.chunks;
+  } else {
+    const std::int64_t all = max_q * group;
+    space.tile_rows =
+        all < attention_decode_rows ? static_cast<std::int32_t>(all) : attention_decode_rows;
+    rows = 2 * std::int64_t{attention_decode_parts} * space.tile_rows;
+  }
+  const auto padded = [](std::int64_t bytes) {
+    return static_cast<std::size_t>((bytes + 255) / 256 * 256);
+  };
+  space.sums = space.stats + padded(rows * 8);
+  space.bytes = space.sums + padded(rows * dim_v * 4);
+  return space;
+}
+
 // The parts of a workspace on a GPU: offsets in bytes. Nothing in it is initialised.
 struct AttentionWorkspace {
   std::size_t counters = 0;  // 64 u32
@@ -140,11 +185,29 @@ struct AttentionWork {
   const void* sinks = nullptr;  // null: none
   DType sink_type = DType::f32;
 
+  bool batch_invariant = false;
+
   AttentionWorkspace space{};
-  std::byte* memory = nullptr;  // space.bytes, aligned to 256; null on the CPU
+  AttentionDecodeSpace decode_space{};  // no bytes if the decode kernels do not run
+  std::byte* memory = nullptr;          // of either, aligned to 256; null on the CPU
+
+  // At least those of the other kernels, which run in place of the decode kernels where these
+  // cannot.
+  std::size_t memory_bytes() const {
+    return decode_space.bytes > space.bytes ? decode_space.bytes : space.bytes;
+  }
 
   std::int32_t group() const { return heads_q / heads_k; }  // query heads per head of k
 };
+
+// Whether the decode kernels compute a call on a GPU, of which no sequence has more than max_q
+// queries.
+constexpr bool attention_decodes(AttentionKernel kernel, DType type, std::int64_t max_q) {
+  constexpr std::int64_t few = 16;
+  if (type == DType::f32) return false;
+  if (kernel == AttentionKernel::best) return max_q <= few;
+  return kernel == AttentionKernel::decode || kernel == AttentionKernel::decode_portable;
+}
 
 // The work has at least one sequence and a row of q. There may be no row of k.
 void attention_cpu(const AttentionWork& work, const Stream& stream);
@@ -154,5 +217,7 @@ void attention_gpu(const AttentionWork& work, const Stream& stream);
 // Whether the sm90 kernels can run the call on a GPU that has them: its type, head dimensions and
 // strides.
 bool attention_fits_sm90(const AttentionWork& work);
+// The same for the decode kernel that loads through tensor maps.
+bool attention_decode_fits_sm90(const AttentionWork& work);
 
 }  // namespace ps::detail

@@ -1,0 +1,135 @@
+// Combines what parts of the decode kernels computed of the same rows, in the order of their keys.
+#include <cstdint>
+
+#include "ops/attention/decode.h"
+#include "ops/attention/decode_call.cuh"
+#include "penstock/kit/launch.cuh"
+
+namespace ps::detail {
+namespace {
+
+using decoding::DecodeCall;
+using decoding::ResultRow;
+using decoding::RowScale;
+
+// Configuration
+constexpr unsigned warps = 4, threads = warps * kit::warp_threads;  // a warp combines a row
+constexpr unsigned lane_columns = 4;
+
+__device__ float warp_max(float x) {
+  for (unsigned other = 16; other > 0; other /= 2) x = fmaxf(x, __shfl_xor_sync(~0U, x, other));
+  return x;
+}
+__device__ float warp_sum(float x) {
+  for (unsigned other = 16; other > 0; other /= 2) x += __shfl_xor_sync(~0U, x, other);
+  return x;
+}
+
+// Combines rows number(0) to number(count - 1) of the partial results.
+template <class Element, class Number>
+__device__ void combine(const DecodeCall& decode, const AttentionSequence& sequence,
+                        std::int32_t batch, const ResultRow& row, std::int32_t count,
+                        const Number& number) {
+  const portable_attention::Call& call = decode.call;
+  const float2* const stats = decode.partials.stats;
+  const auto lane = static_cast<std::int32_t>(kit::lane_index());
+  float most = -INFINITY, sum = 0.F;
+  for (std::int32_t i = lane; i < count; i += 32) most = fmaxf(most, stats[number(i)].x);
+  most = warp_max(most);
+  const float base = most == -INFINITY ? 0.F : most;
+  for (std::int32_t i = lane; i < count; i += 32) {
+    const float2 own = stats[number(i)];
+    sum += own.y * portable_attention::exp2_approximate(own.x - base);
+  }
+  sum = warp_sum(sum);
+  const RowScale scale(call, row.head, most, sum);
+  if (call.lse != nullptr && lane == 0) call.lse[row.number] = scale.lse;
+  auto* const out = static_cast<Element*>(call.out) +
+                    call.out_strides.at(batch, sequence.q_begin + row.query, row.head);
+  for (unsigned column = kit::lane_index() * lane_columns; column < call.dim_v;
+       column += kit::warp_threads * lane_columns) {
+    float4 all{};
+#pragma unroll 8
+    for (std::int32_t i = 0; i < count; ++i) {
+      const std::int64_t at = number(i);
+      const float weight = portable_attention::exp2_approximate(stats[at].x - base) * scale.factor;
+      const auto four =
+          *reinterpret_cast<const float4*>(decode.partials.sums + at * call.dim_v + column);
+      all.x = fmaf(weight, four.x, all.x);
+      all.y = fmaf(weight, four.y, all.y);
+      all.z = fmaf(weight, four.z, all.z);
+      all.w = fmaf(weight, four.w, all.w);
+    }
+    *reinterpret_cast<uint2*>(out + column) = {kit::packed(all.x, all.y, Element{}),
+                                               kit::packed(all.z, all.w, Element{})};
+  }
+}
+
+// Items that a part leaves to others: the part is blockIdx.x, the row one of blockIdx.y.
+template <class Element>
+__global__ void __launch_bounds__(threads)
+    combine_parts(const __grid_constant__ DecodeCall decode) {
+  kit::wait_for_previous();
+  kit::let_next_start();
+  const auto part = static_cast<std::int32_t>(blockIdx.x);
+  const DecodeJoint joint = decode.partials.joints[part];
+  if (joint.sequence < 0) return;
+  const DecodeSequence sequence = decode.shape(joint.sequence);
+  const auto in_tile = static_cast<std::int32_t>(blockIdx.y * warps + kit::warp_index());
+  const std::int32_t index = joint.tile * sequence.tile_rows() + in_tile;
+  if (in_tile >= sequence.tile_rows() || index >= sequence.at.q_length * decode.shape.group) return;
+  const ResultRow row(decode, sequence.at, joint.sequence, joint.head, index);
+  combine<Element>(decode, sequence.at, joint.sequence, row, joint.last_part - part + 1,
+                   [&](std::int32_t i) {
+                     const std::int64_t slot = decode_slot(part + i, i == 0);
+                     return slot * decode.partials.tile_rows + in_tile;
+                   });
+}
+
+// The chunks of every row.
+template <class Element>
+__global__ void __launch_bounds__(threads)
+    combine_chunks(const __grid_constant__ DecodeCall decode) {
+  kit::wait_for_previous();
+  kit::let_next_start();
+  const std::int64_t own = std::int64_t{blockIdx.x} * warps + kit::warp_index();
+  const std::int64_t rows = std::int64_t{decode.shape.sequences.max_q} * decode.shape.group;
+  const std::int64_t head = own / rows, b = head / decode.shape.heads_k;
+  if (b >= decode.shape.sequences.count) return;
+  const auto batch = static_cast<std::int32_t>(b);
+  const DecodeSequence sequence = decode.shape(batch);
+  const auto index = static_cast<std::int32_t>(own - head * rows);
+  if (sequence.pieces == 1 || index >= sequence.at.q_length * decode.shape.group) return;
+  const ResultRow row(decode, sequence.at, batch,
+                      static_cast<std::int32_t>(head - b * decode.shape.heads_k), index);
+  combine<Element>(decode, sequence.at, batch, row, sequence.pieces,
+                   [&](std::int32_t i) { return row.number * decode.partials.chunks + i; });
+}
+
+template <class Element>
+void combine(const AttentionWork& work, std::int32_t parts, std::int32_t keys,
+             cudaStream_t stream) {
+  const DecodeCall call = decoding::decode_call(work, keys);
+  kit::LaunchOptions options;
+  options.block = threads;
+  options.overlaps_previous = true;
+  if (work.batch_invariant) {
+    const std::int64_t rows =
+        std::int64_t{work.sequences.count} * work.heads_q * work.sequences.max_q;
+    options.grid = static_cast<unsigned>((rows + warps - 1) / warps);
+    return kit::launch(combine_chunks<Element>, options, stream, call);
+  }
+  options.grid = dim3(static_cast<unsigned>(parts),
+                      (static_cast<unsigned>(work.decode_space.tile_rows) + warps - 1) / warps);
+  kit::launch(combine_parts<Element>, options, stream, call);
+}
+
+}  // namespace
+
+void attention_decode_combine(const AttentionWork& work, std::int32_t parts, std::int32_t keys,
+                              cudaStream_t stream) {
+  if (work.type == DType::f16) return combine<__half>(work, parts, keys, stream);
+  combine<__nv_bfloat16>(work, parts, keys, stream);
+}
+
+}  // namespace ps::detail

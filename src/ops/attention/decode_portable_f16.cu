@@ -1,0 +1,9 @@
+#include "ops/attention/decode_portable.cuh"
+
+namespace ps::detail {
+
+void attention_decode_portable_f16(const AttentionWork& work, cudaStream_t stream) {
+  decoding::run_portable<__half>(work, stream);
+}
+
+}  // namespace ps::detail

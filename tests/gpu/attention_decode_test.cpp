@@ -1,0 +1,309 @@
+// The decode kernels of attention() on a GPU, against the formula in f64.
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gpu/attention_gpu.h"
+#include "gpu/recording.h"
+#include "penstock/base/error.h"
+#include "penstock/host/cuda.h"
+#include "penstock/ops/attention.h"
+
+namespace ps::test {
+namespace {
+
+const std::vector<AttentionDims> fast_dims{{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}};
+// Rounded up by the portable kernel.
+const std::vector<AttentionDims> other_dims{{8, 8}, {16, 40}, {104, 128}, {136, 8}, {40, 256}};
+const std::vector<DType> types{DType::bf16, DType::f16};
+const std::vector<std::int64_t> fast_pages{8, 16, 24, 64, 128, 256};
+const std::vector<std::int64_t> other_pages{1, 3, 12, 20, 100};
+
+// Few queries, and any number of query heads per head of k.
+AttentionCase with_few_queries(AttentionCase of, std::uint32_t seed) {
+  std::mt19937 random(seed + 77);
+  constexpr std::int64_t groups[] = {1, 2, 4, 5, 8, 16, 17, 40, 80};
+  of.heads_q = of.heads_k * groups[random() % std::size(groups)];
+  of.q_rows = 1 + static_cast<std::int64_t>(random() % 16);
+  if (of.cu_q.empty()) return of;
+  for (std::size_t b = 0; b + 1 < of.cu_q.size(); ++b) {
+    of.cu_q[b + 1] = of.cu_q[b] + static_cast<std::int32_t>(random() % 17);
+  }
+  of.q_rows = of.cu_q.back() + static_cast<std::int64_t>(random() % 3);
+  return of;
+}
+
+class AttentionDecodeGpu : public AttentionGpuTest {
+ protected:
+  const std::vector<AttentionKernel> kernels{AttentionKernel::decode,
+                                             AttentionKernel::decode_portable};
+
+  void expect_right(std::uint32_t seed, const AttentionCase& of) const {
+    for (const AttentionKernel kernel : kernels) {
+      for (const bool batch_invariant : {false, true}) {
+        AttentionCall call(seed, of);
+        ASSERT_EQ(run(call, {.kernel = kernel, .batch_invariant = batch_invariant}), "")
+            << "kernel " << static_cast<int>(kernel) << ", seed " << seed
+            << (batch_invariant ? ", batch invariant" : "");
+      }
+    }
+  }
+
+  void expect_same_bits(const AttentionCase& of, const Run& how, int rounds) const {
+    AttentionCall first(3, of);
+    ASSERT_EQ(run(first, how), "");
+    for (int round = 0; round < rounds; ++round) {
+      AttentionCall again(3, of);
+      ASSERT_EQ(run(again, {how.kernel, false, how.batch_invariant}), "");
+      ASSERT_EQ(again.out().bytes(), first.out().bytes()) << "round " << round;
+      ASSERT_EQ(again.lse().bytes(), first.lse().bytes()) << "round " << round;
+    }
+  }
+};
+
+TEST_F(AttentionDecodeGpu, RandomCalls) {
+  for (std::uint32_t seed = 1; seed <= 60; ++seed) {
+    expect_right(seed, with_few_queries(random_attention_case(seed, 500, fast_dims, types), seed));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(AttentionDecodeGpu, KeysInPages) {
+  for (std::uint32_t seed = 1; seed <= 60; ++seed) {
+    const std::vector<std::int64_t>& pages = seed % 4 == 0 ? other_pages : fast_pages;
+    expect_right(seed,
+                 with_few_queries(random_paged_case(seed, 600, fast_dims, types, pages), seed));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(AttentionDecodeGpu, OtherDimensions) {
+  for (std::uint32_t seed = 1; seed <= 30; ++seed) {
+    const AttentionCase of = seed % 2 == 0
+                                 ? random_attention_case(seed, 300, other_dims, types)
+                                 : random_paged_case(seed, 300, other_dims, types, {8, 5, 32});
+    expect_right(seed, with_few_queries(of, seed));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(AttentionDecodeGpu, SizesAroundThoseOfBlocks) {
+  std::uint32_t seed = 300;
+  for (const int keys : {1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 191, 1023, 1024, 1025}) {
+    const AttentionDims& dims = fast_dims[++seed % fast_dims.size()];
+    expect_right(seed, {.q_rows = 1,
+                        .k_rows = keys,
+                        .heads_q = 8,
+                        .dim = dims.dim,
+                        .dim_v = dims.dim_v,
+                        .causal = true});
+    if (HasFatalFailure()) return;
+  }
+}
+
+// One sequence in the hands of the whole GPU, so that many parts are combined.
+TEST_F(AttentionDecodeGpu, LongSequences) {
+  for (const AttentionDims& dims : fast_dims) {
+    expect_right(5, {.sequences = 1,
+                     .q_rows = 1,
+                     .k_rows = 40000,
+                     .heads_q = 4,
+                     .heads_k = 1,
+                     .dim = dims.dim,
+                     .dim_v = dims.dim_v,
+                     .causal = true,
+                     .sinks = true});
+    expect_right(6, {.sequences = 3,
+                     .q_rows = 2,
+                     .k_rows = 9000,
+                     .heads_q = 6,
+                     .dim = dims.dim,
+                     .dim_v = dims.dim_v,
+                     .lengths_k = {8999, 3, 5000},
+                     .page_rows = 16});
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(AttentionDecodeGpu, ManySequences) {
+  AttentionCase of{
+      .sequences = 700, .q_rows = 1, .k_rows = 40, .heads_q = 2, .dim = 64, .dim_v = 64};
+  for (int b = 0; b < 700; ++b) of.lengths_k.push_back(b * 7 % 41);
+  expect_right(1, of);
+}
+
+TEST_F(AttentionDecodeGpu, MoreQueriesThanItIsFor) {
+  expect_right(
+      1, {.q_rows = 70, .k_rows = 300, .heads_q = 6, .dim = 128, .dim_v = 128, .causal = true});
+}
+
+TEST_F(AttentionDecodeGpu, WithoutQueriesOrKeys) {
+  expect_right(1, {.q_rows = 0, .dim = 64, .dim_v = 64});
+  expect_right(1, {.sequences = 0, .dim = 64, .dim_v = 64});
+  expect_right(1, {.k_rows = 0, .dim = 128, .dim_v = 128});
+  expect_right(1, {.k_rows = 0, .dim = 128, .dim_v = 128, .page_rows = 8});
+  expect_right(1, {.q_rows = 3,
+                   .k_rows = 30,
+                   .dim = 64,
+                   .dim_v = 64,
+                   .sinks = true,
+                   .lengths_k = {0, 30},
+                   .page_rows = 8});
+  expect_right(1,
+               {.q_rows = 9, .k_rows = 4, .dim = 64, .dim_v = 64, .causal = true, .sinks = true});
+}
+
+TEST_F(AttentionDecodeGpu, IsTheBestForFewQueries) {
+  for (const std::int64_t queries : {1, 16}) {
+    const AttentionCase of{.q_rows = queries, .k_rows = 3000, .dim = 128, .dim_v = 128};
+    AttentionCall best(1, of), decode(1, of);
+    ASSERT_EQ(run(best, {}), "");
+    ASSERT_EQ(run(decode, {.kernel = AttentionKernel::decode}), "");
+    EXPECT_EQ(best.out().bytes(), decode.out().bytes());
+  }
+}
+
+TEST_F(AttentionDecodeGpu, GivesTheSameBitsEveryTime) {
+  for (const AttentionKernel kernel : kernels) {
+    for (const bool batch_invariant : {false, true}) {
+      expect_same_bits({.sequences = 3,
+                        .q_rows = 2,
+                        .k_rows = 5000,
+                        .heads_q = 8,
+                        .dim = 128,
+                        .dim_v = 128,
+                        .causal = true,
+                        .lengths_k = {5000, 17, 3333}},
+                       {.kernel = kernel, .batch_invariant = batch_invariant}, 200);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// The rows of a sequence have the same bits alone and among others.
+TEST_F(AttentionDecodeGpu, BatchInvariant) {
+  const std::vector<std::int32_t> lengths{4000, 1, 700, 6000, 2049};
+  for (const std::int64_t page_rows : {0, 16}) {
+    for (const AttentionKernel kernel : kernels) {
+      AttentionCall all(9, {.sequences = 5,
+                            .q_rows = 2,
+                            .k_rows = 6000,
+                            .heads_q = 8,
+                            .dim = 128,
+                            .dim_v = 128,
+                            .causal = true,
+                            .lengths_k = lengths,
+                            .page_rows = page_rows});
+      ASSERT_EQ(run(all, {.kernel = kernel, .batch_invariant = true}), "");
+      for (std::int64_t b = 0; b < 5; ++b) {
+        const Stream stream(gpu);
+        const Pool pool(gpu);
+        Copies copies(gpu, stream);
+        Strided out = all.out();
+        AttentionOptions one = all.options([&](Strided& array) { return copies.of(array); });
+        const TensorView whole = copies.of(out);
+        const auto only = [&](const TensorView& view) {
+          std::vector<std::int64_t> shape(view.shape().begin(), view.shape().end());
+          shape[0] = 1;
+          const std::int64_t elements = b * view.strides()[0];
+          return TensorView(static_cast<std::byte*>(view.data()) +
+                                elements * static_cast<std::int64_t>(size_of(view.dtype())),
+                            view.dtype(), shape, view.strides(), view.place());
+        };
+        fill({static_cast<std::byte*>(only(whole).data()), only(whole).bytes(), whole.place()}, 0,
+             stream);
+        one.q = only(one.q);
+        one.out = only(whole);
+        one.lse = {};
+        one.lengths_k = only(one.lengths_k);
+        if (page_rows > 0) {
+          one.pages = only(one.pages);
+        } else {
+          one.k = only(one.k);
+          one.v = only(one.v);
+        }
+        one.kernel = kernel;
+        one.batch_invariant = true;
+        one.pool = &pool;
+        attention(one, stream);
+        copies.fetch();
+        EXPECT_EQ(out.bytes(), all.out().bytes()) << "sequence " << b;
+      }
+    }
+  }
+}
+
+TEST_F(AttentionDecodeGpu, WrongLengthsStayInsideTheTensors) {
+  const std::vector<std::vector<std::int32_t>> wrong{
+      {0, 1000, 5}, {-7, 3, 2000000000}, {5, 0, 30}, {900, 900, 900}};
+  for (const AttentionKernel kernel : kernels) {
+    for (const bool batch_invariant : {false, true}) {
+      for (const auto& cumulative : wrong) {
+        AttentionCase of{.q_rows = 30, .k_rows = 2800, .dim = 64, .dim_v = 64};
+        of.cu_q = {0, 15, 30};
+        of.cu_k = {0, 1400, 2800};
+        AttentionCall call(1, of);
+        call.spoil_lengths(cumulative, {-4, 77000});
+        ASSERT_EQ(run(call, {kernel, false, batch_invariant}), "");
+        EXPECT_TRUE(call.out().surroundings_untouched());
+        EXPECT_TRUE(call.lse().surroundings_untouched());
+      }
+    }
+  }
+}
+
+TEST_F(AttentionDecodeGpu, MayBeCaptured) {
+  const Stream stream(gpu);
+  for (const AttentionKernel kernel : kernels) {
+    const AttentionCase of{.q_rows = 1,
+                           .k_rows = 3000,
+                           .heads_q = 8,
+                           .dim = 128,
+                           .dim_v = 128,
+                           .lengths_k = {3000, 40},
+                           .page_rows = 16};
+    AttentionCall loads(1, of);  // the kernel, which a capture does not allow
+    ASSERT_EQ(run(loads, {.kernel = kernel}), "");
+
+    AttentionCall call(1, of);
+    Copies copies(gpu, stream);
+    AttentionOptions options = call.options([&](Strided& array) { return copies.of(array); });
+    options.kernel = kernel;
+    const DeviceBuffer workspace(gpu, attention_workspace_bytes(options));
+    options.workspace = workspace.view();
+    stream.synchronize();
+    Recording recording(cuda_stream(stream));
+    attention(options, stream);
+    EXPECT_TRUE(recording.active());
+    recording.replay(cuda_stream(stream));
+    recording.replay(cuda_stream(stream));
+    copies.fetch();
+    EXPECT_EQ(call.wrong(), "");
+  }
+}
+
+TEST_F(AttentionDecodeGpu, ACheckFindsBadPages) {
+  const Stream stream(gpu);
+  const Pool pool(gpu);
+  AttentionCall call(1, {.sequences = 1,
+                         .k_rows = 100,
+                         .dim = 64,
+                         .dim_v = 64,
+                         .lengths_k = {100},
+                         .page_rows = 8,
+                         .bad_pages = true});
+  Copies copies(gpu, stream);
+  AttentionOptions options = call.options([&](Strided& array) { return copies.of(array); });
+  options.pool = &pool;
+  options.check = true;
+  try {
+    attention(options, stream);
+    FAIL() << "accepted pages that do not exist";
+  } catch (const InvalidArgument& error) {
+    EXPECT_EQ(error.argument(), "pages");
+  }
+}
+
+}  // namespace
+}  // namespace ps::test
