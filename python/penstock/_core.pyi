@@ -222,10 +222,10 @@ def moe_combine(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, gate_up
 def moe_workspace_bytes(x: Any, gate_up: Any, ids: Any, slots: Any, shared_gate_up: Any) -> int:
     """Implements penstock.moe_workspace_bytes."""
 
-def attention(q: Any, k: Any, v: Any, sinks: Any, cu_q: Any, cu_k: Any, first_k: Any, lengths_k: Any, causal: bool, window_left: int, window_right: int, softcap: float, scale: float, max_q: int, max_k: int, kernel: str, check: bool, out: Any, lse: Any, workspace: Any, stream: Any) -> None:
+def attention(q: Any, k: Any, v: Any, sinks: Any, cu_q: Any, cu_k: Any, first_k: Any, lengths_k: Any, pages: Any, causal: bool, window_left: int, window_right: int, softcap: float, scale: float, max_q: int, max_k: int, kernel: str, batch_invariant: bool, check: bool, out: Any, lse: Any, workspace: Any, stream: Any) -> None:
     """Implements penstock.attention."""
 
-def attention_workspace_bytes(q: Any, cu_q: Any) -> int:
+def attention_workspace_bytes(q: Any, k: Any, v: Any, cu_q: Any, cu_k: Any, pages: Any, max_q: int, max_k: int, kernel: str, batch_invariant: bool) -> int:
     """The bytes of workspace that penstock.attention needs on a GPU."""
 
 def round_routes(logits: Any, ids: Any, weights: Any, rounded_ids: Any, rounded_weights: Any, changes: Any, tile: int, scoring: str, stream: Any) -> None:

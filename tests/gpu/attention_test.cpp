@@ -97,9 +97,33 @@ TEST_F(AttentionGpu, Padding) {
 // What pages hold behind the sequences, and pages of no sequence, are NaN.
 TEST_F(AttentionGpu, KeysInPages) {
   for (std::uint32_t seed = 1; seed <= 60; ++seed) {
-    AttentionCall call(seed, random_paged_case(seed, 200, fast_dims, {DType::bf16, DType::f16},
-                                               {1, 3, 7, 8, 16, 24, 50, 64, 128, 256, 300}));
-    ASSERT_EQ(run(call, {.kernel = AttentionKernel::portable}), "") << "seed " << seed;
+    const AttentionCase of =
+        random_paged_case(seed, seed % 3 == 0 ? 500 : 200, fast_dims, {DType::bf16, DType::f16},
+                          {1, 3, 7, 8, 16, 24, 50, 64, 128, 256, 300});
+    std::vector<AttentionKernel> each{AttentionKernel::portable};
+    if (is_hopper() && of.page_rows % 8 == 0 && of.first_k.empty()) {
+      each.push_back(AttentionKernel::sm90);
+    }
+    AttentionGpuTest::expect_right(each, seed, of);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Parts of a prompt, each attending to all before it.
+TEST_F(AttentionGpu, AChunkedPromptInPages) {
+  for (const AttentionDims& dims : fast_dims) {
+    for (const std::int64_t page_rows : {8, 16, 64, 256}) {
+      expect_right(4, {.sequences = 2,
+                       .q_rows = 140,
+                       .k_rows = 700,
+                       .heads_q = 4,
+                       .dim = dims.dim,
+                       .dim_v = dims.dim_v,
+                       .causal = true,
+                       .lengths_k = {697, 300},
+                       .page_rows = page_rows});
+      if (HasFatalFailure()) return;
+    }
   }
 }
 

@@ -27,16 +27,17 @@ constexpr std::int32_t limits[] = {0, 1, 64, 129, attention_unlimited};
 // only the left half of the first step's block.
 template <std::int32_t size>
 bool covers(std::int32_t first, std::int32_t rows, std::int32_t queries, std::int32_t keys,
-            AttentionReach reach, bool halves) {
+            AttentionReach reach, bool halves, bool aligned) {
   const std::int32_t position = first + keys - queries;
   const AttentionTileBlocks<size> blocks =
-      attention_tile_blocks<size>(position, rows, keys, reach, halves ? size / 2 : 0);
+      attention_tile_blocks<size>(position, rows, keys, reach, halves ? size / 2 : 0, aligned);
   if (blocks.count < 1 || blocks.right < 1 || blocks.masked() > blocks.count) return false;
   const std::int32_t valid = std::min(rows, queries - first);
   for (std::int32_t r = 0; r < valid; ++r) {
     std::vector<int> times(static_cast<std::size_t>(keys), 0);
     for (std::int32_t step = 0; step < blocks.count; ++step) {
       const std::int32_t block = blocks.at(step), begin = blocks.first_key(block);
+      if (aligned && begin % size != 0) return false;
       for (std::int32_t key = begin; key < begin + size; ++key) {
         bool counts = true;
         if (step < blocks.masked()) {
@@ -59,14 +60,14 @@ bool covers(std::int32_t first, std::int32_t rows, std::int32_t queries, std::in
 }
 
 template <std::int32_t size>
-void expect_covered(std::int32_t rows, bool halves) {
+void expect_covered(std::int32_t rows, bool halves, bool aligned = false) {
   for (const std::int32_t queries : lengths) {
     for (const std::int32_t keys : lengths) {
       for (const std::int32_t left : limits) {
         for (const std::int32_t right : limits) {
           if (halves && right != 0) continue;
           for (std::int32_t first = 0; first < queries; first += rows) {
-            ASSERT_TRUE(covers<size>(first, rows, queries, keys, {left, right}, halves))
+            ASSERT_TRUE(covers<size>(first, rows, queries, keys, {left, right}, halves, aligned))
                 << "queries from " << first << " of " << queries << ", " << keys << " keys, left "
                 << left << ", right " << right;
           }
@@ -81,6 +82,11 @@ TEST(AttentionSm90Blocks, CoverEveryKeyOnce) {
   expect_covered<128>(192, false);
   expect_covered<80>(128, false);
   expect_covered<64>(128, false);
+}
+
+TEST(AttentionSm90Blocks, BlocksOfPagesAreAligned) {
+  expect_covered<128>(128, false, true);
+  expect_covered<64>(128, false, true);
 }
 
 TEST(AttentionSm90Blocks, CausalTilesNeedHalfOfTheLastBlock) { expect_covered<128>(128, true); }

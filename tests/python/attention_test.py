@@ -59,6 +59,34 @@ def test_padding_has_no_effect():
     np.testing.assert_allclose(out, wanted, rtol=0, atol=1e-5)
 
 
+@hypothesis.settings(max_examples=40, deadline=None)
+@hypothesis.given(seed=st.integers(0, 2**32), rows=st.integers(1, 9), heads_first=st.booleans(),
+                  causal=st.booleans())
+def test_keys_in_pages(seed, rows, heads_first, causal):
+    q, k, v = draw(seed, sk=14)
+    rng = np.random.default_rng(seed)
+    most = -(-14 // rows)
+    table = rng.permutation(2 * most + 1)[:2 * most].astype("i4").reshape(2, most)
+    caches = []
+    for each in (k, v):
+        cache = np.full((2 * most + 1, rows, 2, each.shape[3]), np.nan, "f")
+        for b, row in np.ndindex(2, 14):
+            cache[table[b, row // rows], row % rows] = each[b, row]
+        caches.append(cache.swapaxes(1, 2).copy().swapaxes(1, 2) if heads_first else cache)
+    ends = rng.integers(0, 15, 2).astype("i4")
+    out = attention(q, *caches, pages=table, lengths_k=ends, causal=causal, check=True)
+    wanted, _ = reference(q, k, v, causal=causal, lengths_k=ends)
+    np.testing.assert_allclose(out, wanted, rtol=0, atol=1e-5)
+
+
+def test_pages_that_do_not_exist_are_zeros():
+    q, k, v = draw(batch=1, sk=6)
+    table = np.array([[0, 7, -1]], "i4")
+    out = attention(q, k.reshape(3, 2, 2, 16), v.reshape(3, 2, 2, 24), pages=table)
+    k[:, 2:], v[:, 2:] = 0, 0
+    np.testing.assert_allclose(out, reference(q, k, v)[0], rtol=0, atol=1e-5)
+
+
 def test_sequences_of_several_lengths():
     q, k, v = (each.reshape(-1, *each.shape[2:]) for each in draw(sq=7))
     begins_q, begins_k = np.array([0, 3, 3, 14], "i4"), np.array([1, 5, 8, 14], "i4")
@@ -101,6 +129,9 @@ def test_penstock_arrays():
     ("kernel", {"kernel": "fast"}),
     ("lengths_k", {"lengths_k": np.array([7, 8], "i4"), "check": True}),
     ("lengths_k", {"lengths_k": np.array([7, 7])}),
+    ("pages", {"pages": np.array([[0], [2]], "i4"), "check": True}),
+    ("pages", {"pages": np.array([0, 1], "i4")}),
+    ("pages", {"pages": np.array([[0], [1], [1]], "i4")}),
     ("cu_q", {"q": np.zeros((5, 4, 16), "f"), "cu_q": np.array([0, 3, 2], "i4"), "check": True}),
 ])
 def test_refuses(named, change):

@@ -62,14 +62,25 @@ def test_compiled_with_lengths_and_a_given_result():
     assert torch.equal(compiled(q, out), call(q, same)) and torch.equal(out, same)
 
 
+def test_keys_in_pages():
+    q, k, v = draw(sk=6)
+    table = torch.tensor([[0, 2, 5], [4, 1, 3]], dtype=torch.int32)
+    caches = []
+    for each in (k, v):
+        cache = torch.full((6, 2, *each.shape[2:]), torch.nan)
+        cache[table.long()] = each.unflatten(1, (3, 2))
+        caches.append(cache)
+    assert torch.equal(attention(q, *caches, pages=table, causal=True), attention(q, k, v, causal=True))
+
+
 def test_operators_keep_their_promises():
     q, k, v = draw()
-    options = True, -1, -1, 0.0, 0.0, 0, 0, "best", False
-    torch.library.opcheck(torch.ops.penstock.attention, (q, k, v, *[None] * 5, *options, True),
+    options = True, -1, -1, 0.0, 0.0, 0, 0, "best", False, False
+    torch.library.opcheck(torch.ops.penstock.attention, (q, k, v, *[None] * 6, *options, True),
                           test_utils=("test_schema", "test_faketensor"))
     out, lse = torch.empty(2, 5, 4, 24), torch.empty(2, 4, 5)
     torch.library.opcheck(torch.ops.penstock.attention_out,
-                          (q, k, v, *[None] * 5, *options, out, lse),
+                          (q, k, v, *[None] * 6, *options, out, lse),
                           test_utils=("test_schema", "test_faketensor"))
 
 

@@ -114,8 +114,10 @@ bool has_maps_of_keys(const AttentionWork& work) {
 }  // namespace
 
 bool attention_fits_sm90(const AttentionWork& work) {
-  return has_sm90_dims(work) && work.pages.table == nullptr && has_maps_of_keys(work) &&
-         has_map(work.q_strides) && has_map(work.out_strides);
+  const bool has_pages = work.pages.table != nullptr;
+  return has_sm90_dims(work) && has_maps_of_keys(work) &&
+         !(has_pages && work.sequences.first_k != nullptr) && has_map(work.q_strides) &&
+         has_map(work.out_strides);
 }
 
 bool attention_decode_fits_sm90(const AttentionWork& work) {

@@ -9,7 +9,9 @@ namespace ps::detail {
 
 void attention_sm90(const AttentionWork& work, Place place, cudaStream_t stream) {
   // Tensor maps have no empty dimensions, and the softmax takes the maximum before it scales.
-  if (work.sequences.max_k == 0 || (work.softcap == 0.f && !(work.scale > 0.f))) {
+  const bool empty =
+      work.sequences.max_k == 0 || (work.pages.table != nullptr && work.pages.count == 0);
+  if (empty || (work.softcap == 0.f && !(work.scale > 0.f))) {
     return attention_portable(work, stream);
   }
   const bool plain = attention_is_plain(work);

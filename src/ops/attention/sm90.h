@@ -10,13 +10,13 @@
 
 namespace ps::detail {
 
-// Whether the kernels without options suffice: all sequences have the same lengths, and the mask
-// has no limit on the left.
+// Whether the kernels without options suffice: all sequences have the same lengths, k and v are not
+// in pages, and the mask has no limit on the left.
 inline bool attention_is_plain(const AttentionWork& work) {
   const AttentionSequences& sequences = work.sequences;
   return sequences.cu_q == nullptr && sequences.cu_k == nullptr && sequences.first_k == nullptr &&
-         sequences.lengths_k == nullptr && work.reach.left == attention_unlimited &&
-         work.softcap == 0.f && work.sinks == nullptr;
+         sequences.lengths_k == nullptr && work.pages.table == nullptr &&
+         work.reach.left == attention_unlimited && work.softcap == 0.f && work.sinks == nullptr;
 }
 
 // Whether tiles may need different times, so that blocks take them from a counter.

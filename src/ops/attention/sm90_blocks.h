@@ -46,20 +46,20 @@ struct AttentionTileBlocks {
 
 // The blocks for `rows` queries of which the first is at `position`, in a sequence of `keys` keys.
 // With `beyond`, blocks of a causal tile may end up to that many keys behind the sequence, so that
-// the diagonal crosses the last block from corner to corner.
+// the diagonal crosses the last block from corner to corner. With `aligned`, blocks begin at
+// multiples of their size instead of ending with the last key.
 template <std::int32_t size>
-PENSTOCK_HD constexpr AttentionTileBlocks<size> attention_tile_blocks(std::int32_t position,
-                                                                      std::int32_t rows,
-                                                                      std::int32_t keys,
-                                                                      AttentionReach reach,
-                                                                      std::int32_t beyond) {
+PENSTOCK_HD constexpr AttentionTileBlocks<size> attention_tile_blocks(
+    std::int32_t position, std::int32_t rows, std::int32_t keys, AttentionReach reach,
+    std::int32_t beyond, bool aligned = false) {
   const auto least = [](std::int32_t a, std::int32_t b) { return a < b ? a : b; };
   const auto most = [](std::int32_t a, std::int32_t b) { return a > b ? a : b; };
   const auto blocks_in = [](std::int32_t n) { return n > 0 ? (n + size - 1) / size : 0; };
 
   AttentionTileBlocks<size> blocks;
   const std::int32_t begin = most(0, position - reach.left);
-  const std::int32_t end = least(position + rows + reach.right, keys + beyond);
+  std::int32_t end = least(position + rows + reach.right, keys + beyond);
+  if (aligned) end = blocks_in(end) * size;
   blocks.count = most(1, blocks_in(end - begin));
   blocks.base = end - blocks.count * size;
   // All queries attend to the keys from `whole_begin` on and before `whole_end`.

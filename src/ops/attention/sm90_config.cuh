@@ -82,9 +82,11 @@ struct AttentionOrder {
 };
 
 struct AttentionArguments {
-  kit::TensorMap q, k, v, out;  // {sequences, heads, rows, dimension}
+  kit::TensorMap q, k, v, out;  // {sequences, heads, rows, dimension}; of k and v {pages, ...}
   AttentionOrder order;
   AttentionSequences sequences;
+  AttentionPages pages;
+  int box_rows;  // of k and v: what one tensor copy loads, a whole block if not in pages
   AttentionReach reach;
   kit::Divisor group;  // query heads per head of k
   // exp(s) of a score s = q . k is computed as 2^(scale * s). With a softcap, as

@@ -51,7 +51,9 @@ __global__ void __launch_bounds__(Config::threads, 1)
     }
   } else {
     kit::take_registers<Config::consumer_registers>();
-    if (Config::halves && group == 1 && arguments.reach.right == 0) {
+    // Blocks of keys in pages do not end where the tile does.
+    if (Config::halves && group == 1 && arguments.reach.right == 0 &&
+        (!Config::general || arguments.pages.table == nullptr)) {
       AttentionConsumer<Config, Config::halves>(shared, arguments, group - 1).run();
     } else {
       AttentionConsumer<Config, false>(shared, arguments, group - 1).run();

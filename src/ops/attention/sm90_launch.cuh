@@ -36,14 +36,16 @@ struct AttentionMaps {
     return map(work.q, work.heads_q, q_rows(), work.dim, work.q_strides, 64, Config::panel,
                Config::swizzle);
   }
-  kit::TensorMap k() const {
-    return map(work.k, work.heads_k, k_rows(), work.dim, work.k_strides, Config::keys,
-               Config::panel, Config::swizzle);
+  kit::TensorMap keys(const void* data, std::int64_t dim, const AttentionStrides& strides) const {
+    if (work.pages.table != nullptr) {
+      return attention_map_of_keys(work, place, data, dim, strides, Config::keys, Config::panel,
+                                   Config::swizzle);
+    }
+    return map(data, work.heads_k, k_rows(), dim, strides, Config::keys, Config::panel,
+               Config::swizzle);
   }
-  kit::TensorMap v() const {
-    return map(work.v, work.heads_k, k_rows(), work.dim_v, work.v_strides, Config::keys,
-               Config::panel, Config::swizzle);
-  }
+  kit::TensorMap k() const { return keys(work.k, work.dim, work.k_strides); }
+  kit::TensorMap v() const { return keys(work.v, work.dim_v, work.v_strides); }
   kit::TensorMap out() const {
     using Store = typename Config::Store;
     return map(work.out, work.heads_q, q_rows(), work.dim_v, work.out_strides, Store::rows,
@@ -101,6 +103,8 @@ void launch_attention(const AttentionWork& work, Place place, cudaStream_t strea
       .out = maps.out(),
       .order = order,
       .sequences = work.sequences,
+      .pages = work.pages,
+      .box_rows = static_cast<int>(attention_box_rows(work, Config::keys)),
       .reach = work.reach,
       .group = kit::Divisor(static_cast<unsigned>(work.group())),
       .scale = (capped ? work.softcap : work.scale) * log2_e,

@@ -106,7 +106,7 @@ class AttentionLoader {
     const bool causal = arguments_.reach.right == 0;
     const auto blocks = attention_tile_blocks<Config::keys>(
         tile.position, Config::rows, tile.keys, arguments_.reach,
-        Config::halves && causal ? Config::keys / 2 : 0);
+        Config::halves && causal && !paged() ? Config::keys / 2 : 0, paged());
     const int head = static_cast<int>(arguments_.group.divide(static_cast<unsigned>(tile.head)));
     if (Config::own_out) load_queries(tile, blocks);
     for (int step = 0; step < blocks.count; ++step) {
@@ -138,18 +138,14 @@ class AttentionLoader {
 
   __device__ void load_keys(const AttentionTile& tile, int head, int first) {
     const unsigned stage = k_.acquire(TileK::bytes);
-#pragma unroll
-    for (unsigned x = 0; x < TileK::panels; ++x) {
-      kit::tensor_load(shared_.k[stage] + x * TileK::panel_bytes, arguments_.k, k_.full(stage),
-                       kit::evict_last(), tile.sequence, head, tile.key + first, x * Config::panel);
-    }
+    load_block<TileK>(shared_.k[stage], arguments_.k, k_.full(stage), tile, head, first);
   }
 
   __device__ void load_values(const AttentionTile& tile, int head, int first) {
     const int rows = max(0, tile.keys - first);  // that are in the sequence
     // Rows behind the tensor are zero.
     const bool patched = Config::general && rows < Config::keys &&
-                         tile.key + tile.keys < arguments_.sequences.k_rows;
+                         (paged() || tile.key + tile.keys < arguments_.sequences.k_rows);
     const unsigned stage = v_.acquire();
     kit::Barrier* full = &v_.full(stage);
     if (patched) {
@@ -158,11 +154,45 @@ class AttentionLoader {
       full = &patches_.full(slot);
     }
     full->arrive_expect(TileV::bytes);
-#pragma unroll
-    for (unsigned x = 0; x < TileV::panels; ++x) {
-      kit::tensor_load(shared_.v[stage] + x * TileV::panel_bytes, arguments_.v, *full,
-                       kit::evict_last(), tile.sequence, head, tile.key + first, x * Config::panel);
+    load_block<TileV>(shared_.v[stage], arguments_.v, *full, tile, head, first);
+  }
+
+  // Keys or values [first, first + Config::keys) of a tile's sequence.
+  template <class Tile>
+  __device__ void load_block(unsigned char* to, const kit::TensorMap& map, kit::Barrier& full,
+                             const AttentionTile& tile, int head, int first) {
+    if (paged()) {
+      const int boxes = Config::keys / arguments_.box_rows;
+      for (int box = 0; box < boxes; ++box) {
+        const int in_block = box * arguments_.box_rows;
+        const AttentionPlace at = place(tile, first + in_block);
+        load_box<Tile>(to + static_cast<unsigned>(in_block) * Tile::span_bytes, map, full,
+                       static_cast<int>(at.batch), head, static_cast<int>(at.row));
+      }
+    } else {
+      load_box<Tile>(to, map, full, tile.sequence, head, tile.key + first);
     }
+  }
+
+  template <class Tile>
+  __device__ static void load_box(unsigned char* to, const kit::TensorMap& map, kit::Barrier& full,
+                                  int batch, int head, int row) {
+#pragma unroll
+    for (unsigned x = 0; x < Tile::panels; ++x) {
+      kit::tensor_load(to + x * Tile::panel_bytes, map, full, kit::evict_last(), batch, head, row,
+                       x * Config::panel);
+    }
+  }
+
+  __device__ bool paged() const { return Config::general && arguments_.pages.table != nullptr; }
+
+  // Where key `key` of a tile's sequence is. Boxes outside the tensor are zeros: those of pages
+  // that do not exist, and those behind the sequence, whose pages are not looked up.
+  __device__ AttentionPlace place(const AttentionTile& tile, int key) const {
+    const AttentionPages& pages = arguments_.pages;
+    AttentionPlace found{0, 0, false};
+    if (key < tile.keys) found = pages(tile.sequence, key);
+    return found.there ? found : AttentionPlace{pages.count, 0, false};
   }
 
   Shared& shared_;
