@@ -55,6 +55,12 @@ def judged_us(times):
     return None if times is None else times.get("gpu_us", times.get("call_us"))
 
 
+def fastest_us(case):
+    """The time of the fastest peer of a case, if it has one."""
+    times = [judged_us(peer) for peer in case["peer"].values()]
+    return min((us for us in times if us), default=None)
+
+
 def geometric_mean(values):
     return math.exp(math.fsum(map(math.log, values)) / len(values))
 
@@ -289,9 +295,12 @@ def spread(values):
 # Single figures, which pages name by an expression.
 
 def value_of(case, path):
-    """A number of a case: a field such as metrics.of_cub; PEER/ours; or over_floor."""
+    """A number of a case: a field such as metrics.of_cub; PEER/ours; fastest/ours, for the fastest peer;
+    or over_floor."""
     if path == "over_floor":
         return over(judged_us(case["ours"]), case.get("floor_us"))
+    if path == "fastest/ours":
+        return over(fastest_us(case), judged_us(case["ours"]))
     if path.endswith("/ours"):
         return over(judged_us(case["peer"].get(path.removesuffix("/ours"))), judged_us(case["ours"]))
     if path.startswith("ours/"):
