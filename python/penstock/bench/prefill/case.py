@@ -40,6 +40,10 @@ class AttentionCase(Case):
         self.params = shape.params() | {"dtype": self._dtype}
         self.bytes, self.flop = shape.least_bytes(SIZES[self._dtype]), shape.flop
         self.tolerance = self._peer_tolerance = 0.0  # set by the reference
+        longest = max(shape.packed) if shape.packed else None
+        self._options: dict[str, Any] = {
+            "causal": shape.causal, "softcap": shape.softcap, "max_q": longest, "max_k": longest,
+            "window": None if shape.window is None else (shape.window, None)}
         size = self._large.size
         self.yardstick = MEANING.format("NumPy" if self._on_cpu else "torch", size, size, size)
 
@@ -99,12 +103,9 @@ class AttentionCase(Case):
         return {"best": self._attention}
 
     def _attention(self, inputs: Any, out: Any, kernel: str = "best") -> None:
-        shape, begins = self._shape, inputs.get("begins")
-        longest = max(shape.packed) if shape.packed else None
-        window = None if shape.window is None else (shape.window, None)
-        attention(inputs["q"], inputs["k"], inputs["v"], causal=shape.causal, window=window,
-                  softcap=shape.softcap, sinks=inputs.get("sinks"), cu_q=begins, cu_k=begins,
-                  max_q=longest, max_k=longest, out=out, kernel=kernel)
+        begins = inputs.get("begins")
+        attention(inputs["q"], inputs["k"], inputs["v"], sinks=inputs.get("sinks"), cu_q=begins,
+                  cu_k=begins, out=out, kernel=kernel, **self._options)
 
     @cached_property
     def _others(self) -> dict[str, tuple[str, Call] | Absent]:

@@ -22,6 +22,9 @@ class FlashAttention:
         self._function: Any = None
         self._options: dict[str, Any] = {"causal": shape.causal, "softcap": shape.softcap,
                                          "window_size": (shape.window, None)}
+        if shape.packed:
+            longest = max(shape.packed)
+            self._options |= {"max_seqlen_q": longest, "max_seqlen_k": longest}
 
     def __call__(self, inputs: dict[str, Any], out: Any) -> Any:
         if self._function is None:
@@ -41,8 +44,6 @@ class FlashAttention:
     def _run(self, inputs: dict[str, Any]) -> Any:
         more = {"learnable_sink": inputs["sinks"]} if self._shape.sinks else {}
         if self._shape.packed:
-            begins, longest = inputs["begins"], max(self._shape.packed)
-            more |= {"cu_seqlens_q": begins, "cu_seqlens_k": begins, "max_seqlen_q": longest,
-                     "max_seqlen_k": longest}
+            more |= {"cu_seqlens_q": inputs["begins"], "cu_seqlens_k": inputs["begins"]}
         result = self._function(inputs["q"], inputs["k"], inputs["v"], **self._options, **more)
         return result[0] if isinstance(result, tuple) else result
