@@ -210,6 +210,8 @@ def gpu_table(documents):
 
     copies = [copy_times(case) for case in cases("copy", "* GiB, best", "device, * GiB")]
     products, functions = cases("gemm", "[0-9]*"), cases("transform", "*")
+    attended = cases("attention", "d[0-9]*") if "attention" in documents else []
+    attention = f"attention, bf16, {len(attended)} shapes"
 
     def beside(measured, *names):
         return [(judged_us(case["ours"]), peer_us(case, *names)) for case in measured]
@@ -222,6 +224,8 @@ def gpu_table(documents):
              beside(products, "cuBLASLt")),
             (f"matrix products, bf16, {len(products)} sizes", "cuBLASLt, best of 16 algorithms",
              beside(products, "cuBLASLt-best16")),
+            (attention, "cuDNN", beside(attended, "cuDNN")),
+            (attention, "FlashAttention", beside(attended, "FlashAttention")),
             ("elementwise functions", "torch", beside(functions, "torch")),
             ("elementwise functions", "torch.compile", beside(functions, "torch.compile")),
             ("elementwise functions", "CUB's DeviceTransform", beside(functions, "CUB")),

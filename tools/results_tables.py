@@ -121,7 +121,17 @@ def of_cases(document):
                      + ".")
     if counted:
         notes.append("*DRAM*: share of the peak bandwidth, counted by ncu.")
-    return parts + ([" ".join(notes)] if notes else [])
+    return parts + ([" ".join(notes)] if notes else []) + left_out(cases)
+
+
+def left_out(cases):
+    """Peers that could not run a case or were wrong, and why."""
+    found = {}
+    for case in cases:
+        for peer, reason in case.get("metrics", {}).get("left_out", {}).items():
+            found.setdefault((peer, reason), []).append(case["case"])
+    return [f"{peer} is left out in {'; '.join(names)}: {reason}."
+            for (peer, reason), names in found.items()]
 
 
 def of_calls(document):

@@ -109,5 +109,5 @@ def tolerance(shape: Shape, dtype: str, exact: Any, coarse: Any) -> float:
     add, whose roundings mostly cancel each other."""
     largest = float(abs(exact).max())
     longest = max(keys for _, keys in shape.sequences)
-    summed = HALF_STEPS["f32"] * sqrt(shape.dim + longest)
+    summed = 2 * HALF_STEPS["f32"] * sqrt(shape.dim + longest)
     return 2 * float(abs(coarse - exact).max()) + (HALF_STEPS[dtype] + summed) * largest
