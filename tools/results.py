@@ -56,6 +56,7 @@ process, so that background load affects all of them equally.
 ABOUT = {
     "attention": "attention of whole sequences",
     "attention_cpu": "attention on the CPU",
+    "attention_decode": "attention of one query per sequence",
     "attention_portable": "attention with the kernel for every supported GPU",
     "copy": "copies of contiguous memory",
     "decompress": "bf16 weights, compressed without loss, back to their bits",
@@ -100,6 +101,11 @@ NAMES = {
     "attention_cpu": "Cases as in [attention](attention.md), in f32, with 512 numbers per row. All cores "
                      "are used. *torch*: scaled_dot_product_attention with its fused kernel for the CPU, on "
                      "as many threads.",
+    "attention_decode": "bf16. The floor is a plain read of memory of the same size as the keys and values. "
+                        "*pages of 64*, *pages of 16*: the same keys and values in pages of so many rows, in "
+                        "random order. *captured*: replayed from a CUDA graph. *one block per head*: "
+                        "`kernel=\"portable\"`, which does not divide the keys. *cuDNN*, *FlashAttention 2*: "
+                        "torch's scaled_dot_product_attention with this backend alone.",
     "attention_portable": "Our time is that of `kernel=\"portable\"`. Cases as in "
                           "[attention](attention.md). *FlashAttention 2*: torch's "
                           "scaled_dot_product_attention with this backend alone.",
@@ -242,6 +248,7 @@ def gpu_table(documents):
 TABLES = {"attention": results_attention.listed, "attention-summary": results_attention.summary,
           "attention-others": results_attention.others, "attention-calls": results_attention.calls,
           "attention_cpu": results_attention.on_cpu, "attention_portable": results_attention.portable,
+          "attention_decode": results_attention.decoding,
           "overlap": overlap_table, "gpu": gpu_table, "resample": results_resample.gpu_table,
           "resample-cpu": results_resample.cpu_table, "moe": results_moe.layers,
           "moe_cpu": results_moe.on_cpu, "moe_decode": results_moe.decoding,

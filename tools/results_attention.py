@@ -112,6 +112,21 @@ def calls(documents):
     return table(["what", "case", "time"], rows)
 
 
+def decoding(documents):
+    """GPU times of one query per sequence next to the read of keys and values, and to the faster peer."""
+    rows = []
+    for name, case in cases_of(documents, "attention_decode").items():
+        kernels = case["metrics"].get("kernels", {})
+        ours, floor = judged_us(case["ours"]), case["floor_us"]
+        rows.append([name, shape_of(case["params"]), shown_us(floor), shown_us(ours),
+                     ratio(over(floor, ours)), ratio(over(fastest_us(case), ours), 2),
+                     *(ratio(over(ours, judged_us(kernels.get(kernel))))
+                       for kernel in ("pages of 64", "pages of 16", "batch invariant"))])
+    return table(["sequences", "(B, Sq → Sk, Hq, Hk, D)", "limit", "Penstock", "share of the limit",
+                  "speed relative to the faster peer", "pages of 64, relative", "pages of 16, relative",
+                  "batch invariant, relative"], rows)
+
+
 def portable(documents):
     """The kernel for every GPU next to the one for Hopper and to torch's FlashAttention 2."""
     rows = []

@@ -1,0 +1,1 @@
+"""Benchmarks of attention of one query per sequence."""
