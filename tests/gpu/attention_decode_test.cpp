@@ -5,9 +5,6 @@
 #include <vector>
 
 #include "gpu/attention_gpu.h"
-#include "gpu/recording.h"
-#include "penstock/base/error.h"
-#include "penstock/host/cuda.h"
 #include "penstock/ops/attention.h"
 
 namespace ps::test {
@@ -47,17 +44,6 @@ class AttentionDecodeGpu : public AttentionGpuTest {
             << "kernel " << static_cast<int>(kernel) << ", seed " << seed
             << (batch_invariant ? ", batch invariant" : "");
       }
-    }
-  }
-
-  void expect_same_bits(const AttentionCase& of, const Run& how, int rounds) const {
-    AttentionCall first(3, of);
-    ASSERT_EQ(run(first, how), "");
-    for (int round = 0; round < rounds; ++round) {
-      AttentionCall again(3, of);
-      ASSERT_EQ(run(again, {how.kernel, false, how.batch_invariant}), "");
-      ASSERT_EQ(again.out().bytes(), first.out().bytes()) << "round " << round;
-      ASSERT_EQ(again.lse().bytes(), first.lse().bytes()) << "round " << round;
     }
   }
 };
@@ -235,57 +221,30 @@ TEST_F(AttentionDecodeGpu, BatchInvariant) {
 }
 
 TEST_F(AttentionDecodeGpu, WrongLengthsStayInsideTheTensors) {
-  const std::vector<std::vector<std::int32_t>> wrong{
-      {0, 1000, 5}, {-7, 3, 2000000000}, {5, 0, 30}, {900, 900, 900}};
+  AttentionCase of{.q_rows = 30, .k_rows = 2800, .dim = 64, .dim_v = 64};
+  of.cu_q = {0, 15, 30};
+  of.cu_k = {0, 1400, 2800};
   for (const AttentionKernel kernel : kernels) {
     for (const bool batch_invariant : {false, true}) {
-      for (const auto& cumulative : wrong) {
-        AttentionCase of{.q_rows = 30, .k_rows = 2800, .dim = 64, .dim_v = 64};
-        of.cu_q = {0, 15, 30};
-        of.cu_k = {0, 1400, 2800};
-        AttentionCall call(1, of);
-        call.spoil_lengths(cumulative, {-4, 77000});
-        ASSERT_EQ(run(call, {kernel, false, batch_invariant}), "");
-        EXPECT_TRUE(call.out().surroundings_untouched());
-        EXPECT_TRUE(call.lse().surroundings_untouched());
-      }
+      expect_inside(of, {.kernel = kernel, .batch_invariant = batch_invariant});
     }
   }
 }
 
 TEST_F(AttentionDecodeGpu, MayBeCaptured) {
-  const Stream stream(gpu);
   for (const AttentionKernel kernel : kernels) {
-    const AttentionCase of{.q_rows = 1,
-                           .k_rows = 3000,
-                           .heads_q = 8,
-                           .dim = 128,
-                           .dim_v = 128,
-                           .lengths_k = {3000, 40},
-                           .page_rows = 16};
-    AttentionCall loads(1, of);  // the kernel, which a capture does not allow
-    ASSERT_EQ(run(loads, {.kernel = kernel}), "");
-
-    AttentionCall call(1, of);
-    Copies copies(gpu, stream);
-    AttentionOptions options = call.options([&](Strided& array) { return copies.of(array); });
-    options.kernel = kernel;
-    const DeviceBuffer workspace(gpu, attention_workspace_bytes(options));
-    options.workspace = workspace.view();
-    stream.synchronize();
-    Recording recording(cuda_stream(stream));
-    attention(options, stream);
-    EXPECT_TRUE(recording.active());
-    recording.replay(cuda_stream(stream));
-    recording.replay(cuda_stream(stream));
-    copies.fetch();
-    EXPECT_EQ(call.wrong(), "");
+    expect_right_in_a_graph({.q_rows = 1,
+                             .k_rows = 3000,
+                             .heads_q = 8,
+                             .dim = 128,
+                             .dim_v = 128,
+                             .lengths_k = {3000, 40},
+                             .page_rows = 16},
+                            kernel);
   }
 }
 
 TEST_F(AttentionDecodeGpu, ACheckFindsBadPages) {
-  const Stream stream(gpu);
-  const Pool pool(gpu);
   AttentionCall call(1, {.sequences = 1,
                          .k_rows = 100,
                          .dim = 64,
@@ -293,16 +252,7 @@ TEST_F(AttentionDecodeGpu, ACheckFindsBadPages) {
                          .lengths_k = {100},
                          .page_rows = 8,
                          .bad_pages = true});
-  Copies copies(gpu, stream);
-  AttentionOptions options = call.options([&](Strided& array) { return copies.of(array); });
-  options.pool = &pool;
-  options.check = true;
-  try {
-    attention(options, stream);
-    FAIL() << "accepted pages that do not exist";
-  } catch (const InvalidArgument& error) {
-    EXPECT_EQ(error.argument(), "pages");
-  }
+  EXPECT_EQ(refused(call), "pages");
 }
 
 }  // namespace

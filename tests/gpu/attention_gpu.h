@@ -7,6 +7,9 @@
 
 #include "gpu/copies.h"
 #include "gpu/gpu_test.h"
+#include "gpu/recording.h"
+#include "penstock/base/error.h"
+#include "penstock/host/cuda.h"
 #include "support/attention_call.h"
 
 namespace ps::test {
@@ -55,6 +58,67 @@ class AttentionGpuTest : public GpuTest {
       ASSERT_EQ(run(call, {.kernel = kernel}), "")
           << "kernel " << static_cast<int>(kernel) << ", seed " << seed;
     }
+  }
+
+  void expect_same_bits(const AttentionCase& of, const Run& how, int rounds) const {
+    AttentionCall first(3, of);
+    ASSERT_EQ(run(first, how), "");
+    for (int round = 0; round < rounds; ++round) {
+      AttentionCall again(3, of);
+      ASSERT_EQ(run(again, {how.kernel, false, how.batch_invariant}), "");
+      ASSERT_EQ(again.out().bytes(), first.out().bytes()) << "round " << round;
+      ASSERT_EQ(again.lse().bytes(), first.lse().bytes()) << "round " << round;
+    }
+  }
+
+  // Also with lengths that are wrong, of two sequences.
+  void expect_inside(const AttentionCase& of, const Run& how) const {
+    const std::vector<std::vector<std::int32_t>> wrong{
+        {0, 1000, 5}, {-7, 3, 2000000000}, {5, 0, 30}, {900, 900, 900}};
+    for (const auto& cumulative : wrong) {
+      AttentionCall call(1, of);
+      call.spoil_lengths(cumulative, {-4, 77000});
+      ASSERT_EQ(run(call, {how.kernel, false, how.batch_invariant}), "");
+      EXPECT_TRUE(call.out().surroundings_untouched());
+      EXPECT_TRUE(call.lse().surroundings_untouched());
+    }
+  }
+
+  void expect_right_in_a_graph(const AttentionCase& of, AttentionKernel kernel) const {
+    AttentionCall loads(1, of);  // the kernel, which a capture does not allow
+    ASSERT_EQ(run(loads, {.kernel = kernel}), "");
+
+    const Stream stream(gpu);
+    AttentionCall call(1, of);
+    Copies copies(gpu, stream);
+    AttentionOptions options = call.options([&](Strided& array) { return copies.of(array); });
+    options.kernel = kernel;
+    const DeviceBuffer workspace(gpu, attention_workspace_bytes(options));
+    options.workspace = workspace.view();
+    stream.synchronize();
+    Recording recording(cuda_stream(stream));
+    attention(options, stream);
+    EXPECT_TRUE(recording.active());
+    recording.replay(cuda_stream(stream));
+    recording.replay(cuda_stream(stream));
+    copies.fetch();
+    EXPECT_EQ(call.wrong(), "");
+  }
+
+  // The argument for which a check refuses the call.
+  std::string refused(AttentionCall& call) const {
+    const Stream stream(gpu);
+    const Pool pool(gpu);
+    Copies copies(gpu, stream);
+    AttentionOptions options = call.options([&](Strided& array) { return copies.of(array); });
+    options.pool = &pool;
+    options.check = true;
+    try {
+      attention(options, stream);
+    } catch (const InvalidArgument& error) {
+      return error.argument();
+    }
+    return "";
   }
 };
 

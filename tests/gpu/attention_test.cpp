@@ -7,9 +7,6 @@
 #include <vector>
 
 #include "gpu/attention_gpu.h"
-#include "gpu/recording.h"
-#include "penstock/base/error.h"
-#include "penstock/host/cuda.h"
 
 namespace ps::test {
 namespace {
@@ -174,90 +171,46 @@ TEST_F(AttentionGpu, WithoutQueriesOrKeys) {
 }
 
 TEST_F(AttentionGpu, WrongLengthsStayInsideTheTensors) {
-  const std::vector<std::vector<std::int32_t>> wrong{
-      {0, 1000, 5}, {-7, 3, 2000000000}, {5, 0, 300}, {900, 900, 900}};
-  for (const AttentionKernel kernel : kernels()) {
-    for (const auto& cumulative : wrong) {
-      AttentionCase of{.q_rows = 300, .k_rows = 280, .dim = 64, .dim_v = 64};
-      of.cu_q = {0, 150, 300};
-      of.cu_k = {0, 140, 280};
-      AttentionCall call(1, of);
-      call.spoil_lengths(cumulative, {-4, 77000});
-      ASSERT_EQ(run(call, {.kernel = kernel, .compare = false}), "");
-      EXPECT_TRUE(call.out().surroundings_untouched());
-      EXPECT_TRUE(call.lse().surroundings_untouched());
-    }
-  }
+  AttentionCase of{.q_rows = 300, .k_rows = 280, .dim = 64, .dim_v = 64};
+  of.cu_q = {0, 150, 300};
+  of.cu_k = {0, 140, 280};
+  for (const AttentionKernel kernel : kernels()) expect_inside(of, {.kernel = kernel});
 }
 
 TEST_F(AttentionGpu, GivesTheSameBitsEveryTime) {
   for (const AttentionDims& dims : fast_dims) {
-    const AttentionCase of{.q_rows = 500,
-                           .k_rows = 500,
-                           .heads_q = 8,
-                           .dim = dims.dim,
-                           .dim_v = dims.dim_v,
-                           .causal = true};
     for (const AttentionKernel kernel : kernels()) {
-      AttentionCall first(3, of);
-      ASSERT_EQ(run(first, {.kernel = kernel, .compare = false}), "");
-      for (int round = 0; round < 4; ++round) {
-        AttentionCall again(3, of);
-        ASSERT_EQ(run(again, {.kernel = kernel, .compare = false}), "");
-        ASSERT_EQ(again.out().bytes(), first.out().bytes()) << "round " << round;
-        ASSERT_EQ(again.lse().bytes(), first.lse().bytes()) << "round " << round;
-      }
+      expect_same_bits({.q_rows = 500,
+                        .k_rows = 500,
+                        .heads_q = 8,
+                        .dim = dims.dim,
+                        .dim_v = dims.dim_v,
+                        .causal = true},
+                       {.kernel = kernel}, 4);
+      if (HasFatalFailure()) return;
     }
   }
 }
 
 TEST_F(AttentionGpu, MayBeCaptured) {
-  const Stream stream(gpu);
   for (const AttentionKernel kernel : kernels()) {
-    const AttentionCase of{.q_rows = 300,
-                           .k_rows = 300,
-                           .dim = 64,
-                           .dim_v = 64,
-                           .causal = true,
-                           .cu_q = {0, 100, 300},
-                           .cu_k = {0, 100, 300}};
-    AttentionCall loads(1, of);  // the kernel, which a capture does not allow
-    ASSERT_EQ(run(loads, {.kernel = kernel}), "");
-
-    AttentionCall call(1, of);
-    Copies copies(gpu, stream);
-    AttentionOptions options = call.options([&](Strided& array) { return copies.of(array); });
-    options.kernel = kernel;
-    const DeviceBuffer workspace(gpu, attention_workspace_bytes(options));
-    options.workspace = workspace.view();
-    stream.synchronize();
-    Recording recording(cuda_stream(stream));
-    attention(options, stream);
-    EXPECT_TRUE(recording.active());
-    recording.replay(cuda_stream(stream));
-    recording.replay(cuda_stream(stream));
-    copies.fetch();
-    EXPECT_EQ(call.wrong(), "");
+    expect_right_in_a_graph({.q_rows = 300,
+                             .k_rows = 300,
+                             .dim = 64,
+                             .dim_v = 64,
+                             .causal = true,
+                             .cu_q = {0, 100, 300},
+                             .cu_k = {0, 100, 300}},
+                            kernel);
   }
 }
 
 TEST_F(AttentionGpu, ACheckFindsWrongLengths) {
-  const Stream stream(gpu);
-  const Pool pool(gpu);
   AttentionCase of{.q_rows = 30, .k_rows = 30, .dim = 64, .dim_v = 64};
   of.cu_q = of.cu_k = {0, 10, 30};
   AttentionCall call(1, of);
   call.spoil_lengths({0, 20, 10}, {});
-  Copies copies(gpu, stream);
-  AttentionOptions options = call.options([&](Strided& array) { return copies.of(array); });
-  options.pool = &pool;
-  options.check = true;
-  try {
-    attention(options, stream);
-    FAIL() << "accepted lengths that decrease";
-  } catch (const InvalidArgument& error) {
-    EXPECT_EQ(error.argument(), "cu_q");
-  }
+  EXPECT_EQ(refused(call), "cu_q");
 }
 
 }  // namespace
