@@ -30,7 +30,7 @@ class GemmStore {
     static_assert(count >= step && count % 8 == 0, "64 columns or more, a multiple of 16");
 #pragma unroll
     for (unsigned p = 0; p < (count + step - 1) / step; ++p) {
-      const unsigned first = min(step * p, count - step);
+      const unsigned first = min(step * p, count - step);  // the last piece may overlap another
       pieces_.put([&](unsigned i, auto& to) { pack_pairs<Element>(d + first + 8 * i, to); },
                   [&](const void* piece) {
                     tensor_store(c_, piece, evict_first(), tile.row + row + pieces_.first_row(),
