@@ -31,31 +31,33 @@ AttentionCase with_few_queries(AttentionCase of, std::uint32_t seed) {
   return of;
 }
 
-class AttentionDecodeGpu : public AttentionGpuTest {
+class AttentionDecodeGpu : public AttentionGpuTest,
+                           public testing::WithParamInterface<AttentionKernel> {
  protected:
-  const std::vector<AttentionKernel> kernels{AttentionKernel::decode,
-                                             AttentionKernel::decode_portable};
-
   void expect_right(std::uint32_t seed, const AttentionCase& of) const {
-    for (const AttentionKernel kernel : kernels) {
-      for (const bool batch_invariant : {false, true}) {
-        AttentionCall call(seed, of);
-        ASSERT_EQ(run(call, {.kernel = kernel, .batch_invariant = batch_invariant}), "")
-            << "kernel " << static_cast<int>(kernel) << ", seed " << seed
-            << (batch_invariant ? ", batch invariant" : "");
-      }
+    for (const bool batch_invariant : {false, true}) {
+      AttentionCall call(seed, of);
+      ASSERT_EQ(run(call, {.kernel = GetParam(), .batch_invariant = batch_invariant}), "")
+          << "seed " << seed << (batch_invariant ? ", batch invariant" : "");
     }
   }
 };
 
-TEST_F(AttentionDecodeGpu, RandomCalls) {
+std::string kernel_name(const testing::TestParamInfo<AttentionKernel>& kernel) {
+  return kernel.param == AttentionKernel::decode ? "Decode" : "Portable";
+}
+INSTANTIATE_TEST_SUITE_P(Kernels, AttentionDecodeGpu,
+                         testing::Values(AttentionKernel::decode, AttentionKernel::decode_portable),
+                         kernel_name);
+
+TEST_P(AttentionDecodeGpu, RandomCalls) {
   for (std::uint32_t seed = 1; seed <= 60; ++seed) {
     expect_right(seed, with_few_queries(random_attention_case(seed, 500, fast_dims, types), seed));
     if (HasFatalFailure()) return;
   }
 }
 
-TEST_F(AttentionDecodeGpu, KeysInPages) {
+TEST_P(AttentionDecodeGpu, KeysInPages) {
   for (std::uint32_t seed = 1; seed <= 60; ++seed) {
     const std::vector<std::int64_t>& pages = seed % 4 == 0 ? other_pages : fast_pages;
     expect_right(seed,
@@ -64,7 +66,22 @@ TEST_F(AttentionDecodeGpu, KeysInPages) {
   }
 }
 
-TEST_F(AttentionDecodeGpu, OtherDimensions) {
+TEST_P(AttentionDecodeGpu, PagesOfEverySize) {
+  for (const std::int64_t page_rows : {1, 5, 8, 24, 64, 300}) {
+    expect_right(2, {.q_rows = 2,
+                     .k_rows = 290,
+                     .heads_q = 8,
+                     .dim = 64,
+                     .dim_v = 64,
+                     .causal = true,
+                     .lengths_k = {290, 131},
+                     .page_rows = page_rows,
+                     .bad_pages = page_rows == 8});
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(AttentionDecodeGpu, OtherDimensions) {
   for (std::uint32_t seed = 1; seed <= 30; ++seed) {
     const AttentionCase of = seed % 2 == 0
                                  ? random_attention_case(seed, 300, other_dims, types)
@@ -74,7 +91,7 @@ TEST_F(AttentionDecodeGpu, OtherDimensions) {
   }
 }
 
-TEST_F(AttentionDecodeGpu, SizesAroundThoseOfBlocks) {
+TEST_P(AttentionDecodeGpu, SizesAroundThoseOfBlocks) {
   std::uint32_t seed = 300;
   for (const int keys : {1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 191, 1023, 1024, 1025}) {
     const AttentionDims& dims = fast_dims[++seed % fast_dims.size()];
@@ -89,7 +106,7 @@ TEST_F(AttentionDecodeGpu, SizesAroundThoseOfBlocks) {
 }
 
 // One sequence in the hands of the whole GPU, so that many parts are combined.
-TEST_F(AttentionDecodeGpu, LongSequences) {
+TEST_P(AttentionDecodeGpu, LongSequences) {
   for (const AttentionDims& dims : fast_dims) {
     expect_right(5, {.sequences = 1,
                      .q_rows = 1,
@@ -112,19 +129,19 @@ TEST_F(AttentionDecodeGpu, LongSequences) {
   }
 }
 
-TEST_F(AttentionDecodeGpu, ManySequences) {
+TEST_P(AttentionDecodeGpu, ManySequences) {
   AttentionCase of{
       .sequences = 700, .q_rows = 1, .k_rows = 40, .heads_q = 2, .dim = 64, .dim_v = 64};
   for (int b = 0; b < 700; ++b) of.lengths_k.push_back(b * 7 % 41);
   expect_right(1, of);
 }
 
-TEST_F(AttentionDecodeGpu, MoreQueriesThanItIsFor) {
+TEST_P(AttentionDecodeGpu, MoreQueriesThanItIsFor) {
   expect_right(
       1, {.q_rows = 70, .k_rows = 300, .heads_q = 6, .dim = 128, .dim_v = 128, .causal = true});
 }
 
-TEST_F(AttentionDecodeGpu, WithoutQueriesOrKeys) {
+TEST_P(AttentionDecodeGpu, WithoutQueriesOrKeys) {
   expect_right(1, {.q_rows = 0, .dim = 64, .dim_v = 64});
   expect_right(1, {.sequences = 0, .dim = 64, .dim_v = 64});
   expect_right(1, {.k_rows = 0, .dim = 128, .dim_v = 128});
@@ -140,119 +157,93 @@ TEST_F(AttentionDecodeGpu, WithoutQueriesOrKeys) {
                {.q_rows = 9, .k_rows = 4, .dim = 64, .dim_v = 64, .causal = true, .sinks = true});
 }
 
-TEST_F(AttentionDecodeGpu, IsTheBestForFewQueries) {
-  for (const std::int64_t queries : {1, 16}) {
-    const AttentionCase of{.q_rows = queries, .k_rows = 3000, .dim = 128, .dim_v = 128};
-    AttentionCall best(1, of), decode(1, of);
-    ASSERT_EQ(run(best, {}), "");
-    ASSERT_EQ(run(decode, {.kernel = AttentionKernel::decode}), "");
-    EXPECT_EQ(best.out().bytes(), decode.out().bytes());
+TEST_P(AttentionDecodeGpu, GivesTheSameBitsEveryTime) {
+  for (const bool batch_invariant : {false, true}) {
+    expect_same_bits({.sequences = 3,
+                      .q_rows = 2,
+                      .k_rows = 5000,
+                      .heads_q = 8,
+                      .dim = 128,
+                      .dim_v = 128,
+                      .causal = true,
+                      .lengths_k = {5000, 17, 3333}},
+                     {.kernel = GetParam(), .batch_invariant = batch_invariant}, 200);
+    if (HasFatalFailure()) return;
   }
 }
 
-TEST_F(AttentionDecodeGpu, GivesTheSameBitsEveryTime) {
-  for (const AttentionKernel kernel : kernels) {
-    for (const bool batch_invariant : {false, true}) {
-      expect_same_bits({.sequences = 3,
-                        .q_rows = 2,
-                        .k_rows = 5000,
-                        .heads_q = 8,
-                        .dim = 128,
-                        .dim_v = 128,
-                        .causal = true,
-                        .lengths_k = {5000, 17, 3333}},
-                       {.kernel = kernel, .batch_invariant = batch_invariant}, 200);
-      if (HasFatalFailure()) return;
-    }
-  }
+// Sequence b of a tensor.
+TensorView only(const TensorView& view, std::int64_t b) {
+  std::vector<std::int64_t> shape(view.shape().begin(), view.shape().end());
+  shape[0] = 1;
+  const std::int64_t begin =
+      b * view.strides()[0] * static_cast<std::int64_t>(size_of(view.dtype()));
+  return {static_cast<std::byte*>(view.data()) + begin, view.dtype(), shape, view.strides(),
+          view.place()};
 }
 
 // The rows of a sequence have the same bits alone and among others.
-TEST_F(AttentionDecodeGpu, BatchInvariant) {
-  const std::vector<std::int32_t> lengths{4000, 1, 700, 6000, 2049};
+TEST_P(AttentionDecodeGpu, BatchInvariant) {
+  const Stream stream(gpu);
+  const Pool pool(gpu);
   for (const std::int64_t page_rows : {0, 16}) {
-    for (const AttentionKernel kernel : kernels) {
-      AttentionCall all(9, {.sequences = 5,
-                            .q_rows = 2,
-                            .k_rows = 6000,
-                            .heads_q = 8,
-                            .dim = 128,
-                            .dim_v = 128,
-                            .causal = true,
-                            .lengths_k = lengths,
-                            .page_rows = page_rows});
-      ASSERT_EQ(run(all, {.kernel = kernel, .batch_invariant = true}), "");
-      for (std::int64_t b = 0; b < 5; ++b) {
-        const Stream stream(gpu);
-        const Pool pool(gpu);
-        Copies copies(gpu, stream);
-        Strided out = all.out();
-        AttentionOptions one = all.options([&](Strided& array) { return copies.of(array); });
-        const TensorView whole = copies.of(out);
-        const auto only = [&](const TensorView& view) {
-          std::vector<std::int64_t> shape(view.shape().begin(), view.shape().end());
-          shape[0] = 1;
-          const std::int64_t elements = b * view.strides()[0];
-          return TensorView(static_cast<std::byte*>(view.data()) +
-                                elements * static_cast<std::int64_t>(size_of(view.dtype())),
-                            view.dtype(), shape, view.strides(), view.place());
-        };
-        fill({static_cast<std::byte*>(only(whole).data()), only(whole).bytes(), whole.place()}, 0,
-             stream);
-        one.q = only(one.q);
-        one.out = only(whole);
-        one.lse = {};
-        one.lengths_k = only(one.lengths_k);
-        if (page_rows > 0) {
-          one.pages = only(one.pages);
-        } else {
-          one.k = only(one.k);
-          one.v = only(one.v);
-        }
-        one.kernel = kernel;
-        one.batch_invariant = true;
-        one.pool = &pool;
-        attention(one, stream);
-        copies.fetch();
-        EXPECT_EQ(out.bytes(), all.out().bytes()) << "sequence " << b;
+    AttentionCall all(9, {.sequences = 5,
+                          .q_rows = 2,
+                          .k_rows = 6000,
+                          .heads_q = 8,
+                          .dim = 128,
+                          .dim_v = 128,
+                          .causal = true,
+                          .lengths_k = {4000, 1, 700, 6000, 2049},
+                          .page_rows = page_rows});
+    ASSERT_EQ(run(all, {.kernel = GetParam(), .batch_invariant = true}), "");
+    Strided alone(DType::bf16, {5, 2, 8, 128});
+    Copies copies(gpu, stream);
+    AttentionOptions call = all.options([&](Strided& array) { return copies.of(array); });
+    call.kernel = GetParam();
+    call.batch_invariant = true;
+    call.pool = &pool;
+    call.lse = {};
+    const TensorView out = copies.of(alone);
+    for (std::int64_t b = 0; b < 5; ++b) {
+      AttentionOptions one = call;
+      one.q = only(call.q, b);
+      one.out = only(out, b);
+      one.lengths_k = only(call.lengths_k, b);
+      if (page_rows > 0) {
+        one.pages = only(call.pages, b);
+      } else {
+        one.k = only(call.k, b);
+        one.v = only(call.v, b);
       }
+      attention(one, stream);
+    }
+    copies.fetch();
+    for (std::int64_t i = 0; i < alone.size(); ++i) {
+      const std::vector<std::int64_t> index = alone.index(i);
+      ASSERT_EQ(alone.bits(index), all.out().bits(index)) << "element " << i;
     }
   }
 }
 
-TEST_F(AttentionDecodeGpu, WrongLengthsStayInsideTheTensors) {
+TEST_P(AttentionDecodeGpu, WrongLengthsStayInsideTheTensors) {
   AttentionCase of{.q_rows = 30, .k_rows = 2800, .dim = 64, .dim_v = 64};
   of.cu_q = {0, 15, 30};
   of.cu_k = {0, 1400, 2800};
-  for (const AttentionKernel kernel : kernels) {
-    for (const bool batch_invariant : {false, true}) {
-      expect_inside(of, {.kernel = kernel, .batch_invariant = batch_invariant});
-    }
+  for (const bool batch_invariant : {false, true}) {
+    expect_inside(of, {.kernel = GetParam(), .batch_invariant = batch_invariant});
   }
 }
 
-TEST_F(AttentionDecodeGpu, MayBeCaptured) {
-  for (const AttentionKernel kernel : kernels) {
-    expect_right_in_a_graph({.q_rows = 1,
-                             .k_rows = 3000,
-                             .heads_q = 8,
-                             .dim = 128,
-                             .dim_v = 128,
-                             .lengths_k = {3000, 40},
-                             .page_rows = 16},
-                            kernel);
-  }
-}
-
-TEST_F(AttentionDecodeGpu, ACheckFindsBadPages) {
-  AttentionCall call(1, {.sequences = 1,
-                         .k_rows = 100,
-                         .dim = 64,
-                         .dim_v = 64,
-                         .lengths_k = {100},
-                         .page_rows = 8,
-                         .bad_pages = true});
-  EXPECT_EQ(refused(call), "pages");
+TEST_P(AttentionDecodeGpu, MayBeCaptured) {
+  expect_right_in_a_graph({.q_rows = 1,
+                           .k_rows = 3000,
+                           .heads_q = 8,
+                           .dim = 128,
+                           .dim_v = 128,
+                           .lengths_k = {3000, 40},
+                           .page_rows = 16},
+                          GetParam());
 }
 
 }  // namespace

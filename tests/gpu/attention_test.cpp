@@ -213,5 +213,26 @@ TEST_F(AttentionGpu, ACheckFindsWrongLengths) {
   EXPECT_EQ(refused(call), "cu_q");
 }
 
+TEST_F(AttentionGpu, ACheckFindsBadPages) {
+  AttentionCall call(1, {.sequences = 1,
+                         .k_rows = 100,
+                         .dim = 64,
+                         .dim_v = 64,
+                         .lengths_k = {100},
+                         .page_rows = 8,
+                         .bad_pages = true});
+  EXPECT_EQ(refused(call), "pages");
+}
+
+TEST_F(AttentionGpu, FewQueriesAreDecoded) {
+  for (const std::int64_t queries : {1, 16}) {
+    const AttentionCase of{.q_rows = queries, .k_rows = 3000, .dim = 128, .dim_v = 128};
+    AttentionCall best(1, of), decode(1, of);
+    ASSERT_EQ(run(best, {}), "");
+    ASSERT_EQ(run(decode, {.kernel = AttentionKernel::decode}), "");
+    EXPECT_EQ(best.out().bytes(), decode.out().bytes());
+  }
+}
+
 }  // namespace
 }  // namespace ps::test

@@ -158,6 +158,27 @@ def test_on_a_gpu(dtype):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("kernel", ["best", "decode_portable", "portable"])
+def test_few_queries_and_pages_on_a_gpu(kernel):
+    q, k, v = draw(torch.bfloat16, "cuda", sq=2, sk=640, heads=8, dim=128, dim_v=128)
+    options = {"causal": True, "kernel": kernel}
+    check(attention(q, k, v, **options), q, k, v, causal=True)
+    check(attention(q, k, v, batch_invariant=True, **options), q, k, v, causal=True)
+    table = torch.randperm(80, device="cuda", dtype=torch.int32).reshape(2, 40)
+    caches = []
+    for each in (k, v):
+        cache = torch.full((80, 16, 2, 128), torch.nan, dtype=each.dtype, device="cuda")
+        cache[table.long()] = each.unflatten(1, (40, 16))
+        caches.append(cache)
+    check(attention(q, *caches, pages=table, **options), q, k, v, causal=True)
+    captured, graph = torch.empty_like(q), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        attention(q, *caches, pages=table, out=captured, **options)
+    graph.replay()
+    check(captured, q, k, v, causal=True)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_captured_on_a_gpu():
     q, k, v = (each.flatten(0, 1) for each in draw(torch.bfloat16, "cuda", sq=70, sk=70, dim=64,
                                                    dim_v=64))
