@@ -168,7 +168,10 @@ class DecodeTile {
       kit::mma<Element>(s[0][0], queries_[i], {b[0], b[2]});
       kit::mma<Element>(s[0][1], queries_[i], {b[1], b[3]});
     }
-    if (decode_.call.scores.scaled_first) portable_attention::score_first(s, decode_.call.scores);
+    if (decode_.call.scores.scaled_first) {
+#pragma unroll
+      for (unsigned i = 0; i < 8; ++i) s[0][i / 4][i % 4] = score_of(s[0][i / 4][i % 4]);
+    }
     const std::int32_t own = first + static_cast<std::int32_t>(kit::lane_index() % 4 * 2);
     std::uint32_t there[2] = {};  // masks of values: what is beyond the sequence may be NaN
 #pragma unroll
@@ -203,6 +206,15 @@ class DecodeTile {
       kit::mma<Element>(sums_[2 * j], p, {b[0] & there[0], b[1] & there[1]});
       kit::mma<Element>(sums_[2 * j + 1], p, {b[2] & there[0], b[3] & there[1]});
     }
+  }
+
+  // With a softcap, or a factor that is not above 0. The instruction tanh.approx has an error of
+  // 5e-4, which a softcap multiplies, so tanh is computed from its definition.
+  __device__ float score_of(float product) const {
+    const portable_attention::Scores& scores = decode_.call.scores;
+    if (!scores.capped) return scores.factor * product;
+    const float power = exp2_approximate(2.F * 1.44269504F * scores.inner * product);
+    return scores.outer * (1.F - __fdividef(2.F, 1.F + power));
   }
 
   // {maximum, factor} of a row of the tile over all warps; stores its lse or its stats.
