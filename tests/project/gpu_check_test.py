@@ -27,7 +27,12 @@ def filters():
         yield from filter(None, text.split(":"))
 
 
+def matched(pattern, names):
+    """The names of parameters are not looked up: any will do."""
+    return fnmatch.filter(names, re.sub(r"/\w+$", "/*", pattern))
+
+
 def test_every_pattern_matches_a_test():
     names, patterns = list(gpu_tests()), list(filters())
     assert len(patterns) > 30
-    assert [each for each in patterns if not fnmatch.filter(names, each)] == []
+    assert [each for each in patterns if not matched(each, names)] == []
