@@ -3,8 +3,9 @@ both functions of this module.
 
 transformers calls :func:`mask` once per forward pass and :func:`attention` in every layer, with what
 mask() returned: None if a query attends to all keys up to its own position, or the first and the last
-keys of every sequence, i32 (2, B). Masks of other kinds are tensors of four dimensions, with which
-attention() calls torch's function.
+keys of every sequence, i32 (B, 1, 1, 2). It has four dimensions because transformers takes masks of two
+for those of padding, also if generate() has made them before the forward pass. Masks of other kinds are
+bool or floating-point, and attention() calls torch's function with them.
 """
 
 from typing import Any
@@ -29,7 +30,7 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
     if dropout:
         raise Unsupported("penstock.hf: attention has no dropout; call model.eval()")
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-    if position_bias is not None or attention_mask is not None and attention_mask.dim() == 4:
+    if position_bias is not None or attention_mask is not None and attention_mask.dtype != torch.int32:
         if softcap or s_aux is not None:
             raise Unsupported("penstock.hf: attention with softcap or sinks takes masks of padding, "
                               "windows and causality alone; use another attn_implementation")
@@ -37,7 +38,8 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
                                         scaling=scaling, is_causal=causal,
                                         position_bias=position_bias, **others)
         return out, None
-    first, ends = (None, None) if attention_mask is None else attention_mask.unbind(0)
+    first, ends = (None, None) if attention_mask is None else (
+        each.contiguous() for each in attention_mask[:, 0, 0].unbind(-1))
     dim, dim_v = query.shape[-1], value.shape[-1]
     scale = dim**-0.5 if scaling is None else scaling
     rows = (_rows(each.to(value.dtype)) for each in (query, key, value))
@@ -76,7 +78,7 @@ def mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_o
         if isinstance(end, int) and end >= kv_length:
             return None
         ends = torch.as_tensor(end, dtype=torch.int32, device=device).reshape(1).expand(batch_size)
-        return torch.stack((torch.zeros_like(ends), ends))
+        return _limits(torch.zeros_like(ends), ends)
     there = attention_mask[:, kv_offset:kv_offset + kv_length].int()
     first, behind = there.argmax(-1), there.shape[1] - there.flip(-1).argmax(-1)
     behind = torch.where(there.any(-1), behind, first)
@@ -85,7 +87,12 @@ def mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_o
     # Positions count from the end, so padding on the right of a causal batch stays: only queries in
     # the padding, whose results mean nothing, attend to it.
     ends = behind if bidirectional else torch.zeros_like(first) + end
-    return torch.stack((torch.minimum(first, ends), ends)).int()
+    return _limits(torch.minimum(first, ends), ends)
+
+
+def _limits(first: Any, ends: Any) -> Any:
+    """(B, 1, 1, 2), in the memory of which each of both is contiguous."""
+    return torch.stack((first, ends)).int().T[:, None, None]
 
 
 def _is_sliding(function: Any) -> bool:
