@@ -184,6 +184,11 @@ void add_ladder(Program& program) {
        .traced = false,
        .has_shapes = true});
   add_kernels(command, program,
+              {.name = "attention",
+               .about = "Attention: from scalar arithmetic to tensor cores that never wait",
+               .example = "wgmma",
+               .traced = false});
+  add_kernels(command, program,
               {.name = "moe",
                .about = "An expert layer: without overlap inside the kernels, and with it",
                .example = "overlapped",

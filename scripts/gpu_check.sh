@@ -61,8 +61,10 @@ experts+=':*/MoeLayoutsGpu.EitherBias/*'
 compress='CompressGpu.GivesBackEveryBitPattern:CompressGpu.FewThreadBlocksDoAllTheWork'
 compress+=':CompressGpu.DamagedDataGivesTheBitsOfTheCpu:CompressGpu.MayBeCaptured'
 portable='CopyLadderGpu.SmallSizesWithoutHopper:CopyLadderGpu.SmallSizesOfPipelines'
+portable+=':AttentionLadder.SmallSizesWithoutHopper:AttentionLadder.SmallSizesOfPipelines'
 portable+=':GemmLadder.SmallSizesWithoutHopper:GemmGpu.PortableTakesAnySizeAndStride'
 hopper='CopyLadderGpu.SmallSizesOnHopper:GemmLadder.SmallSizesOnHopper'
+hopper+=':AttentionLadder.SmallSizesOnHopper'
 hopper+=':GemmGpu.Sm90KernelsWithTheSameSplitGiveTheSameBits'
 elementwise='IterateGpu.AnySize:TransformGpu.AnySize:TransformGpu.CastsBetweenAllTypes'
 elementwise+=':TransformGpu.InPlaceOfAnyInput:TransformTemplateGpu.*'
@@ -96,7 +98,7 @@ barriers() {
   finds synccheck $bin/gpu_racy uninitialised
   # synccheck (2025.3) wants every thread to wait for every phase of a barrier. The cuda::pipeline of
   # a block arrives in producer_commit() without that, which is reported as "Missing wait".
-  local unseen='CopyLadderGpu.SmallSizesOfPipelines'
+  local unseen='CopyLadderGpu.SmallSizesOfPipelines:AttentionLadder.SmallSizesOfPipelines'
   check synccheck $bin/test_gpu \
     "--gtest_filter=$kit:$resample:$experts:$compress:$portable:$hopper:KitBulkGpu.*:KitClusterRingGpu.*-$unseen"
 }

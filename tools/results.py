@@ -55,6 +55,7 @@ ABOUT = {
     "file_overlap": "reading a file while computing, on the CPU",
     "gemm": "matrix products on tensor cores",
     "iterate": "one pass over memory with arithmetic",
+    "ladder_attention": "attention kernels, step by step",
     "ladder_copy": "copy kernels, step by step",
     "ladder_gemm": "matrix products, step by step",
     "ladder_host": "copies and kernels from the host, step by step",

@@ -23,6 +23,7 @@ struct Row {
   std::string label = {};
   std::string work = {};  // rows of equal work are compared; empty: those of this rung
   double seconds = 0;     // 0: nothing was measured, and the note says why
+  double flops = 0;       // floating-point operations of a run; 0: not counted
   // Against the first row of the same work in this program; filled in afterwards where empty.
   std::optional<double> speedup = {};
   std::optional<double> hidden = {};

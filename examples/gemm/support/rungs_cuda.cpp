@@ -28,19 +28,7 @@ class Ladder {
     for (const unsigned extent : context.quick() ? std::vector{512u} : std::vector{4096u, 8192u}) {
       matrices_.emplace_back(stream_, Size{extent, extent, extent});
     }
-    if (context.device().capabilities().compute_major != 9) return;  // wgmma is Hopper's alone
-    const std::vector<TensorRounds> lengths = tensor_rounds(matrices_.back().size());
-    std::vector<ladder::Enqueue> work;
-    for (const TensorRounds& length : lengths) {
-      work.emplace_back([this, length](std::size_t) {
-        enqueue_tensor_work(length.rounds, ps::cuda_stream(stream_));
-      });
-    }
-    ceiling_ = tensor_ceiling(lengths,
-                              ladder::interleaved_medians(stream_, work, {.stop = context.stop()}));
-    context.add_fact({"tensor_flops",
-                      fmt::format("{:.0f} TFLOP/s of wgmma without loads", ceiling_ * 1e-12),
-                      ceiling_});
+    ceiling_ = measure_tensor_ceiling(context, stream_, matrices_.back().size());
   }
 
   const ps::Stream& stream() const { return stream_; }

@@ -1,0 +1,51 @@
+// A loader warp keeps keys and values coming, and two consumers of 64 queries each share every
+// block that it loads. No thread waits for a load that it asked for, and nothing waits for the
+// whole block of threads.
+#include "attention/support/roles.cuh"
+
+namespace {
+
+using namespace ladder::attention;
+
+// Consumer: one warpgroup
+template <class Element>
+struct Consume {
+  __device__ __forceinline__ void operator()(RolesShared<Element>& shared, const Problem& p,
+                                             Sums& o, Softmax& softmax, unsigned blocks,
+                                             unsigned number) const {
+    kit::Consumer k(shared.k_ring), v(shared.v_ring);
+    const float scale = p.scale * log2_e;
+    for (unsigned block = 0; block < blocks; ++block) {
+      Scores s;
+      start_scores<Element>(s, shared.q[number], shared.k[k.wait()]);
+      kit::wgmma_wait<0>(s);
+      release(k);
+
+      if (block + 1 == blocks) mask_behind(s, p.rows - block * block_keys);
+      float shrink[2];
+      if (block == 0) {
+        softmax.begin(s, scale);
+      } else if (softmax.next(s, scale, shrink)) {
+        scale_rows(o, shrink);
+      }
+      Probabilities probabilities;
+      pack_probabilities<Element>(probabilities, s);
+
+      start_values<Element>(o, probabilities, shared.v[v.wait()]);
+      kit::wgmma_wait<0>(o);
+      release(v);
+    }
+  }
+};
+
+std::vector<Variant> variants() {
+  return {roles_variant<__nv_bfloat16, Consume<__nv_bfloat16>>(""),
+          roles_variant<__half, Consume<__half>>("")};
+}
+
+const ladder::Instructions machine{
+    .holds = {"HGMMA.64x128x16", "USETMAXREG", "SYNCS.PHASECHK", "UTMALDG.3D"}};
+PENSTOCK_ATTENTION_RUNG("roles", "A loader, two consumers, and a ring between them.", machine,
+                        variants);
+
+}  // namespace

@@ -1,0 +1,61 @@
+// What a rung of the attention ladder includes. A rung lists its variants, a row each:
+//
+//   std::vector<Variant> variants() { return {{.label = "bf16", .run = run<__nv_bfloat16>, ...}}; }
+//   PENSTOCK_ATTENTION_RUNG("name", "One sentence.", machine, variants);
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attention/support/problem.h"
+#include "penstock/base/dtype.h"
+#include "penstock/host/stream.h"
+#include "support/context.h"
+#include "support/kernel_rung.h"
+#include "support/kernel_use.h"
+
+namespace ladder::attention {
+
+// Enqueues the attention and returns. Throws what a launch throws.
+using Run = void (*)(const Problem& p, const ps::Stream& stream);
+
+struct Variant {
+  std::string label = {};
+  ps::DType type = ps::DType::bf16;
+  bool causal = false;  // what it computes; no kernel does both
+  Run run = nullptr;
+  ladder::KernelUse (*use)() = nullptr;  // null where the kernel lies in the library
+};
+
+struct Kernels {
+  std::string_view name;  // of the rung
+  bool hopper = false;    // needs compute capability 9.0: its file is called _sm90
+  std::vector<Variant> (*variants)() = nullptr;
+};
+
+// Those of every rung linked into this program, in no order.
+const std::vector<Kernels>& all_kernels();
+
+// The rung's rows: each variant, checked, then timed.
+std::vector<ladder::Row> measure(ladder::Context& context, const Kernels& kernels);
+
+namespace detail {
+struct Registration {
+  explicit Registration(const Kernels& kernels);
+};
+}  // namespace detail
+
+}  // namespace ladder::attention
+
+#define PENSTOCK_ATTENTION_RUNG(title, text, instructions, variants)                        \
+  static constexpr ladder::attention::Kernels kernels_of_rung{                              \
+      title, std::string_view(__FILE__).find("_sm90") != std::string_view::npos, variants}; \
+  static const ladder::attention::detail::Registration registered_kernels(kernels_of_rung); \
+  static std::vector<ladder::Row> measure_rung(ladder::Context& context) {                  \
+    return ladder::attention::measure(context, kernels_of_rung);                            \
+  }                                                                                         \
+  PENSTOCK_KERNEL_RUNG(title, text, instructions, measure_rung)
