@@ -190,6 +190,8 @@ class Bench:
                     more = ["--trace", self.work / "raw_traces" / ladder]
                 if ladder == "resample":
                     more = ["--all-shapes"]
+                if ladder == "attention" and shutil.which("ncu"):
+                    more = ["--counters"]
                 return [self.program(), "ladder", ladder, *more, "--json"], root, True
             case "profiles":
                 # The reports are left there, for Nsight Compute.

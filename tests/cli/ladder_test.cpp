@@ -202,6 +202,14 @@ TEST(LadderAttention, NeedsAGpuAndSaysSo) {
   EXPECT_NE(run.err.find("'attention' needs a GPU: "), std::string::npos) << run.err;
 }
 
+TEST(LadderAttention, CountersNeedAGpuToo) {
+  const Ended run = ladder("attention --counters --device cpu");
+  EXPECT_EQ(run.code, 1) << run.err;
+  EXPECT_NE(run.err.find("'attention' needs a GPU: "), std::string::npos) << run.err;
+  EXPECT_EQ(ladder("host --counters --device cpu").code, 2) << "it has no kernels of its own";
+  EXPECT_EQ(ladder("attention --help").out.find("--profile-row"), std::string::npos);
+}
+
 TEST(LadderAttention, RefusesWhatItDoesNotKnow) {
   EXPECT_NE(ladder("attention --only no-such-rung --device cpu").code, 0);
   EXPECT_EQ(ladder("attention --shape 1,2,3,4,5").code, 2);

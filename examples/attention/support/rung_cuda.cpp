@@ -5,6 +5,7 @@
 
 #include "attention/support/rung.h"
 #include "attention/support/tensors.h"
+#include "attention/support/verdicts.h"
 #include "gemm/support/tensor_ceiling.h"
 #include "support/interleaved.h"
 
@@ -18,6 +19,8 @@ std::vector<Kernels>& registered() {
   static std::vector<Kernels> all;
   return all;
 }
+
+const ladder::detail::JudgeRegistration judge("attention", verdicts);
 
 // What all rungs share: the tensors of each type, and the ceiling.
 class Ladder {
@@ -67,6 +70,7 @@ std::vector<ladder::Row> measure(ladder::Context& context, const Kernels& kernel
                     .flops = tensors.shape().flops(variant.causal),
                     .note = fmt::format("{} elements checked", checked)});
     if (variant.use != nullptr) rows.back().use = variant.use();
+    rows.back().number = context.profile(all.stream(), [&] { variant.run(p, all.stream()); });
     work.emplace_back([&all, p, run = variant.run](std::size_t) { run(p, all.stream()); });
   }
   const std::vector<double> seconds =

@@ -68,13 +68,17 @@ std::vector<ladder::Row> measure(ladder::Context& context, Run run, const ladder
     matrices.poison(0);
     run(matrices.problem(0), stream);
     const Error error = matrices.check(0);
+    const std::size_t number =
+        context.profile(all.stream(), [&] { run(matrices.problem(0), stream); });
     const double seconds = median_seconds(
         all.stream(), context, [&](std::size_t turn) { run(matrices.problem(turn), stream); });
     const Size& size = matrices.size();
     ladder::Row row{.label = fmt::format("{} x {} x {}", size.m, size.n, size.k),
                     .work = fmt::format("gemm {}", size.m),
                     .seconds = seconds,
+                    .flops = size.flops(),
                     .use = use,
+                    .number = number,
                     .note = fmt::format("{:.1f} TFLOP/s; {} elements checked",
                                         size.flops() / seconds * 1e-12, error.checked)};
     if (all.ceiling() > 0) row.efficiency = size.flops() / seconds / all.ceiling();
