@@ -231,8 +231,7 @@ void add_ladder(Program& program) {
   add_kernels(command, program,
               {.name = "attention",
                .about = "Attention: from scalar arithmetic to tensor cores that never wait",
-               .example = "wgmma",
-               .traced = false});
+               .example = "wgmma"});
   add_kernels(command, program,
               {.name = "moe",
                .about = "An expert layer: without overlap inside the kernels, and with it",

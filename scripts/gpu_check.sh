@@ -39,7 +39,7 @@ left_out='DeviceLossGpu*:StreamDetectorGpu*:DeviceTraceGpu*'
 left_out+=':CallGpu.SurvivesTheLastHandleAndDropsWhatItCaptured:StreamGpu.WorkOutlivesTheLastHandle'
 left_out+=':LessonGpu*'          # separate programs, see `mistakes`
 # Short kernels, in which the SM clocks do not advance under the tool.
-left_out+=':GemmLadder.Traced*:KitGemm.Traced*:MoeLadder.Traced*'
+left_out+=':AttentionLadder.Traced*:GemmLadder.Traced*:KitGemm.Traced*:MoeLadder.Traced*'
 # Compares the trace with the time between events around the kernel, to which the tool adds its own.
 left_out+=':KitTraceGpu.FitsIntoTheKernelsOwnInterval'
 

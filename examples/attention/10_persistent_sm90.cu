@@ -27,9 +27,21 @@ std::vector<Variant> variants() {
           variant<__nv_bfloat16, true>()};
 }
 
+void run_traced(const Problem& p, const ps::Stream& stream, const kit::TraceBuffer<true>& buffer) {
+  run_persistent<__nv_bfloat16, false, Taking::stride, true>(p, stream, 1, buffer);
+}
+
+Traced traced() {
+  return {.name = "persistent",
+          .roles = {"loads", "products 1", "softmax 1", "stores 1", "products 2", "softmax 2",
+                    "stores 2"},
+          .run = run_traced,
+          .room = {.blocks = 1}};
+}
+
 const ladder::Instructions machine{.holds = {"HGMMA.64x128x16", "UTMASTG.3D", "STSM", "USETMAXREG"},
                                    .lacks = {"STG"}};
 PENSTOCK_ATTENTION_RUNG("persistent", "Blocks stay, and the next tile begins before this one ends.",
-                        machine, variants);
+                        machine, variants, traced);
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Every rung of the attention ladder is right, whatever the number of rows.
 #include <algorithm>
+#include <filesystem>
 #include <random>
 #include <string_view>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "attention/support/tensors.h"
 #include "gpu/gpu_test.h"
 #include "support/ladder.h"
+#include "support/temporary_directory.h"
 
 namespace {
 
@@ -117,8 +119,39 @@ TEST_F(AttentionLadder, ChecksFindWhatIsWrong) {
   EXPECT_ANY_THROW(tensors.check(p)) << "something was written before the result";
 }
 
+TEST_F(AttentionLadder, TracedKernelsAreRightAndShowEveryRole) {
+  const ps::Stream stream(gpu);
+  const Tensors tensors(stream, {32, 1024}, ps::DType::bf16);
+  const Problem p = tensors.problem(false);
+  std::size_t traces = 0;
+  for (const Kernels& kernels : ladder::attention::all_kernels()) {
+    if (!runs_here(kernels) || kernels.traced == nullptr) continue;
+    SCOPED_TRACE(kernels.name);
+    const ladder::attention::Traced traced = kernels.traced();
+    const auto launch = [&](const ps::kit::TraceBuffer<true>& buffer) {
+      tensors.poison();
+      traced.run(p, stream, buffer);
+    };
+    const ps::KernelTrace trace = ladder::run_traced(
+        {.name = traced.name, .roles = traced.roles, .room = traced.room, .launch = launch},
+        stream);
+    EXPECT_NO_THROW(tensors.check(p));
+    const ps::KernelRoles result = trace.roles({.most_blocks = traced.room.blocks});
+    EXPECT_EQ(result.lost, 0u);
+    std::vector<int> spans(traced.roles.size());
+    for (const ps::RoleSpan& span : result.spans) {
+      ++spans.at(span.role);
+      EXPECT_LE(span.begin_ns, span.end_ns);
+    }
+    EXPECT_EQ(std::ranges::count(spans, 0), 0) << "a role without spans";
+    ++traces;
+  }
+  EXPECT_EQ(traces, gpu.capabilities().compute_major == 9 ? 1u : 0u);
+}
+
 TEST_F(AttentionLadder, IsClimbed) {
-  ladder::Context context({.device = gpu, .quick = true});
+  const ps::test::TemporaryDirectory folder;
+  ladder::Context context({.device = gpu, .quick = true, .trace = folder.path().string()});
   std::vector<ladder::Rung> rungs = ladder::rungs();
   std::erase_if(rungs, [](const ladder::Rung& rung) { return rung.ladder != "attention"; });
   for (const auto& [rung, rows] : climb(context, rungs, [](const auto&, double) {})) {
@@ -129,6 +162,8 @@ TEST_F(AttentionLadder, IsClimbed) {
       EXPECT_GT(row.flops, 0) << rung.name << ": " << row.label;
     }
   }
+  EXPECT_EQ(std::filesystem::exists(folder.path() / "attention_persistent.json"),
+            gpu.capabilities().compute_major == 9);
 }
 
 // For compute-sanitizer (scripts/gpu_check.sh), whose racecheck cannot follow Hopper's

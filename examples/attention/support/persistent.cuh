@@ -5,7 +5,9 @@
 #pragma once
 
 #include "attention/support/roles.cuh"
+#include "penstock/kit/gemm/trace.cuh"
 #include "penstock/kit/piece_store.cuh"
+#include "support/phases.cuh"
 
 namespace ladder::attention {
 
@@ -15,8 +17,11 @@ struct alignas(16) Work {
   unsigned blocks;       // of keys
 };
 
-template <class Element>
-struct PersistentShared {
+// Roles in the trace: loads, and of each consumer products, softmax and stores.
+constexpr unsigned traced_roles = 1 + 3 * consumers;
+
+template <class Element, bool traced = false>
+struct PersistentShared : kit::GemmRecords<traced, traced_roles> {
   static constexpr unsigned q_stages = 2;
   using Store = kit::PieceStore<Element, 2>;
 
@@ -27,12 +32,23 @@ struct PersistentShared {
   Work work[q_stages];  // handed over with the queries
   kit::Ring<kit::Barrier, q_stages> q_ring;
   kit::Ring<kit::Barrier, stages> k_ring, v_ring;
+  kit::GemmIssued<traced, stages> k_issued, v_issued;
 };
 
+template <bool traced = false>
 struct PersistentArguments {
   Maps maps;
   Problem p;
   kit::GroupedOrder order;
+  kit::TraceBuffer<traced> trace;
+
+  template <bool causal>
+  __device__ Work work_of(unsigned number) const {
+    const kit::Tile tile = order.tile(number);
+    const unsigned query = (order.columns() - 1 - tile.column) * tile_queries;
+    const unsigned keys = causal ? min(query + tile_queries, p.rows) : p.rows;
+    return {tile.row, query, (keys + block_keys - 1) / block_keys};
+  }
 };
 
 // How a block takes its next tile: with a fixed stride, or by the problem's counter, which counts
@@ -40,10 +56,13 @@ struct PersistentArguments {
 enum class Taking { stride, counter };
 
 // Loader: one thread
-template <class Element, bool causal, Taking taking>
+template <class Element, bool causal, Taking taking, bool traced>
 class PersistentLoader {
+  using Shared = PersistentShared<Element, traced>;
+  using Arguments = PersistentArguments<traced>;
+
  public:
-  __device__ PersistentLoader(PersistentShared<Element>& shared, const PersistentArguments& a)
+  __device__ PersistentLoader(Shared& shared, const Arguments& a)
       : shared_(shared), a_(a), q_(shared.q_ring), k_(shared.k_ring), v_(shared.v_ring) {}
 
   __device__ void run() {
@@ -51,7 +70,7 @@ class PersistentLoader {
     for (unsigned number = blockIdx.x; number < count;) {  // every block has a first tile
       // Used after the tile is loaded, so that nothing waits for the counter here.
       const unsigned taken = taking == Taking::counter ? atomicAdd(a_.p.counter, 1) : number;
-      load(work_of(number));
+      load(a_.template work_of<causal>(number));
       number = gridDim.x + taken;
       if (taking == Taking::counter && taken == count - 1) {
         *a_.p.counter = 0;  // the last of all to take one, for the next launch
@@ -63,13 +82,6 @@ class PersistentLoader {
   }
 
  private:
-  __device__ Work work_of(unsigned number) const {
-    const kit::Tile tile = a_.order.tile(number);
-    const unsigned query = (a_.order.columns() - 1 - tile.column) * tile_queries;
-    const unsigned keys = causal ? min(query + tile_queries, a_.p.rows) : a_.p.rows;
-    return {tile.row, query, (keys + block_keys - 1) / block_keys};
-  }
-
   // Blocks of keys come from right to left: only the first one needs a mask.
   __device__ void load(const Work& work) {
     unsigned slot = q_.acquire();
@@ -83,26 +95,50 @@ class PersistentLoader {
     for (unsigned block = work.blocks; block-- > 0;) {
       const unsigned key = block * block_keys;
       slot = k_.acquire(TileK<Element>::bytes);
+      if constexpr (traced) shared_.k_issued.issued[slot] = kit::SmSource::now();
       load_tile<Element, block_keys>(shared_.k[slot], a_.maps.k, k_.full(slot), kit::evict_last(),
                                      work.head, key);
       slot = v_.acquire(TileV<Element>::bytes);
+      if constexpr (traced) shared_.v_issued.issued[slot] = kit::SmSource::now();
       load_tile<Element, block_keys>(shared_.v[slot], a_.maps.v, v_.full(slot), kit::evict_last(),
                                      work.head, key);
     }
   }
 
-  PersistentShared<Element>& shared_;
-  const PersistentArguments& a_;
-  kit::Producer<kit::Barrier, PersistentShared<Element>::q_stages> q_;
+  Shared& shared_;
+  const Arguments& a_;
+  kit::Producer<kit::Barrier, Shared::q_stages> q_;
   kit::Producer<kit::Barrier, stages> k_, v_;
 };
 
-// Consumer: one warpgroup
+// Records when keys and values have landed: one more consumer of the rings, in a traced kernel
+// whose blocks take tiles with a fixed stride.
 template <class Element, bool causal>
+__device__ void watch_loads(PersistentShared<Element, true>& shared,
+                            const PersistentArguments<true>& a, const kit::Trace<true>& trace) {
+  kit::SharedRoleTrace<true> loads(shared.records(0), trace, 0, true);
+  kit::Consumer k(shared.k_ring), v(shared.v_ring);
+  unsigned step = 0;
+  for (unsigned number = blockIdx.x; number < a.order.count(); number += gridDim.x) {
+    for (unsigned block = a.work_of<causal>(number).blocks; block-- > 0; ++step) {
+      loads.record(step, shared.k_issued.issued[k.wait()]);
+      k.release();
+      loads.record(step, shared.v_issued.issued[v.wait()]);
+      v.release();
+    }
+  }
+}
+
+// Consumer: one warpgroup
+template <class Element, bool causal, bool traced>
 class PersistentConsumer {
+  using Shared = PersistentShared<Element, traced>;
+  using Arguments = PersistentArguments<traced>;
+  using Spans = kit::SharedRoleTrace<traced>;
+
  public:
-  __device__ PersistentConsumer(PersistentShared<Element>& shared, const PersistentArguments& a,
-                                unsigned number)
+  __device__ PersistentConsumer(Shared& shared, const Arguments& a, unsigned number,
+                                const kit::Trace<traced>& trace)
       : shared_(shared),
         a_(a),
         number_(number),
@@ -110,7 +146,10 @@ class PersistentConsumer {
         q_(shared.q_ring),
         k_(shared.k_ring),
         v_(shared.v_ring),
-        out_(shared.out[number]) {}
+        out_(shared.out[number]),
+        products_(shared.records(1 + 3 * number), trace, 1 + 3 * number, leads()),
+        softmaxes_(shared.records(2 + 3 * number), trace, 2 + 3 * number, leads()),
+        stores_(shared.records(3 + 3 * number), trace, 3 + 3 * number, leads()) {}
 
   __device__ __forceinline__ void run() {
     Sums o;
@@ -118,8 +157,11 @@ class PersistentConsumer {
     {
       Scores s;
       take();
-      start_scores<Element>(s, shared_.q[slot_][number_], shared_.k[k_.wait()]);
+      const unsigned key_slot = k_.wait();
+      const auto start = products_.now();
+      start_scores<Element>(s, shared_.q[slot_][number_], shared_.k[key_slot]);
       kit::wgmma_wait<0>(s);
+      products_.record(steps_++, start);
       release(k_);
       begin(s, p);
     }
@@ -132,7 +174,9 @@ class PersistentConsumer {
       const Work done = now_;
       Softmax rows = softmax_;
       release(q_);
-      start_values<Element>(o, p, shared_.v[v_.wait()]);
+      const unsigned value_slot = v_.wait();
+      const auto start = products_.now();
+      start_values<Element>(o, p, shared_.v[value_slot]);
       take();
       // Behind the last tile, a product of whatever is there: it must not be in a branch.
       const unsigned key_slot = now_.blocks > 0 ? k_.wait() : 0;
@@ -140,9 +184,12 @@ class PersistentConsumer {
       start_scores<Element>(s, shared_.q[slot_][number_], shared_.k[key_slot]);
       kit::wgmma_wait<1>(o);
       release(v_);
+      const auto store_start = stores_.now();
       divide(o, rows);
       store(o, done);
+      stores_.record(steps_, store_start);
       kit::wgmma_wait<0>(s);
+      products_.record(steps_++, start);
       if (now_.blocks > 0) release(k_);
       begin(s, p);
     }
@@ -162,16 +209,27 @@ class PersistentConsumer {
   // The scores of the next block, and the sums of the one before.
   __device__ __forceinline__ void step(Sums& o, Probabilities& p) {
     Scores s;
-    start_scores<Element>(s, shared_.q[slot_][number_], shared_.k[k_.wait()]);
+    const unsigned key_slot = k_.wait();
+    const auto start = products_.now();
+    start_scores<Element>(s, shared_.q[slot_][number_], shared_.k[key_slot]);
     start_values<Element>(o, p, shared_.v[v_.wait()]);
     kit::wgmma_wait<1>(s);
+    const auto softmax_start = softmaxes_.now();
     release(k_);
     float shrink[2];
     const bool grew = softmax_.next(s, scale_, shrink);
     kit::wgmma_wait<0>(o);
+    products_.record(steps_, start);
     release(v_);
     pack_probabilities<Element>(p, s);
     if (grew) scale_rows(o, shrink);
+    record_softmax(softmax_start, p);
+  }
+
+  // Until the probabilities are there.
+  __device__ void record_softmax(typename Spans::Moment start, const Probabilities& p) {
+    if constexpr (traced) ladder::wait_for(p[block_keys / 16 - 1][3]);
+    softmaxes_.record(steps_++, start);
   }
 
   // The probabilities of a tile's first block, which has its last keys.
@@ -206,51 +264,68 @@ class PersistentConsumer {
     }
   }
 
-  PersistentShared<Element>& shared_;
-  const PersistentArguments& a_;
+  // The first thread of a consumer records.
+  __device__ static bool leads() { return threadIdx.x % kit::warpgroup_threads == 0; }
+
+  Shared& shared_;
+  const Arguments& a_;
   unsigned number_, slot_ = 0;
   float scale_;
-  kit::Consumer<kit::Barrier, PersistentShared<Element>::q_stages> q_;
+  kit::Consumer<kit::Barrier, Shared::q_stages> q_;
   kit::Consumer<kit::Barrier, stages> k_, v_;
-  typename PersistentShared<Element>::Store out_;
+  typename Shared::Store out_;
   Work now_{};
   Softmax softmax_;
+  Spans products_, softmaxes_, stores_;
+  unsigned steps_ = 0;  // for the trace: of which products were started
 };
 
-template <class Element, bool causal, Taking taking>
+template <class Element, bool causal, Taking taking, bool traced = false>
 __global__ void __launch_bounds__(role_threads, 1)
-    persistent_kernel(const __grid_constant__ PersistentArguments a) {
+    persistent_kernel(const __grid_constant__ PersistentArguments<traced> a) {
   extern __shared__ __align__(1024) unsigned char memory[];
-  auto& shared = *reinterpret_cast<PersistentShared<Element>*>(memory);
+  auto& shared = *reinterpret_cast<PersistentShared<Element, traced>*>(memory);
   static_assert(sizeof(shared) <= 227 * 1024, "a block has 227 KiB of shared memory");
   if (threadIdx.x == 0) {
     shared.q_ring.init(1, consumers);
-    shared.k_ring.init(1, consumers);
-    shared.v_ring.init(1, consumers);
+    shared.k_ring.init(1, consumers + (traced ? 1 : 0));
+    shared.v_ring.init(1, consumers + (traced ? 1 : 0));
     kit::fence_barrier_init();
   }
   __syncthreads();
 
+  kit::Trace<traced> trace(a.trace);
   const unsigned group = kit::warpgroup_index();
   if (group == 0) {
     kit::give_registers<loader_registers>();
     if (kit::warp_index() == 0 && kit::elect()) {
-      PersistentLoader<Element, causal, taking>(shared, a).run();
+      PersistentLoader<Element, causal, taking, traced>(shared, a).run();
+    }
+    if constexpr (traced) {
+      static_assert(taking == Taking::stride, "watch_loads() knows no counter");
+      if (kit::warp_index() == 1 && kit::elect()) {
+        trace.begin(true);
+        watch_loads<Element, causal>(shared, a, trace);
+        trace.end(true);
+      }
     }
   } else {
     kit::take_registers<consumer_registers>();
-    PersistentConsumer<Element, causal>(shared, a, group - 1).run();
+    PersistentConsumer<Element, causal, traced>(shared, a, group - 1, trace).run();
   }
 }
 
-template <class Element, bool causal, Taking taking>
-void run_persistent(const Problem& p, const ps::Stream& stream, unsigned group) {
-  constexpr auto kernel = persistent_kernel<Element, causal, taking>;
-  const PersistentArguments arguments{.maps = maps_of<Element>(p, group_queries, block_keys),
-                                      .p = p,
-                                      .order = order_of(p.heads, p.rows, group)};
+template <class Element, bool causal, Taking taking, bool traced = false>
+void run_persistent(const Problem& p, const ps::Stream& stream, unsigned group,
+                    const kit::TraceBuffer<traced>& trace = {}) {
+  constexpr auto kernel = persistent_kernel<Element, causal, taking, traced>;
+  const PersistentArguments<traced> arguments{
+      .maps = maps_of<Element>(p, group_queries, block_keys),
+      .p = p,
+      .order = order_of(p.heads, p.rows, group),
+      .trace = trace};
   kit::LaunchOptions options{.block = role_threads,
-                             .shared_bytes = sizeof(PersistentShared<Element>)};
+                             .shared_bytes = sizeof(PersistentShared<Element, traced>)};
   options.grid = std::min(kit::resident_clusters(kernel, options), arguments.order.count());
   kit::launch(kernel, options, ps::cuda_stream(stream), arguments);
 }

@@ -45,6 +45,24 @@ class Ladder {
   std::map<ps::DType, Tensors> tensors_;
 };
 
+// The timeline inside the kernel, whose results are checked first.
+void write_page(const ladder::Context& context, Ladder& all, const Kernels& kernels) {
+  const Traced traced = kernels.traced();
+  const Tensors& tensors = all.tensors(ps::DType::bf16);
+  const Problem p = tensors.problem(false);
+  const auto launch = [&](const ps::kit::TraceBuffer<true>& buffer) {
+    tensors.poison();
+    traced.run(p, all.stream(), buffer);
+  };
+  ladder::write_kernel_page(context.trace(),
+                            {.name = "attention_" + traced.name,
+                             .roles = traced.roles,
+                             .room = traced.room,
+                             .launch = launch},
+                            all.stream());
+  tensors.check(p);
+}
+
 }  // namespace
 
 const std::vector<Kernels>& all_kernels() { return registered(); }
@@ -82,6 +100,7 @@ std::vector<ladder::Row> measure(ladder::Context& context, const Kernels& kernel
     row.note = fmt::format("{:.1f} TFLOP/s; {}", speed * 1e-12, row.note);
     if (all.ceiling() > 0) row.efficiency = speed / all.ceiling();
   }
+  if (!context.trace().empty() && kernels.traced != nullptr) write_page(context, all, kernels);
   return rows;
 }
 
