@@ -51,6 +51,7 @@ process, so that background load affects all of them equally.
 ABOUT = {
     "copy": "copies of contiguous memory",
     "decompress": "bf16 weights, compressed without loss, back to their bits",
+    "expert_streaming": "expert layers whose weights are in host memory",
     "first_minutes": "`make demo` and `make test` from an empty clone",
     "file_overlap": "reading a file while computing, on the CPU",
     "gemm": "matrix products on tensor cores",
@@ -87,6 +88,10 @@ NAMES = {
             "*CUB*: the faster of two ways to call its DeviceTransform, on elements and on vectors.",
     "decompress": "The bytes are those of the compressed data and of the values. *96 thread blocks*: with this "
                   "limit, as many as 16 multiprocessors hold.",
+    "expert_streaming": "*prefill*, *decode*: passes through all layers with an empty cache; the floor is the "
+                        "time in which the link alone copies every chosen expert once. *zipf*: single "
+                        "tokens routed by Zipf's law with a quarter of the experts cached; the floor is the "
+                        "time of the copies that were made.",
     "gemm": "Cases are M x N x K, in bf16 if nothing else is said; *odd*: N and K are not multiples of 8. "
             "*cuBLASLt*: the first algorithm that its heuristic returns. *cuBLASLt-best16*: the fastest "
             "of the sixteen that it returns at most. Both have a workspace of 32 MiB.",
