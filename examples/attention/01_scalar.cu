@@ -1,20 +1,14 @@
 // Without tensor cores, and without overlap: a block loads 64 keys and values through its
 // registers into shared memory, waits for them, computes with them, and loads the next ones. The
 // scores are never stored in global memory.
-#include "attention/support/launch.cuh"
-#include "attention/support/scalar.cuh"
+#include "attention/support/scalar_variant.cuh"
 
 namespace {
 
 using namespace ladder::attention;
 
 template <class Element>
-struct Shared {
-  using Tile = ScalarTile<Element>;
-  typename Tile::Shared own;
-  alignas(1024) unsigned char k[Tile::Tile::bytes];
-  alignas(1024) unsigned char v[Tile::Tile::bytes];
-};
+using Shared = ScalarShared<Element, 1>;
 
 // 64 rows of a head, with zeros behind the last.
 template <class Element>
@@ -35,30 +29,18 @@ __global__ void __launch_bounds__(ScalarTile<Element>::threads, 2)
   ScalarTile<Element> tile(shared.own, p);
   load<Element>(shared.own.q, p.q, p, head, query);
   for (unsigned key = 0; key < p.rows; key += ScalarTile<Element>::keys) {
-    load<Element>(shared.k, p.k, p, head, key);
-    load<Element>(shared.v, p.v, p, head, key);
+    load<Element>(shared.k[0], p.k, p, head, key);
+    load<Element>(shared.v[0], p.v, p, head, key);
     __syncthreads();  // all have written what all read
-    tile.add(shared.k, shared.v, key);
+    tile.add(shared.k[0], shared.v[0], key);
     __syncthreads();  // all have read what will be overwritten
   }
   tile.store(head, query);
 }
 
 template <class Element>
-void run(const Problem& p, const ps::Stream& stream) {
-  kit::launch(scalar<Element>,
-              {.grid = grid_of(p, ScalarTile<Element>::queries),
-               .block = ScalarTile<Element>::threads,
-               .shared_bytes = sizeof(Shared<Element>)},
-              ps::cuda_stream(stream), p);
-}
-
-template <class Element>
 Variant variant() {
-  return {.label = label_of<Element>(""), .type = type_of<Element>, .run = run<Element>, .use = [] {
-            return ladder::kernel_use(scalar<Element>, ScalarTile<Element>::threads,
-                                      sizeof(Shared<Element>));
-          }};
+  return scalar_variant<Element, scalar<Element>, Shared<Element>>("");
 }
 
 std::vector<Variant> variants() { return {variant<__nv_bfloat16>(), variant<__half>()}; }

@@ -1,37 +1,24 @@
 // The next keys and values are copied while the current ones are used: cp.async brings them past
 // the registers into one of several slots ("stages") of shared memory. With two slots one block of
 // keys is in flight, with four slots three.
-#include "attention/support/launch.cuh"
-#include "attention/support/scalar.cuh"
-#include "penstock/kit/cp_async.cuh"
+#include "attention/support/scalar_variant.cuh"
 
 namespace {
 
 using namespace ladder::attention;
 
-template <class Element, unsigned stages>
-struct Shared {
-  using Tile = ScalarTile<Element>;
-  typename Tile::Shared own;
-  alignas(1024) unsigned char k[stages][Tile::Tile::bytes];
-  alignas(1024) unsigned char v[stages][Tile::Tile::bytes];
-};
-
-// Asks for 64 rows of a head, with zeros behind the last.
+// Asks for 64 rows of a head.
 template <class Element>
 __device__ void ask(unsigned char* tile, const void* matrix, const Problem& p, unsigned head,
                     unsigned first) {
-  for_each_piece<Element, 64, ScalarTile<Element>::threads>(
-      tile, matrix, p, head, first, [](unsigned char* to, const Element* from, bool inside) {
-        kit::cp_async<16>(to, from, inside ? 16 : 0);
-      });
+  copy_async<Element, 64, ScalarTile<Element>::threads>(tile, matrix, p, head, first);
 }
 
 template <class Element, unsigned stages>
 __global__ void __launch_bounds__(ScalarTile<Element>::threads, stages <= 2 ? 2 : 1)
     double_buffered(const __grid_constant__ Problem p) {
   extern __shared__ __align__(1024) unsigned char memory[];
-  auto& shared = *reinterpret_cast<Shared<Element, stages>*>(memory);
+  auto& shared = *reinterpret_cast<ScalarShared<Element, stages>*>(memory);
   constexpr unsigned keys = ScalarTile<Element>::keys;
   const unsigned head = blockIdx.y, query = blockIdx.x * ScalarTile<Element>::queries;
   const unsigned blocks = (p.rows + keys - 1) / keys;
@@ -59,24 +46,9 @@ __global__ void __launch_bounds__(ScalarTile<Element>::threads, stages <= 2 ? 2 
 }
 
 template <class Element, unsigned stages>
-void run(const Problem& p, const ps::Stream& stream) {
-  kit::launch(double_buffered<Element, stages>,
-              {.grid = grid_of(p, ScalarTile<Element>::queries),
-               .block = ScalarTile<Element>::threads,
-               .shared_bytes = sizeof(Shared<Element, stages>)},
-              ps::cuda_stream(stream), p);
-}
-
-template <class Element, unsigned stages>
 Variant variant() {
-  return {.label = label_of<Element>(std::to_string(stages) + " stages"),
-          .type = type_of<Element>,
-          .run = run<Element, stages>,
-          .use = [] {
-            return ladder::kernel_use(double_buffered<Element, stages>,
-                                      ScalarTile<Element>::threads,
-                                      sizeof(Shared<Element, stages>));
-          }};
+  return scalar_variant<Element, double_buffered<Element, stages>, ScalarShared<Element, stages>>(
+      of_stages(stages));
 }
 
 std::vector<Variant> variants() {

@@ -5,22 +5,13 @@
 
 #include <cuda/pipeline>
 
-#include "attention/support/launch.cuh"
-#include "attention/support/scalar.cuh"
+#include "attention/support/scalar_variant.cuh"
 
 namespace {
 
 using namespace ladder::attention;
 
 using Pipeline = cuda::pipeline<cuda::thread_scope_block>;
-
-template <class Element, unsigned stages>
-struct Shared {
-  using Tile = ScalarTile<Element>;
-  typename Tile::Shared own;
-  alignas(1024) unsigned char k[stages][Tile::Tile::bytes];
-  alignas(1024) unsigned char v[stages][Tile::Tile::bytes];
-};
 
 // Asks for 64 rows of a head; zeros behind the last are written at once.
 template <class Element>
@@ -42,7 +33,7 @@ template <class Element, unsigned stages>
 __global__ void __launch_bounds__(ScalarTile<Element>::threads, stages <= 2 ? 2 : 1)
     pipelined(const __grid_constant__ Problem p) {
   extern __shared__ __align__(1024) unsigned char memory[];
-  auto& shared = *reinterpret_cast<Shared<Element, stages>*>(memory);
+  auto& shared = *reinterpret_cast<ScalarShared<Element, stages>*>(memory);
 // make_pipeline() initialises it, whatever its constructor says.
 #pragma nv_diag_suppress static_var_with_dynamic_init
   __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, stages> state;
@@ -72,23 +63,9 @@ __global__ void __launch_bounds__(ScalarTile<Element>::threads, stages <= 2 ? 2 
 }
 
 template <class Element, unsigned stages>
-void run(const Problem& p, const ps::Stream& stream) {
-  kit::launch(pipelined<Element, stages>,
-              {.grid = grid_of(p, ScalarTile<Element>::queries),
-               .block = ScalarTile<Element>::threads,
-               .shared_bytes = sizeof(Shared<Element, stages>)},
-              ps::cuda_stream(stream), p);
-}
-
-template <class Element, unsigned stages>
 Variant variant() {
-  return {.label = label_of<Element>(std::to_string(stages) + " stages"),
-          .type = type_of<Element>,
-          .run = run<Element, stages>,
-          .use = [] {
-            return ladder::kernel_use(pipelined<Element, stages>, ScalarTile<Element>::threads,
-                                      sizeof(Shared<Element, stages>));
-          }};
+  return scalar_variant<Element, pipelined<Element, stages>, ScalarShared<Element, stages>>(
+      of_stages(stages));
 }
 
 std::vector<Variant> variants() {

@@ -1,8 +1,7 @@
 // One thread asks for whole tiles, and the copy engine (TMA) brings them: no thread computes
 // addresses, and rows behind the last come as zeros. The bytes arrive at a barrier in shared
 // memory.
-#include "attention/support/maps.cuh"
-#include "attention/support/scalar.cuh"
+#include "attention/support/scalar_variant.cuh"
 #include "penstock/kit/fence.cuh"
 
 namespace {
@@ -10,11 +9,7 @@ namespace {
 using namespace ladder::attention;
 
 template <class Element, unsigned stages>
-struct Shared {
-  using Tile = ScalarTile<Element>;
-  typename Tile::Shared own;
-  alignas(1024) unsigned char k[stages][Tile::Tile::bytes];
-  alignas(1024) unsigned char v[stages][Tile::Tile::bytes];
+struct Shared : ScalarShared<Element, stages> {
   kit::Barrier full[stages];
 };
 
@@ -58,23 +53,8 @@ __global__ void __launch_bounds__(ScalarTile<Element>::threads, stages <= 2 ? 2 
 }
 
 template <class Element, unsigned stages>
-void run(const Problem& p, const ps::Stream& stream) {
-  kit::launch(tma<Element, stages>,
-              {.grid = grid_of(p, ScalarTile<Element>::queries),
-               .block = ScalarTile<Element>::threads,
-               .shared_bytes = sizeof(Shared<Element, stages>)},
-              ps::cuda_stream(stream), maps_of<Element>(p, 64, 64), p);
-}
-
-template <class Element, unsigned stages>
 Variant variant() {
-  return {.label = label_of<Element>(std::to_string(stages) + " stages"),
-          .type = type_of<Element>,
-          .run = run<Element, stages>,
-          .use = [] {
-            return ladder::kernel_use(tma<Element, stages>, ScalarTile<Element>::threads,
-                                      sizeof(Shared<Element, stages>));
-          }};
+  return scalar_variant<Element, tma<Element, stages>, Shared<Element, stages>>(of_stages(stages));
 }
 
 std::vector<Variant> variants() {

@@ -4,7 +4,6 @@
 // on.
 #include "attention/support/accumulators.cuh"
 #include "attention/support/launch.cuh"
-#include "penstock/kit/cp_async.cuh"
 #include "penstock/kit/matrix.cuh"
 #include "penstock/kit/mma.cuh"
 
@@ -29,16 +28,6 @@ struct Shared {
   alignas(1024) unsigned char k[stages][TileK<Element>::bytes];
   alignas(1024) unsigned char v[stages][TileK<Element>::bytes];
 };
-
-// Asks for rows of a head, with zeros behind the last.
-template <class Element, unsigned rows>
-__device__ void ask(unsigned char* tile, const void* matrix, const Problem& p, unsigned head,
-                    unsigned first) {
-  for_each_piece<Element, rows, threads>(tile, matrix, p, head, first,
-                                         [](unsigned char* to, const Element* from, bool inside) {
-                                           kit::cp_async<16>(to, from, inside ? 16 : 0);
-                                         });
-}
 
 // s = Q K^T for the warp's queries
 template <class Element>
@@ -104,12 +93,12 @@ __global__ void __launch_bounds__(threads, 2) mma_sync(const __grid_constant__ P
 
   const auto ask_block = [&](unsigned block) {
     if (block < blocks) {
-      ask<Element, keys>(shared.k[block % stages], p.k, p, head, block * keys);
-      ask<Element, keys>(shared.v[block % stages], p.v, p, head, block * keys);
+      copy_async<Element, keys, threads>(shared.k[block % stages], p.k, p, head, block * keys);
+      copy_async<Element, keys, threads>(shared.v[block % stages], p.v, p, head, block * keys);
     }
     kit::cp_async_commit();
   };
-  ask<Element, queries>(shared.q, p.q, p, head, query);
+  copy_async<Element, queries, threads>(shared.q, p.q, p, head, query);
   for (unsigned block = 0; block + 1 < stages; ++block) ask_block(block);
 
   const float scale = p.scale * log2_e;
@@ -125,12 +114,7 @@ __global__ void __launch_bounds__(threads, 2) mma_sync(const __grid_constant__ P
 #pragma unroll
     for (unsigned g = 0; g < groups; ++g) {
       if (block + 1 == blocks) mask_behind(flat(s[g]), p.rows - block * keys);
-      float shrink[2];
-      if (block == 0) {
-        softmax[g].begin(flat(s[g]), scale);
-      } else if (softmax[g].next(flat(s[g]), scale, shrink)) {
-        scale_rows(flat(o[g]), shrink);
-      }
+      take_softmax(softmax[g], flat(s[g]), flat(o[g]), scale, block == 0);
       pack_probabilities<Element>(probabilities[g], flat(s[g]));
     }
     multiply_values<Element>(o, probabilities, shared.v[block % stages]);

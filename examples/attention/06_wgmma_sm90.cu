@@ -51,12 +51,7 @@ __global__ void __launch_bounds__(kit::warpgroup_threads, 2)
     kit::wgmma_wait<0>(s);
 
     if (block + 1 == blocks) mask_behind(s, p.rows - block * block_keys);
-    float shrink[2];
-    if (block == 0) {
-      softmax.begin(s, scale);
-    } else if (softmax.next(s, scale, shrink)) {
-      scale_rows(o, shrink);
-    }
+    take_softmax(softmax, s, o, scale, block == 0);
     Probabilities probabilities;
     pack_probabilities<Element>(probabilities, s);
 

@@ -22,12 +22,7 @@ struct Consume {
       release(k);
 
       if (block + 1 == blocks) mask_behind(s, p.rows - block * block_keys);
-      float shrink[2];
-      if (block == 0) {
-        softmax.begin(s, scale);
-      } else if (softmax.next(s, scale, shrink)) {
-        scale_rows(o, shrink);
-      }
+      take_softmax(softmax, s, o, scale, block == 0);
       Probabilities probabilities;
       pack_probabilities<Element>(probabilities, s);
 

@@ -33,15 +33,7 @@ struct Consume {
     const float scale = p.scale * log2_e;
     const Turns turns(number);
     Probabilities probabilities;
-    {
-      Scores s;
-      start_scores<Element>(s, shared.q[number], shared.k[k.wait()]);
-      kit::wgmma_wait<0>(s);
-      release(k);
-      if (blocks == 1) mask_behind(s, p.rows);
-      softmax.begin(s, scale);
-      pack_probabilities<Element>(probabilities, s);
-    }
+    begin<Element>(shared, p, k, softmax, probabilities, blocks, number);
     for (unsigned block = 1; block < blocks; ++block) {
       Scores s;
       const unsigned key_slot = k.wait(), value_slot = v.wait();

@@ -16,15 +16,7 @@ struct Consume {
     kit::Consumer k(shared.k_ring), v(shared.v_ring);
     const float scale = p.scale * log2_e;
     Probabilities probabilities;
-    {
-      Scores s;
-      start_scores<Element>(s, shared.q[number], shared.k[k.wait()]);
-      kit::wgmma_wait<0>(s);
-      release(k);
-      if (blocks == 1) mask_behind(s, p.rows);
-      softmax.begin(s, scale);
-      pack_probabilities<Element>(probabilities, s);
-    }
+    begin<Element>(shared, p, k, softmax, probabilities, blocks, number);
     for (unsigned block = 1; block < blocks; ++block) {
       Scores s;
       start_scores<Element>(s, shared.q[number], shared.k[k.wait()]);

@@ -22,6 +22,18 @@ __device__ void mask_behind(float (&s)[count], unsigned left) {
   }
 }
 
+// Turns the scores of a block into probabilities, and rescales the sums if a maximum grew.
+template <unsigned count>
+__device__ void take_softmax(Softmax& softmax, float (&s)[count], float (&o)[dim / 2], float scale,
+                             bool first) {
+  float shrink[2];
+  if (first) {
+    softmax.begin(s, scale);
+  } else if (softmax.next(s, scale, shrink)) {
+    scale_rows(o, shrink);
+  }
+}
+
 // Divides by the sums of the probabilities, which finish() adds up first.
 __device__ inline void divide(float (&o)[dim / 2], Softmax& softmax) {
   softmax.finish();

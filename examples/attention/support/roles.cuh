@@ -58,6 +58,22 @@ __device__ void release(Ring& ring) {
   }
 }
 
+// The probabilities of the first block, before a loop in which each turn has the scores of a block
+// and the values of the one before.
+template <class Element>
+__device__ __forceinline__ void begin(RolesShared<Element>& shared, const Problem& p,
+                                      kit::Consumer<kit::Barrier, stages>& k, Softmax& softmax,
+                                      Probabilities& probabilities, unsigned blocks,
+                                      unsigned number) {
+  Scores s;
+  start_scores<Element>(s, shared.q[number], shared.k[k.wait()]);
+  kit::wgmma_wait<0>(s);
+  release(k);
+  if (blocks == 1) mask_behind(s, p.rows);
+  softmax.begin(s, p.scale * log2_e);
+  pack_probabilities<Element>(probabilities, s);
+}
+
 // `Consume` has the rung's part: consume(shared, p, o, softmax, blocks, number), for the consumer
 // of this number.
 template <class Element, class Consume>

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "attention/support/problem.h"
+#include "penstock/kit/cp_async.cuh"
 #include "penstock/kit/packed.cuh"
 #include "penstock/kit/tile.h"
 
@@ -50,6 +51,16 @@ __device__ void for_each_piece(unsigned char* tile, const void* matrix, const Pr
     copy(to + Tile::row_offset(turn * down),
          row_at<Element>(matrix, p, head, min(at, p.rows - 1)) + column, at < p.rows);
   }
+}
+
+// Asks for the rows with cp.async; those behind the last become zeros.
+template <class Element, unsigned rows, unsigned threads>
+__device__ void copy_async(unsigned char* tile, const void* matrix, const Problem& p, unsigned head,
+                           unsigned first) {
+  for_each_piece<Element, rows, threads>(tile, matrix, p, head, first,
+                                         [](unsigned char* to, const Element* from, bool inside) {
+                                           kit::cp_async<16>(to, from, inside ? 16 : 0);
+                                         });
 }
 
 // Eight elements, 16 bytes, as floats.

@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t element = 2;      // bytes
 constexpr std::size_t guard = 2 * dim;  // elements of NaN before and after the result
 constexpr int nan_byte = 0xff;
-constexpr double few = 1 << 22;  // scores up to which all rows are compared
+constexpr double few = 1 << 19;  // scores up to which all rows are compared
 
 std::size_t count_of(const Shape& shape) { return std::size_t{shape.heads} * shape.rows * dim; }
 
