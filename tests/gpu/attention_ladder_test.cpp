@@ -149,14 +149,32 @@ TEST_F(AttentionLadder, IsClimbed) {
   std::erase_if(rungs, [](const ladder::Rung& rung) { return rung.ladder != "attention"; });
   for (const auto& [rung, rows] : climb(context, rungs, [](const auto&, double) {})) {
     ASSERT_FALSE(rows.empty()) << rung.name;
+    std::size_t number = 0;
     for (const ladder::Row& row : rows) {
       if (row.label == "-") continue;  // not on this GPU
+      EXPECT_EQ(row.number, number++) << rung.name << ": " << row.label;
       EXPECT_GT(row.seconds, 0) << rung.name << ": " << row.label;
       EXPECT_GT(row.flops, 0) << rung.name << ": " << row.label;
     }
   }
   EXPECT_EQ(std::filesystem::exists(folder.path() / "attention_persistent.json"),
             gpu.capabilities().compute_major == 9);
+}
+
+// As --counters starts the program under ncu.
+TEST_F(AttentionLadder, OneRowIsProfiledAlone) {
+  std::vector<ladder::Rung> rungs = ladder::rungs();
+  std::erase_if(rungs, [](const ladder::Rung& rung) {
+    return rung.ladder != "attention" || rung.name != "double-buffered";
+  });
+  ASSERT_EQ(rungs.size(), 1u);
+  const auto climb_for = [&](std::size_t row) {
+    ladder::Context context({.device = gpu, .quick = true, .profile_row = row});
+    climb(context, rungs, [](const auto&, double) {});
+  };
+  EXPECT_THROW(climb_for(0), ladder::Profiled);
+  EXPECT_THROW(climb_for(3), ladder::Profiled);
+  EXPECT_NO_THROW(climb_for(4)) << "there is no such row";
 }
 
 // For compute-sanitizer (scripts/gpu_check.sh), whose racecheck cannot follow Hopper's
