@@ -10,7 +10,7 @@ using namespace ladder::attention;
 template <class Element>
 using Shared = ScalarShared<Element, 1>;
 
-// 64 rows of a head, with zeros behind the last.
+// 64 rows of a head, with zeros beyond the last.
 template <class Element>
 __device__ void load(unsigned char* tile, const void* matrix, const Problem& p, unsigned head,
                      unsigned first) {

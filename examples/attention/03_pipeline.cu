@@ -13,7 +13,7 @@ using namespace ladder::attention;
 
 using Pipeline = cuda::pipeline<cuda::thread_scope_block>;
 
-// Asks for 64 rows of a head; zeros behind the last are written at once.
+// Asks for 64 rows of a head; zeros beyond the last are written at once.
 template <class Element>
 __device__ void ask(unsigned char* tile, const void* matrix, const Problem& p, unsigned head,
                     unsigned first, Pipeline& pipeline) {

@@ -1,6 +1,6 @@
 // One thread asks for whole tiles, and the copy engine (TMA) brings them: no thread computes
-// addresses, and rows behind the last come as zeros. The bytes arrive at a barrier in shared
-// memory.
+// addresses, and rows beyond the last are loaded as zeros. The copies complete on a barrier in
+// shared memory.
 #include "attention/support/scalar_variant.cuh"
 #include "penstock/kit/fence.cuh"
 

@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(threads, 2) mma_sync(const __grid_constant__ P
     std::uint32_t probabilities[groups][keys / 16][4];
 #pragma unroll
     for (unsigned g = 0; g < groups; ++g) {
-      if (block + 1 == blocks) mask_behind(flat(s[g]), p.rows - block * keys);
+      if (block + 1 == blocks) mask_beyond(flat(s[g]), p.rows - block * keys);
       take_softmax(softmax[g], flat(s[g]), flat(o[g]), scale, block == 0);
       pack_probabilities<Element>(probabilities[g], flat(s[g]));
     }

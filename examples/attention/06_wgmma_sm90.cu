@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kit::warpgroup_threads, 2)
     start_scores<Element>(s, shared.q, shared.k);
     kit::wgmma_wait<0>(s);
 
-    if (block + 1 == blocks) mask_behind(s, p.rows - block * block_keys);
+    if (block + 1 == blocks) mask_beyond(s, p.rows - block * block_keys);
     take_softmax(softmax, s, o, scale, block == 0);
     Probabilities probabilities;
     pack_probabilities<Element>(probabilities, s);

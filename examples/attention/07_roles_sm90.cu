@@ -1,6 +1,5 @@
-// A loader warp keeps keys and values coming, and two consumers of 64 queries each share every
-// block that it loads. No thread waits for a load that it asked for, and nothing waits for the
-// whole block of threads.
+// A loader warp keeps loads of keys and values in flight, and two consumers of 64 queries each use
+// every tile that it loads. There is no barrier of all threads in the loop.
 #include "attention/support/roles.cuh"
 
 namespace {
@@ -21,7 +20,7 @@ struct Consume {
       kit::wgmma_wait<0>(s);
       release(k);
 
-      if (block + 1 == blocks) mask_behind(s, p.rows - block * block_keys);
+      if (block + 1 == blocks) mask_beyond(s, p.rows - block * block_keys);
       take_softmax(softmax, s, o, scale, block == 0);
       Probabilities probabilities;
       pack_probabilities<Element>(probabilities, s);

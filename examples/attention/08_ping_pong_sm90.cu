@@ -1,5 +1,5 @@
 // Turns: while one consumer has the tensor cores, the other computes its softmax. A turn is the
-// product of the last probabilities and that of the next scores, one behind the other; named
+// product of the last probabilities and that of the next scores, one after the other; named
 // barriers pass it on.
 #include "attention/support/roles.cuh"
 
@@ -46,7 +46,7 @@ struct Consume {
       release(k);
       release(v);
 
-      if (block + 1 == blocks) mask_behind(s, p.rows - block * block_keys);
+      if (block + 1 == blocks) mask_beyond(s, p.rows - block * block_keys);
       float shrink[2];
       if (softmax.next(s, scale, shrink)) scale_rows(o, shrink);
       pack_probabilities<Element>(probabilities, s);

@@ -23,7 +23,7 @@ struct Consume {
       start_values<Element>(o, probabilities, shared.v[v.wait()]);  // of the block before
       kit::wgmma_wait<1>(s);                                        // the values are in flight
       release(k);
-      if (block + 1 == blocks) mask_behind(s, p.rows - block * block_keys);
+      if (block + 1 == blocks) mask_beyond(s, p.rows - block * block_keys);
       float shrink[2];
       const bool grew = softmax.next(s, scale, shrink);
       kit::wgmma_wait<0>(o);

@@ -7,7 +7,7 @@ namespace {
 
 using namespace ladder::attention;
 
-// A head after the other.
+// One head after the other.
 template <class Element, bool causal>
 void run(const Problem& p, const ps::Stream& stream) {
   run_persistent<Element, causal, Taking::stride>(p, stream, 1);

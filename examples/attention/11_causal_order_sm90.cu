@@ -1,6 +1,6 @@
 // Causal tiles have different numbers of keys, so a fixed assignment leaves some blocks without
-// work while others go on. Here a block takes the next tile when it is free, by a counter, and long
-// tiles come first; and heads are taken in groups whose keys and values stay in the L2 cache.
+// work while others still compute. Here a free block takes the next tile from a counter, long tiles
+// come first, and heads are processed in groups whose keys and values stay in the L2 cache.
 #include "attention/support/persistent.cuh"
 
 namespace {
@@ -32,7 +32,8 @@ std::vector<Variant> variants() {
 }
 
 const ladder::Instructions machine{.holds = {"HGMMA.64x128x16", "UTMASTG.3D", "ATOMG"}};
-PENSTOCK_ATTENTION_RUNG("causal-order", "Long tiles first, each taken by the block that is free.",
-                        machine, variants);
+PENSTOCK_ATTENTION_RUNG("causal-order",
+                        "Long tiles first, and each goes to the block that is free first.", machine,
+                        variants);
 
 }  // namespace

@@ -1,5 +1,5 @@
-// ps::attention itself, with all that it can do besides: what a caller gets who climbs nothing. Its
-// kernels lie in the library, not in this file.
+// ps::attention itself, the operator that users call, for comparison with the rungs. Its kernels
+// are in the library, not in this file.
 #include <string>
 
 #include "attention/support/rung.h"

@@ -12,9 +12,10 @@ using ps::detail::pack_probabilities;
 using ps::detail::scale_rows;
 using Softmax = ps::detail::AttentionSoftmax;
 
-// Scores of keys behind the last become -infinity; `left` of the tile's keys are there.
+// Sets the scores of keys beyond the last row to -infinity; the first `left` keys of the tile
+// exist.
 template <unsigned count>
-__device__ void mask_behind(float (&s)[count], unsigned left) {
+__device__ void mask_beyond(float (&s)[count], unsigned left) {
   const unsigned own = kit::lane_index() % 4 * 2;
 #pragma unroll
   for (unsigned i = 0; i < count; ++i) {

@@ -11,7 +11,7 @@
 
 namespace ladder::attention {
 
-// A block for every `queries` queries of every head; neighbours have the same head.
+// One block per `queries` queries of each head. Neighbouring blocks have the same head.
 inline dim3 grid_of(const Problem& p, unsigned queries) {
   return dim3((p.rows + queries - 1) / queries, p.heads);
 }
@@ -19,7 +19,7 @@ inline dim3 grid_of(const Problem& p, unsigned queries) {
 template <class Element>
 constexpr ps::DType type_of = std::is_same_v<Element, __half> ? ps::DType::f16 : ps::DType::bf16;
 
-// Of "2 stages" and f16 "2 stages, f16".
+// "2 stages, f16", for "2 stages".
 template <class Element>
 std::string label_of(const std::string& what) {
   const char* const type = std::is_same_v<Element, __half> ? "f16" : "bf16";

@@ -1,5 +1,5 @@
-// Tensor maps of a problem: boxes of rows of one head, as the tiles in shared memory have them.
-// Rows behind a head's last are zeros, and are not stored.
+// Tensor maps of a problem, whose boxes are rows of one head in the layout of the tiles in shared
+// memory. Rows beyond the last of a head are loaded as zeros, and are not stored.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The order in which persistent blocks take tiles, 128 queries of one head each: group after group
-// of heads, and in a group the last queries of all its heads first. Causal, those have the most
-// keys.
+// The order in which persistent blocks take tiles of 128 queries of one head: one group of heads
+// after the other, and within a group the last queries of all its heads first. With a causal mask,
+// these have the most keys.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@ namespace ladder::attention {
 
 constexpr unsigned tile_queries = 128;
 
-// As many heads as have keys and values that stay in the L2 cache, in groups of nearly equal size.
+// The number of heads per group: as large as possible while the group's keys and values stay in the
+// L2 cache, and nearly the same for all groups.
 inline unsigned heads_in_group(unsigned heads, unsigned rows) {
   constexpr std::uint64_t cache = 32 << 20;  // bytes, of 50 MB or more
   const std::uint64_t head_bytes = std::uint64_t{rows} * dim * 2 * 2;

@@ -1,7 +1,7 @@
-// A persistent block takes tile after tile, 128 queries of one head each, and its loop is rotated:
-// it begins in the middle of a tile, behind the first softmax, so that the last product of a tile
-// and the first of the next are issued together. While they run, the results of the tile are
-// stored. The rungs differ in which tile comes next.
+// A persistent block computes many tiles of 128 queries of one head, one after the other. Its loop
+// is rotated: it begins in the middle of a tile, after the first softmax, so that the last product
+// of a tile and the first of the next tile are issued together. While they run, the results of the
+// tile are stored. The rungs differ in the order of the tiles.
 #pragma once
 
 #include "attention/support/roles.cuh"
@@ -11,7 +11,7 @@
 
 namespace ladder::attention {
 
-// One tile. Behind the last one comes one without keys.
+// One tile. A tile without keys marks the end.
 struct alignas(16) Work {
   unsigned head, query;  // the first of its queries
   unsigned blocks;       // of keys
@@ -51,8 +51,8 @@ struct PersistentArguments {
   }
 };
 
-// How a block takes its next tile: with a fixed stride, or by the problem's counter, which counts
-// the tiles that blocks took after their first.
+// How a block chooses its next tile: with a fixed stride, or by the problem's counter, which counts
+// the tiles that all blocks have taken in addition to their first ones.
 enum class Taking { stride, counter };
 
 // Loader: one thread
@@ -111,8 +111,8 @@ class PersistentLoader {
   kit::Producer<kit::Barrier, stages> k_, v_;
 };
 
-// Records when keys and values have landed: one more consumer of the rings, in a traced kernel
-// whose blocks take tiles with a fixed stride.
+// Records when keys and values arrive, in a traced kernel with a fixed stride. The thread is one
+// more consumer of the rings.
 template <class Element, bool causal>
 __device__ void watch_loads(PersistentShared<Element, true>& shared,
                             const PersistentArguments<true>& a, const kit::Trace<true>& trace) {
@@ -251,7 +251,7 @@ class PersistentConsumer {
     pack_probabilities<Element>(p, s);
   }
 
-  // Rows behind the last are outside the map.
+  // Rows beyond the last are outside the map.
   __device__ __forceinline__ void store(const Sums& o, const Work& done) {
     const unsigned row = done.query + number_ * group_queries + out_.first_row();
 #pragma unroll

@@ -22,7 +22,7 @@ struct Problem {
   unsigned heads = 0, rows = 0;  // at least 1
   bool causal = false;
   float scale = 0;
-  // For a kernel whose blocks count tiles: 0 before it, and after it again.
+  // For kernels whose blocks count tiles. It is 0 before such a kernel, which sets it back to 0.
   unsigned* counter = nullptr;
   ps::MemoryView workspace{};  // of the library's own kernel
 };

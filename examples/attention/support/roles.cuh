@@ -1,6 +1,6 @@
-// What the rungs with roles share: a block of 128 queries of one head, two consumers with 64 each,
-// and a loader with a ring of two blocks of keys and one of values. The rungs differ in what a
-// consumer does.
+// What the rungs with roles share: a block of threads computes 128 queries of one head, 64 in each
+// of two consumers, and a loader fills a ring of keys and a ring of values with two slots each. The
+// rungs differ in what a consumer does.
 #pragma once
 
 #include "attention/support/launch.cuh"
@@ -14,8 +14,8 @@ namespace ladder::attention {
 constexpr unsigned consumers = 2, stages = 2;
 static_assert(tile_queries == consumers * group_queries);
 constexpr unsigned role_threads = (1 + consumers) * kit::warpgroup_threads;
-// Of a thread. The launch gives each 168; the loader needs few, a consumer with its scores, sums
-// and probabilities 160 and more.
+// Registers per thread. The launch gives 168 to each; the loader needs few, and a consumer needs
+// 160 for scores, sums and probabilities alone.
 constexpr unsigned loader_registers = 40, consumer_registers = 232;
 
 template <class Element>
@@ -58,8 +58,8 @@ __device__ void release(Ring& ring) {
   }
 }
 
-// The probabilities of the first block, before a loop in which each turn has the scores of a block
-// and the values of the one before.
+// Computes the probabilities of the first block, before a loop whose iterations compute the scores
+// of one block and add the values of the block before it.
 template <class Element>
 __device__ __forceinline__ void begin(RolesShared<Element>& shared, const Problem& p,
                                       kit::Consumer<kit::Barrier, stages>& k, Softmax& softmax,
@@ -69,13 +69,13 @@ __device__ __forceinline__ void begin(RolesShared<Element>& shared, const Proble
   start_scores<Element>(s, shared.q[number], shared.k[k.wait()]);
   kit::wgmma_wait<0>(s);
   release(k);
-  if (blocks == 1) mask_behind(s, p.rows);
+  if (blocks == 1) mask_beyond(s, p.rows);
   softmax.begin(s, p.scale * log2_e);
   pack_probabilities<Element>(probabilities, s);
 }
 
-// `Consume` has the rung's part: consume(shared, p, o, softmax, blocks, number), for the consumer
-// of this number.
+// `Consume` is the rung's part: consume(shared, p, o, softmax, blocks, number) computes the sums
+// `o` of the consumer `number`.
 template <class Element, class Consume>
 __global__ void __launch_bounds__(role_threads, 1)
     roles_kernel(const __grid_constant__ Maps maps, const __grid_constant__ Problem p) {

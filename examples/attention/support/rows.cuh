@@ -34,9 +34,9 @@ __device__ const Element* row_at(const void* matrix, const Problem& p, unsigned 
   return static_cast<const Element*>(matrix) + (std::size_t{head} * p.rows + row) * dim;
 }
 
-// Calls copy(to, from, inside) for every piece of 16 bytes of a tile that this thread, of
-// `threads`, brings: the rows from `first` on of a head. Rows behind the last are not `inside`;
-// `from` is then an address that may be read all the same.
+// Divides a tile, the rows of a head from `first` on, into pieces of 16 bytes among `threads`
+// threads, and calls copy(to, from, inside) for each piece of this thread. `inside` is false for
+// rows beyond the last; `from` is then another address that may be read.
 template <class Element, unsigned rows, unsigned threads, class Copy>
 __device__ void for_each_piece(unsigned char* tile, const void* matrix, const Problem& p,
                                unsigned head, unsigned first, const Copy& copy) {
@@ -53,7 +53,7 @@ __device__ void for_each_piece(unsigned char* tile, const void* matrix, const Pr
   }
 }
 
-// Asks for the rows with cp.async; those behind the last become zeros.
+// Starts copying rows with cp.async. Rows beyond the last become zeros.
 template <class Element, unsigned rows, unsigned threads>
 __device__ void copy_async(unsigned char* tile, const void* matrix, const Problem& p, unsigned head,
                            unsigned first) {

@@ -1,4 +1,4 @@
-// What a rung of the attention ladder includes. A rung lists its variants, a row each:
+// What a rung of the attention ladder includes. A rung lists its variants, one per row:
 //
 //   std::vector<Variant> variants() { return {{.label = "bf16", .run = run<__nv_bfloat16>, ...}}; }
 //   PENSTOCK_ATTENTION_RUNG("name", "One sentence.", machine, variants);

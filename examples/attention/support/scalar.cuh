@@ -1,9 +1,9 @@
 // The arithmetic of the rungs without tensor cores: a block of 256 threads has 64 queries of one
-// head, and adds block after block of 64 keys and values from shared memory. The rungs differ in
-// how keys and values get there.
+// head, and processes one block of 64 keys and values after the other, from shared memory. The
+// rungs differ in how keys and values get there.
 //
-// A thread has 4 queries; of a block's scores those of 4 keys, and of the result 8 columns. The 16
-// threads that share a query are half a warp.
+// A thread computes 4 queries: 4 scores of each in every block of keys, and 8 columns of each
+// result. The 16 threads that share a query are half a warp.
 #pragma once
 
 #include <cmath>

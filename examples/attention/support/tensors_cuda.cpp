@@ -111,7 +111,7 @@ std::size_t Tensors::check(const Problem& p) const {
         fmt::format("{} of {} elements are NaN or were never written", missing, count));
   }
   if (count_nan(out_at(0), guard) != guard || count_nan(out_at(guard + count), guard) != guard) {
-    throw std::runtime_error("something was written before or behind the result");
+    throw std::runtime_error("something was written before or after the result");
   }
   const double epsilon = type_ == ps::DType::f16 ? 0x1p-10 : 0x1p-7;
   const std::vector<Row>& rows = references(p);
