@@ -7,20 +7,26 @@ namespace {
 
 using namespace ladder::attention;
 
-// The consumers' turns. The first consumer begins.
+// The turns of the consumers, the same number for each. The first consumer begins.
 class Turns {
  public:
-  __device__ explicit Turns(unsigned number) : number_(number) {
-    if (number_ == consumers - 1) pass();
+  __device__ Turns(unsigned number, unsigned turns) : number_(number), left_(turns) {
+    if (number_ == consumers - 1 && left_ > 0) arrive_for_next();
   }
   __device__ void take() const { kit::named_barrier_wait(1 + number_, threads); }
-  __device__ void pass() const {
-    kit::named_barrier_arrive(1 + (number_ + 1) % consumers, threads);
+  __device__ void pass() {
+    --left_;
+    if (number_ < consumers - 1 || left_ > 0) arrive_for_next();  // nobody waits for the last one
   }
 
  private:
   static constexpr unsigned threads = 2 * kit::warpgroup_threads;  // one waits, one arrives
-  unsigned number_;
+
+  __device__ void arrive_for_next() const {
+    kit::named_barrier_arrive(1 + (number_ + 1) % consumers, threads);
+  }
+
+  unsigned number_, left_;
 };
 
 // Consumer: one warpgroup
@@ -31,7 +37,7 @@ struct Consume {
                                              unsigned number) const {
     kit::Consumer k(shared.k_ring), v(shared.v_ring);
     const float scale = p.scale * log2_e;
-    const Turns turns(number);
+    Turns turns(number, blocks - 1);
     Probabilities probabilities;
     begin<Element>(shared, p, k, softmax, probabilities, blocks, number);
     for (unsigned block = 1; block < blocks; ++block) {
