@@ -28,7 +28,6 @@ _USUAL = Naming("mlp.experts", "gate_proj", "up_proj", "down_proj")
 NAMINGS: dict[str, Naming | None] = {
     "deepseek_v2": _USUAL,
     "deepseek_v3": _USUAL,
-    "dots1": _USUAL,
     "glm4_moe": _USUAL,
     "gpt_oss": None,
     "mixtral": Naming("block_sparse_moe.experts", "w1", "w3", "w2"),

@@ -21,6 +21,7 @@ NAMES = ("qwen3_moe", "mixtral", "olmoe", "deepseek_v3", "gpt_oss")
 DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.gpu))
 SHARD = "250KB"  # so that the experts of a layer are in several files
 FORWARD = {"use_cache": False}
+WITH_INDUCTOR = ("qwen3_moe",)  # on a GPU, where transformers compiles models with a static cache
 MEMORY = "1GiB"
 
 
@@ -83,11 +84,12 @@ def generated(model, ids, **options):
                           do_sample=False, **options)
 
 
-def resident(name, small, device, dtype=torch.float32, **changes):
+def resident(folder, device, dtype):
     """The model with all experts on the device, computed by moe()."""
-    model = small.build(name, device, dtype, **changes)
-    model.set_experts_implementation("penstock")
-    return model
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype,
+                                                experts_implementation="penstock").to(device)
 
 
 @pytest.mark.parametrize("sharded", [False, True])
@@ -109,12 +111,7 @@ def test_has_the_bits_of_resident_experts(small, saved, name, device):
     folder, ids = saved(name, True), small.prompt(device)
     model = load(folder, device, dtype="bf16")
     assert model.dtype == torch.bfloat16 and model.streamed_experts.store.dtype == "bf16"
-    got, wanted = (logits(each, ids)
-                   for each in (model, resident(name, small, device, torch.bfloat16)))
-    if device == "cpu" and name == "gpt_oss":  # sums in another order than the padded copy's
-        torch.testing.assert_close(got, wanted, rtol=0, atol=0.1)
-    else:
-        assert torch.equal(got, wanted)
+    assert torch.equal(logits(model, ids), logits(resident(folder, device, "bfloat16"), ids))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -122,7 +119,8 @@ def test_the_checkpoint_has_the_dtype_of_the_model(small, saved, name):
     folder = saved(name, dtype=torch.bfloat16)
     model = load(folder)
     assert model.dtype == torch.bfloat16 and model.streamed_experts.store.dtype == "bf16"
-    assert torch.equal(logits(model, small.prompt()), logits(load(folder), small.prompt()))
+    assert torch.equal(logits(model, small.prompt()),
+                       logits(resident(folder, "cpu", "auto"), small.prompt()))
 
 
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
@@ -132,9 +130,10 @@ def test_generates_the_same_tokens(small, saved, name, cache, device):
     plain = small.build(name, device)
     plain.set_experts_implementation("eager")
     model = load(saved(name), device)
-    got = generated(model, ids, cache_implementation=cache, disable_compile=True)
+    got = generated(model, ids, cache_implementation=cache,
+                    disable_compile=name not in WITH_INDUCTOR)
     assert got.shape == (2, 19) and torch.equal(got, generated(plain, ids))
-    assert model.streamed_experts.statistics.calls == 12 * (1 if name == "deepseek_v3" else 2)
+    assert model.streamed_experts.statistics.calls >= 12 * model.streamed_experts.store.layers
 
 
 @pytest.mark.parametrize("name", ["qwen3_moe", "gpt_oss"])
@@ -492,7 +491,7 @@ class TestNames:
             if isinstance(entry, WeightConverter) and "experts" in entry.target_patterns[0]:
                 found[entry.target_patterns[0].rpartition(".")[2]] = (
                     [each.lstrip(".") for each in entry.source_patterns],
-                    [(type(each).__name__, vars(each)) for each in entry.operations])
+                    [(type(each).__name__, each.dim) for each in entry.operations])
         return found
 
     def test_the_table(self, small):
@@ -504,7 +503,7 @@ class TestNames:
                 assert found == {}, model_type
                 continue
             folder = naming.folder.removeprefix("block_sparse_moe.")
-            merge, join = ("MergeModulelist", {"dim": 0}), ("Concatenate", {"dim": 1})
+            merge, join = ("MergeModulelist", 0), ("Concatenate", 1)
             assert found == {
                 "gate_up_proj": ([f"{folder}.*.{naming.gate}.weight",
                                   f"{folder}.*.{naming.up}.weight"], [merge, join]),
@@ -517,7 +516,7 @@ class TestNames:
         from penstock import _hf_names
 
         for model_type in _hf_names.NAMINGS:
-            config = transformers.CONFIG_MAPPING[model_type]()
+            config = transformers.CONFIG_MAPPING[model_type](num_hidden_layers=4)
             with torch.device("meta"):
                 model = transformers.AutoModelForCausalLM.from_config(config)
             paths = expert_paths(model)
