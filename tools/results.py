@@ -51,6 +51,8 @@ process, so that background load affects all of them equally.
 ABOUT = {
     "copy": "copies of contiguous memory",
     "decompress": "bf16 weights, compressed without loss, back to their bits",
+    "expert_streaming_transformers": "a transformers model with 8 layers of Qwen3-30B-A3B, experts in host "
+                                     "memory",
     "first_minutes": "`make demo` and `make test` from an empty clone",
     "file_overlap": "reading a file while computing, on the CPU",
     "gemm": "matrix products on tensor cores",
@@ -86,6 +88,12 @@ NAMES = {
             "*CUB*: the faster of two ways to call its DeviceTransform, on elements and on vectors.",
     "decompress": "The bytes are those of the compressed data and of the values. *96 thread blocks*: with this "
                   "limit, as many as 16 multiprocessors hold.",
+    "expert_streaming_transformers": "Wall times. *experts*: the experts of all layers, router excluded; "
+                                     "*forward*: a whole forward pass. *decode*: one token per sequence, "
+                                     "after 128 tokens. The cache of experts on the GPU is empty before every "
+                                     "run. The floor is the time in which the bytes of the needed experts "
+                                     "cross the link. *accelerate*: its cpu_offload; *resident*: all experts on "
+                                     "the GPU, by penstock.moe.",
     "gemm": "Cases are M x N x K, in bf16 if nothing else is said; *odd*: N and K are not multiples of 8. "
             "*cuBLASLt*: the first algorithm that its heuristic returns. *cuBLASLt-best16*: the fastest "
             "of the sixteen that it returns at most. Both have a workspace of 32 MiB.",
