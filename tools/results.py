@@ -51,6 +51,7 @@ process, so that background load affects all of them equally.
 ABOUT = {
     "copy": "copies of contiguous memory",
     "decompress": "bf16 weights, compressed without loss, back to their bits",
+    "expert_streaming": "expert layers whose weights are in host memory",
     "expert_streaming_transformers": "a transformers model with 8 layers of Qwen3-30B-A3B, experts in host "
                                      "memory",
     "first_minutes": "`make demo` and `make test` from an empty clone",
@@ -88,6 +89,10 @@ NAMES = {
             "*CUB*: the faster of two ways to call its DeviceTransform, on elements and on vectors.",
     "decompress": "The bytes are those of the compressed data and of the values. *96 thread blocks*: with this "
                   "limit, as many as 16 multiprocessors hold.",
+    "expert_streaming": "*prefill*, *decode*: passes through all layers with an empty cache; the floor is the "
+                        "time in which the link alone copies every chosen expert once. *zipf*: single "
+                        "tokens routed by Zipf's law with a quarter of the experts cached; the floor is the "
+                        "time of the copies that were made.",
     "expert_streaming_transformers": "Wall times. *experts*: the experts of all layers, router excluded; "
                                      "*forward*: a whole forward pass. *decode*: one token per sequence, "
                                      "after 128 tokens. The cache of experts on the GPU is empty before every "
