@@ -33,7 +33,7 @@ def load(path_or_name: Any, options: Options, dtype: Any, revision: str | None,
     checkpoint = weights.open(folder)
     config = AutoConfig.from_pretrained(folder)
     _refuse_quantised(config)
-    loading = _Loading(checkpoint, os.fspath(path_or_name), options)
+    loading = _Loading(checkpoint, str(path_or_name), options)
     more: dict[str, Any] = {}
     if attn_implementation is not None:
         more["attn_implementation"] = attn_implementation
@@ -144,7 +144,7 @@ def _stripped(plain: Any, loading: _Loading) -> Any:
 
 
 def _folder(path_or_name: Any, revision: str | None) -> str:
-    if os.path.isdir(path_or_name):
+    if isinstance(path_or_name, (str, os.PathLike)) and os.path.isdir(path_or_name):
         return str(path_or_name)
     if not isinstance(path_or_name, str) or path_or_name.count("/") > 1 or path_or_name[:1] in "./~":
         raise InvalidArgument("path_or_name", "a folder with config.json and safetensors files, or a "

@@ -209,7 +209,8 @@ void bind_store(nb::module_& m) {
           },
           nb::arg("layers"), nb::arg("experts"), nb::arg("hidden"), nb::arg("width"),
           nb::arg("dtype"), nb::arg("layout"), nb::arg("transposed"), nb::arg("bias"))
-      .def_prop_ro("nbytes", [](const ExpertShape& self) { return ExpertStore::bytes_needed(self); })
+      .def_prop_ro("nbytes",
+                   [](const ExpertShape& self) { return ExpertStore::bytes_needed(self); })
       .def(
           "least_bytes",
           [](const ExpertShape& self, std::size_t pinned, std::size_t calls_in_flight) {
@@ -282,8 +283,7 @@ void bind_opened(nb::module_& m) {
       .def("close",
            [](const OpenedExperts& self) { without_lock([&] { self.experts().close(); }); })
       .def_prop_ro("statistics", &statistics_of, nb::sig("def statistics(self) -> dict[str, int]"))
-      .def_prop_ro("records", &records_of,
-                   nb::sig("def records(self) -> list[dict[str, int]]"))
+      .def_prop_ro("records", &records_of, nb::sig("def records(self) -> list[dict[str, int]]"))
       .def_prop_ro("slots", [](const OpenedExperts& self) { return self.experts().slots(); })
       .def_prop_ro("device_bytes",
                    [](const OpenedExperts& self) { return self.experts().device_bytes(); })

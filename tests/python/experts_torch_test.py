@@ -12,15 +12,7 @@ from penstock import ExpertStore, InvalidArgument, StreamedExperts, Unsupported
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 
 SHAPE = {"layers": 3, "experts": 40, "hidden": 64, "width": 48}
-GPU = pytest.param("cuda", marks=pytest.mark.gpu)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-
-
-@pytest.fixture(params=["cpu", GPU])
-def device(request):
-    if request.param == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no GPU for torch")
-    return request.param
 
 
 @pytest.fixture

@@ -18,28 +18,10 @@ from penstock import InvalidArgument, Unsupported
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 
 NAMES = ("qwen3_moe", "mixtral", "olmoe", "deepseek_v3", "gpt_oss")
-DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.gpu))
 SHARD = "250KB"  # so that the experts of a layer are in several files
 FORWARD = {"use_cache": False}
 WITH_INDUCTOR = ("qwen3_moe",)  # on a GPU, where transformers compiles models with a static cache
 MEMORY = "1GiB"
-
-
-@pytest.fixture(scope="module")
-def small(request):
-    if not request.config.getoption("--require-gpu"):
-        pytest.importorskip("transformers", reason="transformers is not installed here")
-    import hf_support
-
-    penstock.hf.register()
-    return hf_support
-
-
-@pytest.fixture(params=DEVICES)
-def device(request):
-    if request.param == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no GPU for torch")
-    return request.param
 
 
 @pytest.fixture(scope="module")
