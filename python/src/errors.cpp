@@ -8,7 +8,6 @@
 #include "interpreter.h"
 #include "penstock/base/error.h"
 #include "penstock/host/pipeline.h"
-#include "penstock/outofcore/experts.h"
 
 namespace ps::python {
 namespace {
@@ -64,8 +63,6 @@ nb::object python_exception(const std::exception_ptr& failure) {
     return error_class("DeviceLost")(error.what(), error.code());
   } catch (const DeviceError& error) {
     return error_class("DeviceError")(error.what(), error.code());
-  } catch (const ExpertsClosed& error) {
-    return error_class("ExpertsClosed")(error.what());
   } catch (const std::bad_alloc& error) {
     return builtin(PyExc_MemoryError, error.what());
   } catch (const std::exception& error) {

@@ -8,9 +8,9 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -290,9 +290,20 @@ void bind_opened(nb::module_& m) {
       .def_prop_ro("device", [](const OpenedExperts& self) { return self.device(); });
 }
 
+// Others go on to the translator of the module.
+void translate(const std::exception_ptr& failure, void* /*payload*/) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const ExpertsClosed& error) {
+    const nb::object type = nb::module_::import_("penstock._errors").attr("ExpertsClosed");
+    PyErr_SetString(type.ptr(), error.what());
+  }
+}
+
 }  // namespace
 
 void bind_experts(nb::module_& m) {
+  nb::register_exception_translator(translate);
   bind_store(m);
   bind_opened(m);
   m.def(
