@@ -205,7 +205,7 @@ class StreamedExperts:
         size = 0 if device_bytes is None else as_bytes("device_bytes", device_bytes)
         self.store = store
         self._core = _core.StreamedExperts(
-            store._core, where, size, policy, [_pair(each) for each in pinned], prefetch,
+            store._core, where, size, policy, [as_pair("pinned", each) for each in pinned], prefetch,
             not_negative("calls_in_flight", calls_in_flight), not_negative("records", records))
 
     def forward(self, layer: int, x: Any, ids: Any, weights: Any, out: Any = None, *,
@@ -299,10 +299,11 @@ class StreamedExperts:
         return f"<penstock.StreamedExperts of {self.store.layers} layers on {where}>"
 
 
-def _pair(given: Any) -> tuple[int, int]:
+def as_pair(argument: str, given: Any) -> tuple[int, int]:
+    """A layer and an expert."""
     pair = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else ()
     if len(pair) != 2 or not all(hasattr(each, "__index__") for each in pair):
-        raise InvalidArgument("pinned", "pairs of a layer and an expert", repr(given))
+        raise InvalidArgument(argument, "pairs of a layer and an expert", repr(given))
     return pair[0].__index__(), pair[1].__index__()
 
 

@@ -15,8 +15,8 @@ from . import weights
 from ._dtypes import FULL_NAMES, SIZES, float_name
 from ._errors import InvalidArgument, Unsupported
 from ._hf_names import Source, sources
-from ._hf_streaming import (Options, cache_bytes, described, found_in, install, resident_bytes,
-                            streamed_from)
+from ._hf_streaming import (Options, cache_bytes, check_before_loading, described, found_in, install,
+                            resident_bytes, streamed_from)
 from ._memory import empty
 from ._progress import ByteProgress
 
@@ -44,11 +44,9 @@ def load(path_or_name: Any, options: Options, dtype: Any, revision: str | None,
     with _bars(options.progress):
         model, report = _stripped(plain, loading).from_pretrained(
             folder, config=config, dtype=_torch_dtype(dtype), use_safetensors=True,
-            local_files_only=True, output_loading_info=True, **more)
+            local_files_only=True, output_loading_info=True, ignore_mismatched_sizes=True, **more)
     model.__class__ = plain
-    if report["missing_keys"]:
-        raise InvalidArgument("path_or_name", f"a checkpoint with all weights of {plain.__name__}",
-                              f"{path_or_name} without {', '.join(sorted(report['missing_keys']))}")
+    _check(report, plain.__name__, str(path_or_name))
     loading.finish(model)
     return model
 
@@ -68,8 +66,8 @@ class _Loading:
         self._sources = [source for layer, path in enumerate(modules)
                          for source in sources(self._checkpoint, self._where, path, layer,
                                                self._experts, model.base_model_prefix)]
-        cache_bytes(self._options, self._experts, len(modules),
-                    resident_bytes(model, modules.values()))
+        check_before_loading(self._options, self._experts, len(modules),
+                             resident_bytes(model, modules.values()))
         # Its memory is locked while transformers loads the other weights.
         self._store = self._experts.store(len(modules), self._options.device)
         for path in modules:
@@ -174,6 +172,16 @@ def _class_of(config: Any) -> Any:
     if type(config) not in mapping:
         raise Unsupported(f"penstock.hf.load: transformers has no model for {type(config).__name__}")
     return mapping[type(config)]
+
+
+def _check(report: Any, name: str, where: str) -> None:
+    """Refuses a checkpoint from which transformers could not load all weights."""
+    if report["missing_keys"]:
+        raise InvalidArgument("path_or_name", f"a checkpoint with all weights of {name}",
+                              f"{where} without {', '.join(sorted(report['missing_keys']))}")
+    for tensor, given, wanted in sorted(report["mismatched_keys"]):
+        raise InvalidArgument("path_or_name", f"{tensor} of shape {tuple(wanted)}, as config.json says",
+                              f"{tuple(given)} in {where}")
 
 
 def _torch_dtype(dtype: Any) -> Any:

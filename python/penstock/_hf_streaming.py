@@ -10,7 +10,7 @@ import torch
 from . import _core
 from ._dtypes import FULL_NAMES, dtype_name
 from ._errors import InvalidArgument, Unsupported
-from ._experts import ExpertStore, StreamedExperts
+from ._experts import ExpertStore, StreamedExperts, as_pair
 from ._hf_experts import _activation, _check
 from ._progress import ByteProgress
 from ._sizes import as_bytes
@@ -51,7 +51,7 @@ class Options:
     gpu_bytes: int
     policy: str
     prefetch: str
-    pinned: tuple[Any, ...]
+    pinned: tuple[tuple[int, int], ...]
     progress: bool
 
     @property
@@ -68,7 +68,7 @@ def options_from(device: Any, gpu_memory: Any, policy: str, prefetch: str, pinne
     if isinstance(device, torch.device):
         device = str(device)
     return Options(_core.Device(device), as_bytes("gpu_memory", gpu_memory), policy, prefetch,
-                   tuple(pinned), progress)
+                   tuple(as_pair("pinned", each) for each in pinned), progress)
 
 
 class StreamedLayer(torch.nn.Module):
@@ -163,6 +163,22 @@ def cache_bytes(options: Options, experts: Experts, layers: int, resident: int) 
     return options.gpu_bytes - resident
 
 
+def check_before_loading(options: Options, experts: Experts, layers: int, resident: int) -> None:
+    """Refuses options with which loading would fail at its end."""
+    for layer, expert in options.pinned:
+        if not (0 <= layer < layers and 0 <= expert < experts.experts):
+            raise InvalidArgument("pinned", f"layers below {layers} and experts below {experts.experts}",
+                                  f"({layer}, {expert})")
+    if options.device.kind == "cpu":
+        return
+    cache = cache_bytes(options, experts, layers, resident)
+    free = options.device.capabilities["free_bytes"]
+    needed = resident + min(cache, experts.shape(layers).nbytes)
+    if needed > free:
+        raise InvalidArgument("gpu_memory", f"at most {free} bytes, which are free on "
+                              f"{options.device.name}", str(options.gpu_bytes))
+
+
 def streamed_from(store: ExpertStore, options: Options, device_bytes: int) -> StreamedExperts:
     return StreamedExperts(store, device=options.device, device_bytes=device_bytes,
                            policy=options.policy, pinned=options.pinned, prefetch=options.prefetch,
@@ -184,7 +200,9 @@ def offload(model: Any, options: Options) -> Any:
             raise InvalidArgument("model", "one in host memory, loaded without device_map",
                                   f"one with {name} on {each.device}")
     experts = described(modules)
-    device_bytes = cache_bytes(options, experts, len(modules), resident_bytes(model, modules.values()))
+    resident = resident_bytes(model, modules.values())
+    check_before_loading(options, experts, len(modules), resident)
+    device_bytes = cache_bytes(options, experts, len(modules), resident)
     store = experts.store(len(modules), options.device)
     with ByteProgress("Moving experts", store.nbytes, options.progress) as progress:
         for layer, module in enumerate(modules.values()):

@@ -67,11 +67,13 @@ def generated(model, ids, **options):
 
 
 def resident(folder, device, dtype):
-    """The model with all experts on the device, computed by moe()."""
+    """The model with all experts on the device, computed by moe(). Loaded there, since tables that
+    models compute may differ in the last bit between devices."""
     from transformers import AutoModelForCausalLM
 
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype,
-                                                experts_implementation="penstock").to(device)
+    return AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, experts_implementation="penstock",
+        device_map=None if device == "cpu" else {"": torch.device("cuda:0")})
 
 
 @pytest.mark.parametrize("sharded", [False, True])
@@ -164,6 +166,19 @@ def test_several_streams_of_options(small, saved):
 
 def expert_paths(model):
     return [path for path, module in model.named_modules() if hasattr(module, "is_transposed")]
+
+
+def test_an_interrupted_load(small, saved, monkeypatch):
+    import penstock._hf_loading
+
+    def interrupt(*_):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(penstock._hf_loading.ByteProgress, "add", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        load(saved("mixtral", True))
+    assert logits(load(saved("mixtral", True)), small.prompt()).isfinite().all()
 
 
 class TestOffload:
@@ -323,20 +338,44 @@ class TestRefuses:
         with pytest.raises((OSError, InvalidArgument), match=str(tmp_path)):
             load(tmp_path)
 
-    def test_too_little_memory_before_anything_is_loaded(self, small):
+    def check(self, small, resident, gpu_bytes=1 << 20, free=1 << 30, pinned=((0, 0),)):
+        """Whether a model with so many bytes of other weights fits on a GPU."""
         from penstock import _hf_streaming
 
-        modules = _hf_streaming.found_in(small.build("mixtral"))
-        experts = _hf_streaming.described(modules)
-        options = _hf_streaming.Options(types.SimpleNamespace(kind="cuda"), 1 << 20, "lru", "none",
-                                        ((0, 0),), False)
-        least = experts.shape(2).least_bytes(1, 64)
+        experts = _hf_streaming.described(_hf_streaming.found_in(small.build("mixtral")))
+        device = types.SimpleNamespace(kind="cuda", name="cuda:0", capabilities={"free_bytes": free})
+        options = _hf_streaming.Options(device, gpu_bytes, "lru", "none", pinned, False)
+        _hf_streaming.check_before_loading(options, experts, 2, resident)
+        return _hf_streaming.cache_bytes(options, experts, 2, resident)
+
+    def test_too_little_memory_before_anything_is_loaded(self, small):
+        store = penstock.ExpertStore(layers=2, experts=6, hidden=64, width=72, dtype="f32", device="cpu")
+        least = store.least_bytes(pinned=1)
         most = (1 << 20) - least
-        assert _hf_streaming.cache_bytes(options, experts, 2, most) == least
+        assert self.check(small, most) == least
         with pytest.raises(InvalidArgument, match=f"gpu_memory: expected at least {(1 << 20) + 1} bytes: "
                                                   f"{most + 1} for the weights other than experts and "
                                                   f"{least} for a cache of experts, given {1 << 20}"):
-            _hf_streaming.cache_bytes(options, experts, 2, most + 1)
+            self.check(small, most + 1)
+
+    def test_more_memory_than_there_is(self, small):
+        assert self.check(small, 1000, 1 << 40, free=1 << 20) == (1 << 40) - 1000  # all experts fit
+        with pytest.raises(InvalidArgument, match="gpu_memory: expected at most 500000 bytes, which are "
+                                                  "free on cuda:0, given 1048576"):
+            self.check(small, 1000, 1 << 20, free=500_000)
+
+    def test_pinned_experts_that_do_not_exist(self, small):
+        for pinned in ((2, 0), (0, 6), (-1, 0)):
+            with pytest.raises(InvalidArgument, match="pinned: expected layers below 2 and experts below 6"):
+                self.check(small, 0, pinned=(pinned,))
+
+    def test_a_wrong_shape_of_another_weight(self, copied):
+        folder = copied("mixtral")
+        name = "model.layers.0.self_attn.q_proj.weight"
+        change(folder, lambda tensors: tensors.update({name: tensors[name][:-1].contiguous()}))
+        with pytest.raises(InvalidArgument, match=re.escape(
+                f"{name} of shape (64, 64), as config.json says, given (63, 64)")):
+            load(folder)
 
 
 @pytest.mark.gpu
