@@ -168,6 +168,21 @@ def expert_paths(model):
     return [path for path, module in model.named_modules() if hasattr(module, "is_transposed")]
 
 
+def test_a_name_on_the_hub(small, saved, monkeypatch):
+    import huggingface_hub
+
+    asked = []
+
+    def download(name, **options):
+        asked.append((name, options))
+        return str(saved("olmoe"))
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    assert logits(load("someone/olmoe", revision="v2"), small.prompt()).isfinite().all()
+    assert asked == [("someone/olmoe", {"revision": "v2", "allow_patterns": ["*.json",
+                                                                             "*.safetensors"]})]
+
+
 def test_an_interrupted_load(small, saved, monkeypatch):
     import penstock._hf_loading
 
