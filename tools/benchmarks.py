@@ -17,7 +17,7 @@ import python_sources
 ROOT = Path(__file__).resolve().parent.parent
 BIN = "build/gpu/bin"
 HARNESS = "python/penstock/bench"
-LADDERS = ("host", "copy", "gemm", "resample")
+LADDERS = ("host", "copy", "gemm", "resample", "attention")
 CASES_PER_PART = 6  # of an operator: with all peers and counters, about two minutes
 LARGER_PARTS = {"attention": 12}  # whose cases are shorter
 PROFILED = ("tiny", "small", "large", "very-long")
@@ -51,7 +51,9 @@ class Benchmark:
 
 # Results that another script measures, without a GPU.
 MEASURED_ELSEWHERE = {"first_minutes"}
-SCRIPTS_NEED = {"loading": ("pyarrow",), "moe_transformers": ("torch", "transformers")}
+SCRIPTS_NEED = {"expert_streaming_transformers": ("torch", "transformers", "accelerate"),
+                "loading": ("pyarrow",), "moe_transformers": ("torch", "transformers")}
+SCRIPTS_SHARE = {"expert_streaming_transformers": ("bench/moe_transformers.py",)}  # import from others
 IMPORTS_ALL = "python"  # measures the import of the whole package
 
 
@@ -71,7 +73,8 @@ def every(root=ROOT):
     for source in sorted((root / "bench").glob("*.py")):
         needs = SCRIPTS_NEED.get(source.stem, ())
         package = ("python/penstock", "python/src") if source.stem == IMPORTS_ALL else ()
-        found.append(Benchmark(source.stem, "script", (*package, f"bench/{source.name}"),
+        shared = SCRIPTS_SHARE.get(source.stem, ())
+        found.append(Benchmark(source.stem, "script", (*package, *shared, f"bench/{source.name}"),
                                ("penstock", *needs)))
     found.append(Benchmark("resample_profiles", "profiles", operator_sources("resample"),
                            ("penstock",), ("ncu",)))
