@@ -65,9 +65,10 @@ std::vector<unsigned> rows_of(unsigned rows) {
 }
 
 std::size_t workspace_bytes(const ps::Stream& stream, const Shape& shape, ps::DType type) {
-  // The shape alone counts.
-  const ps::TensorView q(nullptr, type, {shape.heads, shape.rows, 1, dim}, stream.device().place());
-  return ps::attention_workspace_bytes({.q = q});
+  // The shapes alone count.
+  const ps::TensorView each(nullptr, type, {shape.heads, shape.rows, 1, dim},
+                            stream.device().place());
+  return ps::attention_workspace_bytes({.q = each, .k = each, .v = each});
 }
 
 }  // namespace
