@@ -108,7 +108,8 @@ NAMES = {
                         "*pages of 64*, *pages of 16*: the same keys and values in pages of so many rows, in "
                         "random order. *captured*: replayed from a CUDA graph. *one block per head*: "
                         "`kernel=\"portable\"`, which does not divide the keys. *cuDNN*, *FlashAttention 2*: "
-                        "torch's scaled_dot_product_attention with this backend alone.",
+                        "torch's scaled_dot_product_attention with this backend alone. *FlashAttention*: as "
+                        "in [attention](attention.md); its kernels for this GPU do not divide the keys.",
     "attention_portable": "Our time is that of `kernel=\"portable\"`. Cases as in "
                           "[attention](attention.md). *FlashAttention 2*: torch's "
                           "scaled_dot_product_attention with this backend alone.",

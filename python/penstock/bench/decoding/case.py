@@ -72,9 +72,8 @@ class DecodeCase(AttentionCase):
 
     @cached_property
     def _others(self) -> dict[str, tuple[str, Call] | Absent]:
-        if self._on_cpu:
-            return super()._others
-        return {"cuDNN": self._torch("cuDNN"), "FlashAttention 2": self._torch("flash")}
+        others = super()._others
+        return others if self._on_cpu else others | {"FlashAttention 2": self._torch("flash")}
 
     @cached_property
     def _read(self) -> DeviceRead:
