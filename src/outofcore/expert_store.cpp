@@ -154,25 +154,26 @@ void ExpertStore::set_weights(const ExpertShape& shape, MemoryView first, std::i
   options.down_bias = shape.down_bias ? vector(parts.down_bias, shape.hidden) : TensorView();
 }
 
-TensorView ExpertStore::gate_up(std::int64_t layer, std::int64_t expert) const {
+ExpertViews ExpertStore::views(const ExpertShape& shape, MemoryView block) {
   MoeOptions options;
-  set_weights(shape_, block(layer, expert), 1, options);
-  return first_of(options.gate_up);
+  set_weights(shape, block, 1, options);
+  return {.gate_up = first_of(options.gate_up),
+          .down = first_of(options.down),
+          .gate_up_bias = first_of(options.gate_up_bias),
+          .down_bias = first_of(options.down_bias)};
+}
+
+TensorView ExpertStore::gate_up(std::int64_t layer, std::int64_t expert) const {
+  return views(shape_, block(layer, expert)).gate_up;
 }
 TensorView ExpertStore::down(std::int64_t layer, std::int64_t expert) const {
-  MoeOptions options;
-  set_weights(shape_, block(layer, expert), 1, options);
-  return first_of(options.down);
+  return views(shape_, block(layer, expert)).down;
 }
 TensorView ExpertStore::gate_up_bias(std::int64_t layer, std::int64_t expert) const {
-  MoeOptions options;
-  set_weights(shape_, block(layer, expert), 1, options);
-  return first_of(options.gate_up_bias);
+  return views(shape_, block(layer, expert)).gate_up_bias;
 }
 TensorView ExpertStore::down_bias(std::int64_t layer, std::int64_t expert) const {
-  MoeOptions options;
-  set_weights(shape_, block(layer, expert), 1, options);
-  return first_of(options.down_bias);
+  return views(shape_, block(layer, expert)).down_bias;
 }
 
 }  // namespace ps
