@@ -6,17 +6,18 @@
 
 namespace {
 
-ladder::Row measured(ladder::Layers& layers, const std::string& label) {
+ladder::Row measured(ladder::Layers& layers, std::int64_t tile, const std::string& label) {
   ladder::Row row = layers.measure_pipeline(label);
-  row.note += fmt::format("{}{} rows, {} with padding", row.note.empty() ? "" : "; ", layers.rows(),
-                          layers.padded_rows());
+  row.note += fmt::format("{}{} rows, {} in whole tiles of {}", row.note.empty() ? "" : "; ",
+                          layers.rows(), layers.padded_rows(tile), tile);
   return row;
 }
 
 std::vector<ladder::Row> run(ladder::Context& context) {
   auto& layers = context.shared<ladder::Layers>();
-  ladder::Layers rounded(context, {.rounding = context.quick() ? 16 : 128});
-  return {measured(layers, "routes as they are"), measured(rounded, "rounded routes")};
+  const std::int64_t tile = context.quick() ? 16 : 128;
+  ladder::Layers rounded(context, {.rounding = tile});
+  return {measured(layers, tile, "routes as they are"), measured(rounded, tile, "rounded routes")};
 }
 
 PENSTOCK_RUNG("rounded", "Routes rounded to whole tiles: less to compute, as much to load.", run);

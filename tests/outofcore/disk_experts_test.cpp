@@ -105,6 +105,34 @@ TEST_F(ExpertFileTest, OtherFilesAreRefused) {
   EXPECT_EQ(refusal(), "");
 }
 
+// With the right checksum, and numbers that cannot be.
+TEST_F(ExpertFileTest, AHeaderThatLiesIsRefused) {
+  pack(store, path);
+  const std::string bytes = read_text(path);
+  const auto with = [&](std::size_t at, const auto& value) {
+    std::string changed = bytes;
+    std::memcpy(changed.data() + at, &value, sizeof value);
+    std::uint64_t sum = 0xcbf29ce484222325;
+    for (std::size_t i = 0; i < 80; ++i) {
+      sum = (sum ^ static_cast<unsigned char>(changed[i])) * 0x100000001b3;
+    }
+    std::memcpy(changed.data() + 80, &sum, sizeof sum);
+    directory.write("experts", changed);
+    return refusal();
+  };
+  EXPECT_EQ(with(8, small.layers), "") << "the checksum is the file's";
+  EXPECT_NE(with(8, std::int64_t{-1}).find("layers"), std::string::npos);
+  EXPECT_NE(with(8, std::int64_t{1} << 40).find("layers"), std::string::npos);
+  EXPECT_NE(with(16, std::int64_t{1025}).find("experts"), std::string::npos);
+  EXPECT_NE(with(24, std::int64_t{17}).find("hidden"), std::string::npos);
+  EXPECT_NE(with(32, std::int64_t{0}).find("width"), std::string::npos);
+  EXPECT_NE(with(40, std::uint8_t{200}).find("dtype"), std::string::npos);
+  EXPECT_NE(with(41, std::uint8_t{9}).find("layout"), std::string::npos);
+  EXPECT_NE(with(8, std::int64_t{1}).find("bytes"), std::string::npos) << "fewer than there are";
+  EXPECT_NE(with(48, std::uint64_t{1}).find("blocks of"), std::string::npos);
+  EXPECT_NE(with(56, ~std::uint64_t{0}).find("blocks of"), std::string::npos);
+}
+
 TEST_F(ExpertFileTest, AFileThatFailsDoesNotAppear) {
   const auto files = [&] {
     return std::distance(std::filesystem::directory_iterator(directory.path()), {});

@@ -164,10 +164,10 @@ std::int64_t Layers::rows() const {
   return sum;
 }
 
-std::int64_t Layers::padded_rows() const {
+std::int64_t Layers::padded_rows(std::int64_t tile) const {
   std::int64_t sum = 0;
   for (const Expert& expert : experts()) {
-    sum += ps::ceil_div(expert.rows, std::int64_t{128}) * 128;
+    sum += ps::ceil_div(expert.rows, tile) * tile;
   }
   return sum;
 }

@@ -50,7 +50,7 @@ class Layers {
 
   // (token, choice) pairs, and how many there are when those of each expert fill whole tiles.
   std::int64_t rows() const;
-  std::int64_t padded_rows() const;
+  std::int64_t padded_rows(std::int64_t tile) const;
 
  private:
   void upload_all() const;
