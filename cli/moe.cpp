@@ -12,7 +12,6 @@
 #include "options.h"
 #include "penstock/base/error.h"
 #include "penstock/measure/experts.h"
-#include "penstock/measure/report.h"
 #include "program.h"
 #include "progress.h"
 #include "report_folder.h"

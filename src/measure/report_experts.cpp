@@ -1,6 +1,6 @@
 // Measurements of loading and computing experts as JSON.
 #include "measure/report_parts.h"
-#include "penstock/measure/report.h"
+#include "penstock/measure/experts.h"
 
 namespace ps {
 namespace {

@@ -14,7 +14,6 @@
 
 #include "penstock/base/error.h"
 #include "penstock/measure/page.h"
-#include "penstock/measure/report.h"
 #include "support/full_disk.h"
 #include "support/temporary_directory.h"
 

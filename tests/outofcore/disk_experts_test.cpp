@@ -390,16 +390,7 @@ TEST(DiskExperts, GiveTheBitsOfMoe) {
     const Watchdog watchdog("seed " + std::to_string(seed));
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
-    const ExpertShape shape{
-        .layers = 1 + static_cast<std::int64_t>(random() % 3),
-        .experts = 1 + static_cast<std::int64_t>(random() % 12),
-        .hidden = 8 + 8 * static_cast<std::int64_t>(random() % 5),
-        .width = 8 + 8 * static_cast<std::int64_t>(random() % 3),
-        .dtype = seed % 5 == 0 ? DType::f32 : DType::bf16,
-        .layout = seed % 2 == 0 ? GateUpLayout::interleaved : GateUpLayout::concatenated,
-        .transposed = seed % 3 == 0,
-        .gate_up_bias = seed % 4 < 2,
-        .down_bias = seed % 4 == 1};
+    const ExpertShape shape = random_shape(seed, random);
     const ExpertStore store(Device::cpu(), shape);
     randomise(store, random);
     const TemporaryDirectory directory;
@@ -415,11 +406,7 @@ TEST(DiskExperts, GiveTheBitsOfMoe) {
     const Stream stream(Device::cpu());
     for (int call = 0; call < 8; ++call) {
       const std::int64_t layer = call % shape.layers;
-      const std::int64_t tokens = random() % 3 == 0 ? static_cast<std::int64_t>(random() % 300)
-                                                    : static_cast<std::int64_t>(random() % 3);
-      const std::int64_t choices =
-          1 + static_cast<std::int64_t>(random() % std::min<std::uint64_t>(4, shape.experts));
-      Arrays arrays(store, layer, tokens, choices, call % 2 == 0 ? 16 : 0, random);
+      Arrays arrays = random_arrays(store, call, random);
       const auto wanted = arrays.wanted(stream);
       const std::vector<std::int32_t> guess{0};
       if (call % 3 == 0) experts.prefetch((layer + 1) % shape.layers, guess);

@@ -27,18 +27,7 @@ TEST(StreamedExpertsTest, GiveTheBitsOfMoe) {
     const Watchdog watchdog("seed " + std::to_string(seed));
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
-    const ExpertShape shape{
-        .layers = 1 + static_cast<std::int64_t>(random() % 3),
-        .experts = 1 + static_cast<std::int64_t>(random() % 12),
-        .hidden = 8 + 8 * static_cast<std::int64_t>(random() % 5),
-        .width = 8 + 8 * static_cast<std::int64_t>(random() % 3),
-        .dtype = seed % 5 == 0   ? DType::f32
-                 : seed % 5 == 1 ? DType::f16
-                                 : DType::bf16,
-        .layout = seed % 2 == 0 ? GateUpLayout::interleaved : GateUpLayout::concatenated,
-        .transposed = seed % 3 == 0,
-        .gate_up_bias = seed % 4 < 2,
-        .down_bias = seed % 4 == 1};
+    const ExpertShape shape = random_shape(seed, random);
     const ExpertStore store(Device::cpu(), shape);
     randomise(store, random);
     const std::size_t least = detail::least_expert_slots(static_cast<std::size_t>(shape.experts));
@@ -53,11 +42,7 @@ TEST(StreamedExpertsTest, GiveTheBitsOfMoe) {
     const Stream stream(Device::cpu());
     for (int call = 0; call < 8; ++call) {
       const std::int64_t layer = call % shape.layers;
-      const std::int64_t tokens = random() % 3 == 0 ? static_cast<std::int64_t>(random() % 300)
-                                                    : static_cast<std::int64_t>(random() % 3);
-      const std::int64_t choices =
-          1 + static_cast<std::int64_t>(random() % std::min<std::uint64_t>(4, shape.experts));
-      Arrays arrays(store, layer, tokens, choices, call % 2 == 0 ? 16 : 0, random);
+      Arrays arrays = random_arrays(store, call, random);
       const auto wanted = arrays.wanted(stream);
       in_place.forward(layer, arrays.call(), stream);
       stream.synchronize();

@@ -50,6 +50,21 @@ inline void randomise(const ExpertStore& store, std::mt19937& random) {
   }
 }
 
+// Small, of any type and layout.
+inline ExpertShape random_shape(std::uint32_t seed, std::mt19937& random) {
+  return {.layers = 1 + static_cast<std::int64_t>(random() % 3),
+          .experts = 1 + static_cast<std::int64_t>(random() % 12),
+          .hidden = 8 + 8 * static_cast<std::int64_t>(random() % 5),
+          .width = 8 + 8 * static_cast<std::int64_t>(random() % 3),
+          .dtype = seed % 5 == 0   ? DType::f32
+                   : seed % 5 == 1 ? DType::f16
+                                   : DType::bf16,
+          .layout = seed % 2 == 0 ? GateUpLayout::interleaved : GateUpLayout::concatenated,
+          .transposed = seed % 3 == 0,
+          .gate_up_bias = seed % 4 < 2,
+          .down_bias = seed % 4 == 1};
+}
+
 // The arrays of a call but for the weights, and a copy of the weights as moe() takes them.
 class Arrays {
  public:
@@ -156,6 +171,16 @@ class Arrays {
   MoeOptions call_;
   TensorView gate_up_, down_, gate_up_bias_, down_bias_;
 };
+
+// Of random call number `call`: few tokens or many, and a shared expert or none.
+inline Arrays random_arrays(const ExpertStore& store, int call, std::mt19937& random) {
+  const std::int64_t layer = call % store.shape().layers, experts = store.shape().experts;
+  const std::int64_t tokens = random() % 3 == 0 ? static_cast<std::int64_t>(random() % 300)
+                                                : static_cast<std::int64_t>(random() % 3);
+  const std::int64_t choices =
+      1 + static_cast<std::int64_t>(random() % std::min<std::uint64_t>(4, experts));
+  return {store, layer, tokens, choices, call % 2 == 0 ? 16 : 0, random};
+}
 
 inline std::size_t bytes_for(const ExpertShape& shape, std::size_t slots) {
   const std::size_t least = detail::least_expert_slots(static_cast<std::size_t>(shape.experts));

@@ -116,4 +116,7 @@ struct ExpertOverlapResult {
 // the option, SystemError naming the directory, OutOfMemory, Unsupported, Cancelled.
 std::unique_ptr<ExpertOverlapResult> measure_expert_overlap(const ExpertOverlapOptions& options);
 
+// As the reports of measure/report.h; "kind" is "moe".
+std::string as_json(const ExpertOverlapResult& result, const Device& device, bool timelines);
+
 }  // namespace ps

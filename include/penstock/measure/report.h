@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "penstock/measure/experts.h"
 #include "penstock/measure/file_overlap.h"
 #include "penstock/measure/overlap.h"
 #include "penstock/trace/page.h"
@@ -16,7 +15,6 @@ namespace ps {
 // "pipelined", "hidden", "efficiency", "timelines": {...}}. Times are in microseconds.
 std::string as_json(const OverlapResult& result, const Device& device, bool timelines);
 std::string as_json(const FileOverlapResult& result, bool timelines);
-std::string as_json(const ExpertOverlapResult& result, const Device& device, bool timelines);
 
 // Only timelines, with the in-kernel traces of their kernels: {"schema", "kind": "trace", ...,
 // "name", "note", "timelines": {...}, "kernels": [...], "lost_records": {"<run>": count}}; the last
