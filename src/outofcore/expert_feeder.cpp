@@ -218,13 +218,11 @@ void ExpertFeeder::prefetch(std::int64_t layer, std::span<const std::int32_t> ex
     throw_invalid("experts", fmt::format("experts from 0 to {}", shape_.experts - 1),
                   std::to_string(expert));
   }
-  if (in_place_) {
-    if (disk_calls_) disk_calls_->prefetch(layer, experts);
-    return;
-  }
   {
     const std::lock_guard lock(mutex_);
     if (closed_) throw ExpertsClosed("prefetch: the experts are closed");
+    if (disk_calls_) disk_calls_->prefetch(layer, experts);
+    if (in_place_) return;
     hints_.emplace_back(layer, std::vector<std::int32_t>(experts.begin(), experts.end()));
     if (hints_.size() > 64) hints_.pop_front();
   }

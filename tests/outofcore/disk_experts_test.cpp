@@ -2,9 +2,11 @@
 #include "penstock/outofcore/disk_expert_store.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -489,7 +491,40 @@ TEST(DiskExperts, ClosingEndsCallsThatAreInFlight) {
                                 }
                               }) == "closed");
     stream.synchronize();
+    const std::vector<std::int32_t> likely{1};
+    if (round % 2 == 0) EXPECT_THROW(experts.prefetch(0, likely), ExpertsClosed);
   }
+}
+
+// Thousands of calls take no more memory than hundreds.
+TEST(DiskExperts, DecodeStepsTakeNoMemory) {
+  const Watchdog watchdog("DecodeStepsTakeNoMemory", std::chrono::seconds(100));
+  constexpr ExpertShape shape{.layers = 3, .experts = 12, .hidden = 8, .width = 8};
+  const ExpertStore store(Device::cpu(), shape);
+  std::mt19937 random(1);
+  randomise(store, random);
+  const TemporaryDirectory directory;
+  pack(store, directory.path() / "experts");
+  const DiskExpertStore disk(
+      Device::cpu(), directory.path() / "experts",
+      {.host_bytes = 7 * store.block_bytes(), .policy = frequency_policy({.remembered = 36})});
+  StreamedExperts experts({.disk = &disk, .device = Device::cpu(), .calls_in_flight = 4});
+  std::deque<Arrays> arrays;
+  for (int i = 0; i < 12; ++i) arrays.emplace_back(store, i % 3, 1, 2, 0, random);
+  const Stream stream(Device::cpu());
+  const auto some = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      const auto which = static_cast<std::size_t>(random() % 12);
+      experts.forward(static_cast<std::int64_t>(which % 3), arrays[which].call(), stream);
+    }
+    stream.synchronize();
+    experts.synchronize();
+  };
+  some(300);
+  const std::size_t heap = mallinfo2().uordblks;
+  some(3000);
+  EXPECT_LE(mallinfo2().uordblks, heap + 256 * 1024);
+  EXPECT_EQ(experts.statistics().calls, 3300U);
 }
 
 TEST(DiskExperts, OptionsAreChecked) {
