@@ -9,15 +9,15 @@
 namespace ps::detail {
 namespace {
 
-constexpr std::uint64_t most = std::uint64_t{1} << 60;
+constexpr std::uint64_t any_count = std::uint64_t{1} << 60;
 
-PageFacts what_ran(const Reading& r) {
+PageFacts what_was_loaded(const Reading& r) {
   PageFacts facts{.title = "What ran"};
   const auto add = [&](std::string label, std::string value, std::string note = "") {
     facts.rows.push_back({std::move(label), std::move(value), std::move(note)});
   };
   const Reading shape = r["shape"];
-  const auto number = [](const Reading& value) { return value.count(0, most); };
+  const auto number = [](const Reading& value) { return value.count(0, any_count); };
   add("machine", r["device"]["model"].text(), r["device"]["name"].text());
   add("experts",
       fmt::format("{} of {} x {}, {}", number(shape["experts"]), number(shape["hidden"]),
@@ -29,8 +29,8 @@ PageFacts what_ran(const Reading& r) {
   add("loaded",
       fmt::format("{} of {} experts", number(r["experts_loaded"]), number(r["experts_needed"])),
       fmt::format("{} from {}", format_bytes(number(r["bytes_loaded"])), r["from"].text()));
-  add("slots", fmt::format("{}", r["depth"].count(1, most)),
-      fmt::format("{} streams", r["streams"].count(1, most)));
+  add("slots", fmt::format("{}", r["depth"].count(1, any_count)),
+      fmt::format("{} streams", r["streams"].count(1, any_count)));
   if (const auto streamed = r.find("streamed")) {
     add("StreamedExperts", shown_us((*streamed)["total_us"].positive()),
         fmt::format("with {} slots, loaded {} experts", number((*streamed)["slots"]),
@@ -46,8 +46,8 @@ void add_sweep(PageSections& sections, const Reading& r, const char* axis, const
                const char* title) {
   PageSeries measured{.name = "pipelined"};
   for (const Reading& point : r["sweep"].items()) {
-    if (point[other].count(0, most) != r[other].count(0, most)) continue;
-    measured.points.emplace_back(static_cast<double>(point[axis].count(0, most)),
+    if (point[other].count(0, any_count) != r[other].count(0, any_count)) continue;
+    measured.points.emplace_back(static_cast<double>(point[axis].count(0, any_count)),
                                  point["us"].positive());
   }
   if (measured.points.size() < 2) return;
@@ -67,7 +67,7 @@ PageSections expert_sections(const Reading& r) {
   }
   add_sweep(sections, r, "depth", "cache", "Time over slots");
   add_sweep(sections, r, "cache", "depth", "Time over experts that stay loaded");
-  sections.emplace_back(what_ran(r));
+  sections.emplace_back(what_was_loaded(r));
   return sections;
 }
 

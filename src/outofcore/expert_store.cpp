@@ -15,7 +15,7 @@ namespace {
 using detail::throw_invalid;
 
 constexpr std::size_t part_alignment = 256;
-constexpr std::size_t page = 4096;
+constexpr std::size_t file_page = 4096;
 
 std::size_t rounded_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
@@ -58,7 +58,7 @@ struct Parts {
     gate_up_bias = part(shape.gate_up_bias ? 2 * n : 0);
     down_bias = part(shape.down_bias ? d : 0);
     // Whole pages, which files are read into fastest, where they are few.
-    if (end >= 100 * page) end = rounded_up(end, page);
+    if (end >= 100 * file_page) end = rounded_up(end, file_page);
   }
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::vector<std::string> small(const std::vector<std::string>& more) {
+std::vector<std::string> of_small_experts(const std::vector<std::string>& more) {
   std::vector<std::string> arguments = {"moe",      "--device", "cpu",   "--experts", "8",
                                         "--hidden", "32",       "--ffn", "16",        "--top-k",
                                         "2",        "--seq",    "10",    "--repeats", "1"};
@@ -23,7 +23,8 @@ std::vector<std::string> small(const std::vector<std::string>& more) {
 
 TEST(MoeCommand, AnswersInJsonAndWritesItsReport) {
   const Penstock penstock;
-  const Ended ended = penstock(small({"--json", "--sweep", "--layers", "2", "--output", "out"}));
+  const Ended ended =
+      penstock(of_small_experts({"--json", "--sweep", "--layers", "2", "--output", "out"}));
   ASSERT_EQ(ended.code, 0) << ended.err;
   const Json answer = Json::parse(ended.out);
   EXPECT_EQ(answer["kind"], "moe");
@@ -40,7 +41,7 @@ TEST(MoeCommand, AnswersInJsonAndWritesItsReport) {
 }
 
 TEST(MoeCommand, PrintsTheConfigurationAndTheTimes) {
-  const Ended ended = Penstock()(small(
+  const Ended ended = Penstock()(of_small_experts(
       {"--rounding", "4", "--cache", "3", "--depth", "2", "--dtype", "f32", "--distinct", "4"}));
   EXPECT_EQ(ended.code, 0) << ended.err;
   for (const char* word :
@@ -55,7 +56,7 @@ TEST(MoeCommand, PrintsTheConfigurationAndTheTimes) {
 TEST(MoeCommand, KnowsTheModels) {
   const Penstock penstock;
   for (const ExpertModel& model : expert_models()) {
-    const Ended ended = penstock(small({"--model", std::string(model.name), "--json"}));
+    const Ended ended = penstock(of_small_experts({"--model", std::string(model.name), "--json"}));
     ASSERT_EQ(ended.code, 0) << ended.err;
     EXPECT_EQ(Json::parse(ended.out)["shape"]["experts"], 8);
   }
@@ -67,7 +68,7 @@ TEST(MoeCommand, KnowsTheModels) {
 TEST(MoeCommand, WhatMakesNoSenseIsNamed) {
   const Penstock penstock;
   const auto expect_refused = [&](const std::vector<std::string>& more, const char* named) {
-    const Ended ended = penstock(small(more));
+    const Ended ended = penstock(of_small_experts(more));
     EXPECT_NE(ended.code, 0) << named;
     EXPECT_EQ(ended.out, "");
     EXPECT_NE(ended.err.find(named), std::string::npos) << ended.err;

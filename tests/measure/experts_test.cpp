@@ -12,8 +12,11 @@
 #include <string_view>
 #include <utility>
 
+#include "measure/experts/flow.h"
 #include "penstock/base/error.h"
 #include "penstock/measure/page.h"
+#include "support/expect_clean.h"
+#include "support/fake_machine.h"
 #include "support/full_disk.h"
 #include "support/temporary_directory.h"
 
@@ -191,6 +194,41 @@ TEST_F(ExpertsFromADisk, TheReportAndItsPageHaveTheFigures) {
       ADD_FAILURE() << field;
     } catch (const InvalidArgument& error) {
       EXPECT_NE(error.argument().find(field), std::string::npos) << error.what();
+    }
+  }
+}
+
+// The loads of a GPU, which is a fake: every expert arrives once, on as many streams as asked for.
+TEST_F(ExpertsFromADisk, AFakeGpuLoadsEveryExpertOnce) {
+  for (const ExpertsFrom from : {ExpertsFrom::memory, ExpertsFrom::disk}) {
+    for (const std::size_t streams : {1, 2, 4}) {
+      SCOPED_TRACE(std::string(name(from)) + ", streams " + std::to_string(streams));
+      test::FakeMachine machine({.seed = static_cast<std::uint32_t>(streams), .max_delay_us = 20});
+      {
+        ExpertOverlapOptions options = small();
+        options.device = machine.gpu();
+        options.shape.hidden = 256;  // blocks of several pages, for several streams
+        options.from = from;
+        options.cache = 3;
+        const detail::ExpertWork work(options);
+        for (const bool sequential : {false, true}) {
+          detail::ExpertFlow flow(work, {.depth = 2,
+                                         .streams = sequential ? 1 : streams,
+                                         .cache = 3,
+                                         .sequential = sequential,
+                                         .compute = false});
+          Timeline timeline;
+          flow.run(&timeline, {});
+          std::size_t uploads = 0, reads = 0;
+          for (const TimelineEntry& entry : timeline.entries()) {
+            uploads += entry.stage == "upload" ? 1 : 0;
+            reads += entry.engine == Engine::disk ? 1 : 0;
+          }
+          EXPECT_EQ(uploads, 12U);
+          EXPECT_EQ(reads, from == ExpertsFrom::disk ? 12U : 0U);
+        }
+      }
+      EXPECT_TRUE(test::is_clean(machine.driver()));
     }
   }
 }

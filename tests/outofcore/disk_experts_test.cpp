@@ -26,7 +26,7 @@
 namespace ps::test {
 namespace {
 
-constexpr ExpertShape small{.layers = 2, .experts = 3, .hidden = 16, .width = 8, .down_bias = true};
+constexpr ExpertShape tiny{.layers = 2, .experts = 3, .hidden = 16, .width = 8, .down_bias = true};
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -58,7 +58,7 @@ class ExpertFileTest : public testing::Test {
 
   TemporaryDirectory directory;
   const std::filesystem::path path = directory.path() / "experts";
-  const ExpertStore store{Device::cpu(), small};
+  const ExpertStore store{Device::cpu(), tiny};
 };
 
 TEST_F(ExpertFileTest, SaysWhereAndWhenItWasPacked) {
@@ -66,12 +66,12 @@ TEST_F(ExpertFileTest, SaysWhereAndWhenItWasPacked) {
   const ExpertFileInfo packed = pack(store, path), read = expert_file_info(path);
   for (const ExpertFileInfo& info : {packed, read}) {
     EXPECT_EQ(info.path, path.string());
-    EXPECT_EQ(info.shape.layers, small.layers);
-    EXPECT_EQ(info.shape.experts, small.experts);
-    EXPECT_EQ(info.shape.hidden, small.hidden);
-    EXPECT_EQ(info.shape.width, small.width);
-    EXPECT_EQ(info.shape.dtype, small.dtype);
-    EXPECT_EQ(info.shape.layout, small.layout);
+    EXPECT_EQ(info.shape.layers, tiny.layers);
+    EXPECT_EQ(info.shape.experts, tiny.experts);
+    EXPECT_EQ(info.shape.hidden, tiny.hidden);
+    EXPECT_EQ(info.shape.width, tiny.width);
+    EXPECT_EQ(info.shape.dtype, tiny.dtype);
+    EXPECT_EQ(info.shape.layout, tiny.layout);
     EXPECT_FALSE(info.shape.transposed);
     EXPECT_FALSE(info.shape.gate_up_bias);
     EXPECT_TRUE(info.shape.down_bias);
@@ -122,7 +122,7 @@ TEST_F(ExpertFileTest, AHeaderThatLiesIsRefused) {
     directory.write("experts", changed);
     return refusal();
   };
-  EXPECT_EQ(with(8, small.layers), "") << "the checksum is the file's";
+  EXPECT_EQ(with(8, tiny.layers), "") << "the checksum is the file's";
   EXPECT_NE(with(8, std::int64_t{-1}).find("layers"), std::string::npos);
   EXPECT_NE(with(8, std::int64_t{1} << 40).find("layers"), std::string::npos);
   EXPECT_NE(with(16, std::int64_t{1025}).find("experts"), std::string::npos);
@@ -143,13 +143,13 @@ TEST_F(ExpertFileTest, AFileThatFailsDoesNotAppear) {
   const auto fail = [&](auto, auto, const auto&) {
     if (++filled == 4) throw std::runtime_error("no more");
   };
-  EXPECT_THROW(pack_experts(path, small, fail), std::runtime_error);
+  EXPECT_THROW(pack_experts(path, tiny, fail), std::runtime_error);
   EXPECT_EQ(filled, 4);
   EXPECT_EQ(files(), 0);
 
   std::stop_source stop;
   std::uint64_t told = 0;
-  EXPECT_THROW(pack_experts(path, small, [](auto, auto, const auto&) {},
+  EXPECT_THROW(pack_experts(path, tiny, [](auto, auto, const auto&) {},
                             {.stop = stop.get_token(),
                              .progress =
                                  [&](std::uint64_t done, std::uint64_t total) {
@@ -168,7 +168,7 @@ TEST_F(ExpertFileTest, AFileThatFailsDoesNotAppear) {
   }
   EXPECT_EQ(files(), 1);
   EXPECT_EQ(read_text(path), "an older file");
-  EXPECT_EQ(named([&] { pack_experts(path, small, FillExpert()); }), "fill");
+  EXPECT_EQ(named([&] { pack_experts(path, tiny, FillExpert()); }), "fill");
   EXPECT_EQ(named([&] { pack_experts(path, {}, [](auto, auto, const auto&) {}); }), "layers");
 }
 
@@ -492,7 +492,9 @@ TEST(DiskExperts, ClosingEndsCallsThatAreInFlight) {
                               }) == "closed");
     stream.synchronize();
     const std::vector<std::int32_t> likely{1};
-    if (round % 2 == 0) EXPECT_THROW(experts.prefetch(0, likely), ExpertsClosed);
+    if (round % 2 == 0) {
+      EXPECT_THROW(experts.prefetch(0, likely), ExpertsClosed);
+    }
   }
 }
 
@@ -528,7 +530,7 @@ TEST(DiskExperts, DecodeStepsTakeNoMemory) {
 }
 
 TEST(DiskExperts, OptionsAreChecked) {
-  const ExpertStore store(Device::cpu(), small);
+  const ExpertStore store(Device::cpu(), tiny);
   const TemporaryDirectory directory;
   pack(store, directory.path() / "experts");
   const DiskExpertStore disk(Device::cpu(), directory.path() / "experts", {.host_bytes = GiB});

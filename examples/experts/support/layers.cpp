@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "measure/experts_flow.h"
+#include "measure/experts/flow.h"
 #include "penstock/base/checked.h"
 #include "penstock/base/units.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "measure/experts_work.h"
+#include "measure/experts/work.h"
 #include "penstock/measure/floor.h"
 #include "support/context.h"
 #include "support/rung.h"

@@ -1,4 +1,4 @@
-#include "measure/experts_flow.h"
+#include "measure/experts/flow.h"
 
 #include <fmt/format.h>
 

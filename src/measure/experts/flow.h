@@ -7,7 +7,7 @@
 #include <stop_token>
 #include <vector>
 
-#include "measure/experts_work.h"
+#include "measure/experts/work.h"
 #include "penstock/host/pipeline.h"
 
 namespace ps::detail {

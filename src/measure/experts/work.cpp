@@ -1,4 +1,4 @@
-#include "measure/experts_work.h"
+#include "measure/experts/work.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -67,8 +67,9 @@ class Weights {
 };
 
 void send(MemoryView to, const void* from, std::size_t bytes, const Stream& stream) {
-  auto* data = const_cast<std::byte*>(static_cast<const std::byte*>(from));
-  copy(to.sub(0, bytes), {data, bytes, {}}, stream, {.allow_pageable = true});
+  const PinnedBuffer buffer(stream.device(), bytes);
+  std::memcpy(buffer.view().data, from, bytes);
+  copy(to.sub(0, bytes), buffer.view(), stream);
   stream.synchronize();
 }
 
@@ -300,10 +301,10 @@ void ExpertWork::poison(const Stream& stream) const {
 }
 
 std::vector<std::byte> ExpertWork::results(const Stream& stream) const {
-  std::vector<std::byte> bytes(out_.bytes());
-  copy({bytes.data(), bytes.size(), {}}, out_.view(), stream, {.allow_pageable = true});
+  const PinnedBuffer buffer(device_, out_.bytes());
+  copy(buffer.view(), out_.view(), stream);
   stream.synchronize();
-  return bytes;
+  return {buffer.view().data, buffer.view().data + buffer.bytes()};
 }
 
 }  // namespace ps::detail

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "measure/experts_flow.h"
-#include "measure/experts_work.h"
+#include "measure/experts/flow.h"
+#include "measure/experts/work.h"
 #include "penstock/base/checked.h"
 #include "penstock/base/error.h"
 #include "penstock/host/pipeline.h"
@@ -24,29 +24,29 @@ using detail::throw_invalid;
 
 constexpr std::int64_t tile_rows = 128;
 
-void check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
+void check_count(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
   if (value >= least && value <= most) return;
   throw_invalid(name, fmt::format("from {} to {}", least, most), std::to_string(value));
 }
 
 void check(const ExpertOverlapOptions& o) {
   ExpertStore::bytes_needed(o.shape);
-  check_range("experts", o.shape.experts, 1, 512);  // as route() allows
-  check_range("choices", o.choices, 1, std::min<std::int64_t>(16, o.shape.experts));
-  check_range("batch", o.batch, 1, 1 << 20);
-  check_range("sequence", o.sequence, 1, 1 << 20);
+  check_count("experts", o.shape.experts, 1, 512);  // as route() allows
+  check_count("choices", o.choices, 1, std::min<std::int64_t>(16, o.shape.experts));
+  check_count("batch", o.batch, 1, 1 << 20);
+  check_count("sequence", o.sequence, 1, 1 << 20);
   if (o.batch * o.sequence > 1 << 20) {
     throw_invalid("batch", "at most 2^20 tokens, batch * sequence",
                   fmt::format("{} * {}", o.batch, o.sequence));
   }
-  check_range("rounding", o.rounding, 0, 1 << 16);
-  check_range("distinct", o.distinct, 0, 1024);
-  check_range("repeats", o.repeats, 1, 1 << 20);
-  check_range("tries", o.tries, 1, 1 << 20);
-  check_range("streams", static_cast<std::int64_t>(std::min<std::size_t>(o.streams, 1 << 20)), 1,
+  check_count("rounding", o.rounding, 0, 1 << 16);
+  check_count("distinct", o.distinct, 0, 1024);
+  check_count("repeats", o.repeats, 1, 1 << 20);
+  check_count("tries", o.tries, 1, 1 << 20);
+  check_count("streams", static_cast<std::int64_t>(std::min<std::size_t>(o.streams, 1 << 20)), 1,
               16);
   const auto check_depth = [](const char* name, std::size_t depth) {
-    check_range(name, static_cast<std::int64_t>(std::min<std::size_t>(depth, 1 << 20)), 1, 4096);
+    check_count(name, static_cast<std::int64_t>(std::min<std::size_t>(depth, 1 << 20)), 1, 4096);
   };
   check_depth("depth", o.depth);
   for (const std::size_t depth : o.sweep_depths) check_depth("sweep_depths", depth);
@@ -56,7 +56,7 @@ void check(const ExpertOverlapOptions& o) {
   }
 }
 
-ExpertOverlapRun busy_times(const Timeline& timeline, double seconds) {
+ExpertOverlapRun expert_busy_times(const Timeline& timeline, double seconds) {
   return {.read = timeline.busy_seconds(Engine::disk),
           .upload = timeline.busy_seconds(Engine::upload),
           .compute = timeline.busy_seconds(Engine::compute),
@@ -165,7 +165,7 @@ class Experiment {
       Timeline timeline;
       one_by_one.push_back(
           timed(o_.timer, "sequential", [&] { sequential.run(&timeline, o_.stop); }));
-      const ExpertOverlapRun run = busy_times(timeline, 0);
+      const ExpertOverlapRun run = expert_busy_times(timeline, 0);
       busy.push_back(run.load() + run.compute);
       alone();
       if (!streamed_) continue;
@@ -295,10 +295,10 @@ class Experiment {
       } else {
         flow.run(&timeline, o_.stop);
       }
-      run = busy_times(timeline, run.seconds);
+      run = expert_busy_times(timeline, run.seconds);
     };
     if (o_.tracing == Tracing::none) {
-      r_.sequential = busy_times(r_.sequential_timeline, r_.sequential.seconds);
+      r_.sequential = expert_busy_times(r_.sequential_timeline, r_.sequential.seconds);
       r_.sequential_timeline.clear();
       return;
     }
