@@ -386,6 +386,18 @@ TEST_F(DiskExpertStoreTest, GoesWhileReadsAreInFlight) {
   }
 }
 
+// Random weights in memory, and the same in a file.
+struct Model {
+  Model(const ExpertShape& shape, std::mt19937& random) : store(Device::cpu(), shape) {
+    randomise(store, random);
+    pack(store, path);
+  }
+
+  ExpertStore store;
+  TemporaryDirectory directory;
+  std::filesystem::path path = directory.path() / "experts";
+};
+
 // On the CPU device, from the slots of the cache.
 TEST(DiskExperts, GiveTheBitsOfMoe) {
   for (std::uint32_t seed = 1; seed <= 25; ++seed) {
@@ -393,12 +405,9 @@ TEST(DiskExperts, GiveTheBitsOfMoe) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
     const ExpertShape shape = random_shape(seed, random);
-    const ExpertStore store(Device::cpu(), shape);
-    randomise(store, random);
-    const TemporaryDirectory directory;
-    pack(store, directory.path() / "experts");
-    const DiskExpertStore disk(Device::cpu(), directory.path() / "experts",
-                               {.host_bytes = (2 + random() % 8) * store.block_bytes()});
+    const Model model(shape, random);
+    const DiskExpertStore disk(Device::cpu(), model.path,
+                               {.host_bytes = (2 + random() % 8) * model.store.block_bytes()});
     StreamedExperts experts(
         {.disk = &disk,
          .device = Device::cpu(),
@@ -408,7 +417,7 @@ TEST(DiskExperts, GiveTheBitsOfMoe) {
     const Stream stream(Device::cpu());
     for (int call = 0; call < 8; ++call) {
       const std::int64_t layer = call % shape.layers;
-      Arrays arrays = random_arrays(store, call, random);
+      Arrays arrays = random_arrays(model.store, call, random);
       const auto wanted = arrays.wanted(stream);
       const std::vector<std::int32_t> guess{0};
       if (call % 3 == 0) experts.prefetch((layer + 1) % shape.layers, guess);
@@ -421,7 +430,7 @@ TEST(DiskExperts, GiveTheBitsOfMoe) {
     const ExpertStatistics counts = experts.statistics();
     EXPECT_EQ(counts.failed_calls, 0U);
     EXPECT_EQ(counts.needed, counts.hits + counts.late + counts.misses);
-    EXPECT_EQ(counts.bytes, (counts.misses + counts.prefetched) * store.block_bytes());
+    EXPECT_EQ(counts.bytes, (counts.misses + counts.prefetched) * model.store.block_bytes());
     for (const ExpertCallRecord& record : experts.records()) {
       EXPECT_LE(record.enqueued_ns, record.routed_ns);
       EXPECT_LE(record.routed_ns, record.answered_ns);
@@ -435,13 +444,10 @@ TEST(DiskExperts, GiveTheBitsOfMoe) {
 TEST(DiskExperts, AreSharedByThreadsAndObjects) {
   const Watchdog watchdog("AreSharedByThreadsAndObjects");
   constexpr ExpertShape shape{.layers = 3, .experts = 8, .hidden = 16, .width = 8};
-  const ExpertStore store(Device::cpu(), shape);
   std::mt19937 numbers(1);
-  randomise(store, numbers);
-  const TemporaryDirectory directory;
-  pack(store, directory.path() / "experts");
-  const DiskExpertStore disk(Device::cpu(), directory.path() / "experts",
-                             {.host_bytes = 3 * store.block_bytes()});
+  const Model model(shape, numbers);
+  const DiskExpertStore disk(Device::cpu(), model.path,
+                             {.host_bytes = 3 * model.store.block_bytes()});
   StreamedExperts in_place({.disk = &disk, .device = Device::cpu()});
   StreamedExperts copied(
       {.disk = &disk, .device = Device::cpu(), .device_bytes = bytes_for(shape, 5)},
@@ -449,17 +455,7 @@ TEST(DiskExperts, AreSharedByThreadsAndObjects) {
   std::vector<std::thread> threads;
   for (unsigned number = 0; number < 4; ++number) {
     StreamedExperts& mine = number % 2 == 0 ? in_place : copied;
-    threads.emplace_back([&mine, &store, number] {
-      std::mt19937 random(number);
-      const Stream stream(Device::cpu());
-      for (int call = 0; call < 25; ++call) {
-        Arrays arrays(store, call % 3, 1 + call % 40, 2, 0, random);
-        const auto wanted = arrays.wanted(stream);
-        mine.forward(call % 3, arrays.call(), stream);
-        stream.synchronize();
-        EXPECT_EQ(arrays.take_out(), wanted);
-      }
-    });
+    threads.emplace_back([&, number] { expect_the_bits_of_moe(mine, model.store, 25, number); });
   }
   for (std::thread& thread : threads) thread.join();
   in_place.synchronize();
@@ -470,16 +466,13 @@ TEST(DiskExperts, AreSharedByThreadsAndObjects) {
 TEST(DiskExperts, ClosingEndsCallsThatAreInFlight) {
   const Watchdog watchdog("ClosingEndsCallsThatAreInFlight");
   constexpr ExpertShape shape{.layers = 2, .experts = 8, .hidden = 16, .width = 8};
-  const ExpertStore store(Device::cpu(), shape);
   std::mt19937 random(1);
-  randomise(store, random);
-  const TemporaryDirectory directory;
-  pack(store, directory.path() / "experts");
+  const Model model(shape, random);
   for (int round = 0; round < 10; ++round) {
-    const DiskExpertStore disk(Device::cpu(), directory.path() / "experts",
-                               {.host_bytes = 2 * store.block_bytes()});
+    const DiskExpertStore disk(Device::cpu(), model.path,
+                               {.host_bytes = 2 * model.store.block_bytes()});
     const Stream stream(Device::cpu());
-    Arrays arrays(store, 0, 30, 2, 0, random);
+    Arrays arrays(model.store, 0, 30, 2, 0, random);
     StreamedExperts experts({.disk = &disk, .device = Device::cpu()});
     for (int call = 0; call < 5; ++call) experts.forward(0, arrays.call(), stream);
     if (round % 2 == 0) experts.close();
@@ -502,17 +495,14 @@ TEST(DiskExperts, ClosingEndsCallsThatAreInFlight) {
 TEST(DiskExperts, DecodeStepsTakeNoMemory) {
   const Watchdog watchdog("DecodeStepsTakeNoMemory", std::chrono::seconds(100));
   constexpr ExpertShape shape{.layers = 3, .experts = 12, .hidden = 8, .width = 8};
-  const ExpertStore store(Device::cpu(), shape);
   std::mt19937 random(1);
-  randomise(store, random);
-  const TemporaryDirectory directory;
-  pack(store, directory.path() / "experts");
-  const DiskExpertStore disk(
-      Device::cpu(), directory.path() / "experts",
-      {.host_bytes = 7 * store.block_bytes(), .policy = frequency_policy({.remembered = 36})});
+  const Model model(shape, random);
+  const DiskExpertStore disk(Device::cpu(), model.path,
+                             {.host_bytes = 7 * model.store.block_bytes(),
+                              .policy = frequency_policy({.remembered = 36})});
   StreamedExperts experts({.disk = &disk, .device = Device::cpu(), .calls_in_flight = 4});
   std::deque<Arrays> arrays;
-  for (int i = 0; i < 12; ++i) arrays.emplace_back(store, i % 3, 1, 2, 0, random);
+  for (int i = 0; i < 12; ++i) arrays.emplace_back(model.store, i % 3, 1, 2, 0, random);
   const Stream stream(Device::cpu());
   const auto some = [&](int count) {
     for (int i = 0; i < count; ++i) {

@@ -69,17 +69,7 @@ TEST(StreamedExpertsTest, ServeSeveralThreads) {
                           {.copy_on_cpu = true});
   std::vector<std::thread> threads;
   for (unsigned number = 1; number <= 3; ++number) {
-    threads.emplace_back([&experts, &store, number] {
-      std::mt19937 random(number);
-      const Stream stream(Device::cpu());
-      for (int call = 0; call < 40; ++call) {
-        Arrays arrays(store, call % 3, 1 + call % 40, 2, 0, random);
-        const auto wanted = arrays.wanted(stream);
-        experts.forward(call % 3, arrays.call(), stream);
-        stream.synchronize();
-        EXPECT_EQ(arrays.take_out(), wanted);
-      }
-    });
+    threads.emplace_back([&, number] { expect_the_bits_of_moe(experts, store, 40, number); });
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(experts.statistics().calls, 120U);

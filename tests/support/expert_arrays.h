@@ -1,6 +1,8 @@
 // Stores with random weights, and the arrays of calls of StreamedExperts with what moe() gives.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -185,6 +187,21 @@ inline Arrays random_arrays(const ExpertStore& store, int call, std::mt19937& ra
 inline std::size_t bytes_for(const ExpertShape& shape, std::size_t slots) {
   const std::size_t least = detail::least_expert_slots(static_cast<std::size_t>(shape.experts));
   return StreamedExperts::least_bytes(shape) + (slots - least) * ExpertStore::block_bytes(shape);
+}
+
+// Calls of one thread on a stream of its own.
+inline void expect_the_bits_of_moe(StreamedExperts& experts, const ExpertStore& store, int calls,
+                                   std::uint32_t seed) {
+  std::mt19937 random(seed);
+  const Stream stream(Device::cpu());
+  for (int call = 0; call < calls; ++call) {
+    const std::int64_t layer = call % store.shape().layers;
+    Arrays arrays(store, layer, 1 + call % 40, 2, 0, random);
+    const auto wanted = arrays.wanted(stream);
+    experts.forward(layer, arrays.call(), stream);
+    stream.synchronize();
+    EXPECT_EQ(arrays.take_out(), wanted);
+  }
 }
 
 // The name of the argument that a function complains about.

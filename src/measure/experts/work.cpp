@@ -1,10 +1,10 @@
 #include "measure/experts/work.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -35,9 +35,12 @@ void store_number(std::byte* to, DType type, float value) {
   std::memcpy(to, &half, 2);
 }
 
+// The same numbers in every run.
+std::mt19937 generator(std::uint32_t seed) { return std::mt19937(seed); }
+
 std::vector<std::byte> normal_numbers(std::size_t count, DType type, float deviation,
                                       std::uint32_t seed) {
-  std::mt19937 random(seed);
+  std::mt19937 random = generator(seed);
   std::normal_distribution<float> normal(0, deviation);
   std::vector<std::byte> bytes(count * size_of(type));
   for (std::size_t i = 0; i < count; ++i) {
@@ -63,7 +66,7 @@ class Weights {
  private:
   std::size_t element_;
   std::vector<std::byte> drawn_;
-  std::mt19937 random_{2};
+  std::mt19937 random_ = generator(2);
 };
 
 void send(MemoryView to, const void* from, std::size_t bytes, const Stream& stream) {
@@ -155,7 +158,7 @@ void ExpertWork::make_routing(const ExpertOverlapOptions& options) {
   const Stream host(Device::cpu());
   const Pool host_pool(Device::cpu());
   const Place place = device_.place();
-  std::mt19937 random(4);
+  std::mt19937 random = generator(4);
   std::normal_distribution<float> normal;
   std::vector<float> logits(static_cast<std::size_t>(tokens * experts));
   std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens * chosen)), rounded_ids(pairs);
