@@ -59,6 +59,7 @@ ABOUT = {
     "attention_portable": "attention with the kernel for every supported GPU",
     "copy": "copies of contiguous memory",
     "decompress": "bf16 weights, compressed without loss, back to their bits",
+    "expert_overlap": "loading experts beside computing them",
     "expert_streaming": "expert layers whose weights are in host memory",
     "expert_streaming_transformers": "a transformers model with 8 layers of Qwen3-30B-A3B, experts in host "
                                      "memory",
@@ -110,6 +111,10 @@ NAMES = {
             "*CUB*: the faster of two ways to call its DeviceTransform, on elements and on vectors.",
     "decompress": "The bytes are those of the compressed data and of the values. *96 thread blocks*: with this "
                   "limit, as many as 16 multiprocessors hold.",
+    "expert_overlap": "The floor is the slower of loading and computing all experts alone. Our time is that "
+                      "of a Pipeline, and from a disk that of StreamedExperts. *large experts*: 256 experts "
+                      "of 7168 x 14336, of which 64 have weights of their own; *balanced*: with so many "
+                      "tokens that computing takes about as long as loading.",
     "expert_streaming": "*prefill*, *decode*: passes through all layers with an empty cache; the floor is the "
                         "time in which the link alone copies every chosen expert once. *zipf*: single "
                         "tokens routed by Zipf's law with a quarter of the experts cached; the floor is the "
