@@ -1,5 +1,6 @@
 """Runs the experts of Hugging Face transformers models with :func:`penstock.moe`, and their attention
-with :func:`penstock.attention`, forward only.
+with :func:`penstock.attention`, forward only. :class:`KVCache` is a cache for `generate` that grows
+in place.
 
     import penstock.hf
     penstock.hf.register()
@@ -9,10 +10,26 @@ with :func:`penstock.attention`, forward only.
 or, for a model that is already loaded, ``model.set_experts_implementation("penstock")`` and
 ``model.set_attn_implementation("penstock")``. Either may be used alone. Call the model under ``torch.no_grad()`` or ``torch.inference_mode()``; ``generate`` does that itself.
 
-This module needs transformers 5 and torch, which :func:`register` imports.
+This module needs transformers 5 and torch, which :func:`register` and :class:`KVCache` import.
 """
 
-__all__ = ["register"]
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._hf_cache import KVCache as KVCache
+
+__all__ = ["KVCache", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "KVCache":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from ._hf_cache import KVCache
+    except ImportError as error:
+        raise ImportError("penstock.hf: expected transformers 5 with its cache interface, and torch: "
+                          f"{error}") from error
+    return KVCache
 
 
 def register(name: str = "penstock") -> None:
