@@ -50,7 +50,8 @@ class Benchmark:
 
 # Results that another script measures, without a GPU.
 MEASURED_ELSEWHERE = {"first_minutes"}
-SCRIPTS_NEED = {"loading": ("pyarrow",), "moe_transformers": ("torch", "transformers")}
+SCRIPTS_NEED = {"kv_cache": ("torch",), "loading": ("pyarrow",),
+                "moe_transformers": ("torch", "transformers")}
 IMPORTS_ALL = "python"  # measures the import of the whole package
 
 

@@ -120,11 +120,18 @@ void bind_cache(nb::module_& m) {
           },
           nb::arg("device").none(), nb::arg("layers"), nb::arg("sequences"), nb::arg("heads"),
           nb::arg("dim"), nb::arg("dim_v"), nb::arg("dtype"), nb::arg("capacity"),
-          nb::arg("initial"), nb::arg("ahead"), nb::arg("block_bytes"))
+          nb::arg("initial"), nb::arg("ahead"), nb::arg("block_bytes"),
+          nb::sig("def __init__(self, device: typing.Any, layers: int, sequences: int, heads: int, "
+                  "dim: int, dim_v: int, dtype: str, capacity: int, initial: int, ahead: int, "
+                  "block_bytes: int) -> None"))
       .def("_append", &C::append, nb::arg("layer"), nb::arg("k").none(), nb::arg("v").none(),
            nb::arg("cos").none(), nb::arg("sin").none(), nb::arg("positions").none(),
            nb::arg("q").none(), nb::arg("q_out").none(), nb::arg("interleaved"),
-           nb::arg("stream").none())
+           nb::arg("stream").none(),
+           nb::sig("def _append(self, layer: int, k: typing.Any, v: typing.Any, cos: typing.Any, "
+                   "sin: typing.Any, positions: typing.Any, q: typing.Any, q_out: typing.Any, "
+                   "interleaved: bool, stream: typing.Any) -> None"),
+           "Implements penstock.KVCache.append.")
       .def(
           "k",
           [](const C& c, std::int64_t layer) {
