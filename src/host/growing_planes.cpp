@@ -54,6 +54,7 @@ void GrowingPlanes::need(std::size_t rows) {
   } else if (rows_mapped() >= wanted_ || short_of_memory_) {
     return;
   }
+  before_ = blocks_;
   start();
   if (rows_mapped() >= rows) return;
   ++waits_;
@@ -154,6 +155,10 @@ void GrowingPlanes::map(std::size_t plane, std::unique_lock<std::mutex>& lock) {
   } else if (rows_mapped() >= needed_) {
     short_of_memory_ = true;
   } else {
+    // Those that this need() has mapped are of no use, and no work has used them.
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      while (blocks_[i] > before_[i]) unmap(i, lock);
+    }
     failure_ = std::move(failure);
     needed_ = wanted_ = rows_mapped();
   }

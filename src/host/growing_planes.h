@@ -38,8 +38,8 @@ class GrowingPlanes {
   std::byte* plane(std::size_t index) const { return range_->data() + index * plane_bytes_; }
 
   // Returns when `rows` rows of all planes are mapped, at most the capacity, and lets the thread
-  // map `ahead` more. Never waits for the device. Throws OutOfMemory or DeviceError; what is mapped
-  // stays so, and a later call tries again.
+  // map `ahead` more. Does not wait for the device. Throws OutOfMemory or DeviceError, after which as
+  // much is mapped as before, and a later call tries again.
   void need(std::size_t rows);
 
   // From now on, memory that shrink() unmaps, and the destructor, wait for the stream's work.
@@ -76,6 +76,7 @@ class GrowingPlanes {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::size_t> blocks_;  // mapped of each plane
+  std::vector<std::size_t> before_;  // those when need() was called last
   std::size_t needed_ = 0;           // rows
   std::size_t wanted_ = 0;           // rows: `needed_` and those ahead
   bool running_ = false, closing_ = false;

@@ -151,7 +151,8 @@ TEST_F(GrowingPlanesGpu, GrowAndShrinkUnderWork) {
 TEST_F(GrowingPlanesGpu, RunningOutNamesTheMemoryAndCanBeTriedAgain) {
   std::optional<DeviceBuffer> other(std::in_place, gpu, 3 * MiB);
   GrowingPlanes planes(gpu, {.row_bytes = {page}, .capacity = 100, .ahead = 10});
-  planes.need(8);  // those ahead do not fit, which is no error
+  planes.need(8);  // two of the ten rows ahead do not fit, which is no error
+  ASSERT_TRUE(comes_true([&] { return planes.mapped_rows() == 16; }));
   for (int i = 0; i < 3; ++i) {
     try {
       planes.need(20);
@@ -161,6 +162,9 @@ TEST_F(GrowingPlanesGpu, RunningOutNamesTheMemoryAndCanBeTriedAgain) {
     }
   }
   EXPECT_EQ(planes.mapped_rows(), 16U);
+  GrowingPlanes second(gpu, {.row_bytes = {page / 2, page / 4}, .capacity = 100});
+  EXPECT_THROW(second.need(1), OutOfMemory);
+  EXPECT_EQ(second.mapped_bytes(), 0U);
   const std::uint64_t attempts = driver.calls("memory_create");
   for (std::size_t rows = 9; rows <= 16; ++rows) planes.need(rows);
   EXPECT_LE(driver.calls("memory_create"), attempts + 1) << "tried at every step";
