@@ -55,9 +55,8 @@ void append_arrays(nb::handle k, nb::handle v, nb::handle k_cache, nb::handle v_
 class CacheOfPython {
  public:
   CacheOfPython(nb::handle device, const KVCacheOptions& options)
-      : own_(without_lock([&, on = device_from(device)] {
-          return std::make_shared<Own>(on, options);
-        })) {}
+      : own_(without_lock(
+            [&, on = device_from(device)] { return std::make_shared<Own>(on, options); })) {}
 
   void append(std::int64_t layer, nb::handle k, nb::handle v, nb::handle cos, nb::handle sin,
               nb::handle positions, nb::handle q, nb::handle q_out, bool interleaved,
@@ -191,20 +190,18 @@ void bind_cache(nb::module_& m) {
           nb::arg("stream"), nb::sig("def use(self, stream: typing.Any) -> None"),
           "Names another stream that uses arrays of the cache: memory is given back only when its "
           "work has completed.")
-      .def_prop_ro("reserved",
-                   [](const C& c) {
-                     return c.with([](const KVCache& cache) { return cache.reserved(); });
-                   },
-                   "Rows with memory.")
+      .def_prop_ro(
+          "reserved",
+          [](const C& c) { return c.with([](const KVCache& cache) { return cache.reserved(); }); },
+          "Rows with memory.")
       .def_prop_ro("mapped_bytes",
                    [](const C& c) {
                      return c.with([](const KVCache& cache) { return cache.mapped_bytes(); });
                    })
-      .def_prop_ro("waits",
-                   [](const C& c) {
-                     return c.with([](const KVCache& cache) { return cache.waits(); });
-                   },
-                   "How many calls had to wait because memory was not mapped far enough ahead.");
+      .def_prop_ro(
+          "waits",
+          [](const C& c) { return c.with([](const KVCache& cache) { return cache.waits(); }); },
+          "How many calls had to wait because memory was not mapped far enough ahead.");
 }
 
 }  // namespace

@@ -30,8 +30,8 @@ GrowingPlanes::GrowingPlanes(const Device& device, GrowingPlanesOptions options)
   const std::size_t longest = *std::ranges::max_element(row_bytes_);
   const std::size_t bytes = checked_mul(longest, capacity_, "capacity");
   plane_bytes_ = checked_mul(ceil_div(bytes, block_bytes_), block_bytes_, "capacity");
-  range_ = device.backend().make_address_range(
-      checked_mul(plane_bytes_, row_bytes_.size(), "capacity"));
+  range_ =
+      device.backend().make_address_range(checked_mul(plane_bytes_, row_bytes_.size(), "capacity"));
 }
 
 GrowingPlanes::~GrowingPlanes() {

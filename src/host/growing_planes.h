@@ -38,8 +38,8 @@ class GrowingPlanes {
   std::byte* plane(std::size_t index) const { return range_->data() + index * plane_bytes_; }
 
   // Returns when `rows` rows of all planes are mapped, at most the capacity, and lets the thread
-  // map `ahead` more. Does not wait for the device. Throws OutOfMemory or DeviceError, after which as
-  // much is mapped as before, and a later call tries again.
+  // map `ahead` more. Does not wait for the device. Throws OutOfMemory or DeviceError, after which
+  // as much is mapped as before, and a later call tries again.
   void need(std::size_t rows);
 
   // From now on, memory that shrink() unmaps, and the destructor, wait for the stream's work.
@@ -47,7 +47,8 @@ class GrowingPlanes {
 
   // Blocks without any of the first `rows` rows are not needed any more. The thread unmaps them
   // when all work that the streams have been given so far has completed, unless they are needed
-  // again before. Throws DeviceError or OutOfMemory.
+  // again before. Throws DeviceError, OutOfMemory, and Unsupported while one of the streams is
+  // being captured.
   void shrink(std::size_t rows);
 
   std::size_t mapped_bytes() const;

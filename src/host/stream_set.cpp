@@ -33,6 +33,7 @@ void StreamSet::drain(Backend& backend) noexcept {
 StreamSet::Mark StreamSet::mark(const Device& device) {
   Mark made{.events = {}, .all = some_are_gone_};
   const auto record = [&](StreamImpl& stream) {
+    stream.refuse_capture("giving back memory that the stream has used,");
     const Event& event = made.events.emplace_back(device);
     stream.record(event.impl());
   };

@@ -23,7 +23,8 @@ class StreamSet {
     std::vector<Event> events;
     bool all = false;  // some streams are gone: all work on the device counts
   };
-  // Behind what the streams have been given so far. Throws DeviceError or OutOfMemory.
+  // Behind what the streams have been given so far. Throws DeviceError or OutOfMemory, and
+  // Unsupported while one of them is being captured: nobody could wait for its events.
   Mark mark(const Device& device);
 
  private:

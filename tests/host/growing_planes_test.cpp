@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -208,6 +208,9 @@ TEST_F(GrowingPlanesGpu, GrowWhileAStreamIsCaptured) {
   driver.set_capturing(stream.native(), true);
   planes.need(2);
   ASSERT_TRUE(comes_true([&] { return planes.mapped_rows() == 6; }));
+  planes.use(stream);
+  EXPECT_THROW(planes.shrink(1), Unsupported);
+  EXPECT_EQ(planes.mapped_rows(), 6U);
   driver.set_capturing(stream.native(), false);
 }
 

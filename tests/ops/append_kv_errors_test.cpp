@@ -183,9 +183,8 @@ TEST_F(AppendKVErrors, ACheckThatFailsLeavesTheCache) {
 class AppendKVGpuErrors : public testing::Test {
  protected:
   explicit AppendKVGpuErrors(int major = 8)
-      : machine(std::in_place, FakeOptions{.adjust = [major](int, cuda::Properties& gpu) {
-                  gpu.major = major;
-                }}) {
+      : machine(std::in_place,
+                FakeOptions{.adjust = [major](int, cuda::Properties& gpu) { gpu.major = major; }}) {
     options = call.options([&](Strided& array) { return array.view(machine->gpu().place()); });
   }
   ~AppendKVGpuErrors() override {

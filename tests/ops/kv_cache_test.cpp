@@ -224,12 +224,9 @@ TEST(KVCacheAttention, IsThatOfTheRowsAtOnce) {
                     .q = part(q),
                     .q_out = part(turned)},
                    stream);
-      attention({.q = part(turned),
-                 .k = cache.k(0),
-                 .v = cache.v(0),
-                 .out = part(out),
-                 .causal = true},
-                stream);
+      attention(
+          {.q = part(turned), .k = cache.k(0), .v = cache.v(0), .out = part(out), .causal = true},
+          stream);
     }
     stream.synchronize();
     return out;

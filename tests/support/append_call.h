@@ -47,9 +47,9 @@ class AppendCall {
     sin_ = table([](double angle) { return std::sin(angle); });
     lengths_ = integers(case_.lengths);
     cu_new_ = integers(case_.cu_new);
-    positions_ = Strided(case_.wide_positions ? DType::i64 : DType::i32,
-                         case_.cu_new.empty() ? std::vector{case_.sequences, case_.each}
-                                              : std::vector{rows_of_k()});
+    positions_ = Strided(
+        case_.wide_positions ? DType::i64 : DType::i32,
+        case_.cu_new.empty() ? std::vector{case_.sequences, case_.each} : std::vector{rows_of_k()});
     for (std::size_t i = 0; i < case_.positions.size(); ++i) {
       positions_.set_bits(positions_.index(static_cast<std::int64_t>(i)),
                           static_cast<std::uint64_t>(case_.positions[i]));
@@ -159,9 +159,9 @@ class AppendCall {
     Strided made = array(case_.table_type, {case_.table_rows, case_.rotated / 2});
     for (std::int64_t i = 0; i < made.size(); ++i) {
       const std::vector<std::int64_t> at = made.index(i);
-      const double angle = static_cast<double>(at[0]) *
-                           std::pow(100.0, -2.0 * static_cast<double>(at[1]) /
-                                               static_cast<double>(case_.rotated));
+      const double angle =
+          static_cast<double>(at[0]) *
+          std::pow(100.0, -2.0 * static_cast<double>(at[1]) / static_cast<double>(case_.rotated));
       made.set_bits(at, encoded(rounded(function(angle), case_.table_type), case_.table_type));
     }
     return made;
@@ -180,7 +180,8 @@ class AppendCall {
     std::shuffle(numbers.begin(), numbers.end(), random_);
     Strided made = array(DType::i32, {case_.sequences, pages_of_sequence()});
     for (std::int64_t i = 0; i < made.size(); ++i) {
-      made.set_bits(made.index(i), static_cast<std::uint32_t>(numbers[static_cast<std::size_t>(i)]));
+      made.set_bits(made.index(i),
+                    static_cast<std::uint32_t>(numbers[static_cast<std::size_t>(i)]));
     }
     return made;
   }
@@ -203,7 +204,8 @@ class AppendCall {
         case_.positions.empty() ? to : case_.positions[static_cast<std::size_t>(row)];
     const std::int64_t position = std::clamp<std::int64_t>(asked, 0, case_.table_rows - 1);
     if (case_.rotated > 0) {
-      for (std::int64_t h = 0; h < case_.heads_q; ++h) rotate(q_, from, expected_q_, from, h, position);
+      for (std::int64_t h = 0; h < case_.heads_q; ++h)
+        rotate(q_, from, expected_q_, from, h, position);
     }
     if (to < 0 || to >= capacity()) return;
     std::vector<std::int64_t> slot{b, to};

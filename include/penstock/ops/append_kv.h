@@ -42,12 +42,12 @@ struct AppendKVOptions {
   // (B + 1), i32, contiguous: the new rows of sequence b are rows [cu_new[b], cu_new[b + 1]) of k
   // and v. Read on the stream. Optional.
   TensorView cu_new{};
-  // (B), i32, contiguous: the rows that each sequence has, and so the row of its first new one. Read
-  // on the stream. If empty, every sequence has `length` rows.
+  // (B), i32, contiguous: the rows that each sequence has, and so the row of its first new one.
+  // Read on the stream. If empty, every sequence has `length` rows.
   TensorView lengths{};
   std::int64_t length = 0;
-  // Adds the number of new rows to `lengths` behind the call's other work. The result is at most the
-  // capacity of a sequence.
+  // Adds the number of new rows to `lengths` behind the call's other work. The result is at most
+  // the capacity of a sequence.
   bool advance = false;
 
   // (positions, R / 2), f32 or the type of k, the last dimension contiguous: cosines and sines of
@@ -63,21 +63,22 @@ struct AppendKVOptions {
   // and only with `cos`.
   TensorView q{}, q_out{};
 
-  // Waits for the arrays that are read on the stream, and throws InvalidArgument, before anything is
-  // written, if they are not as described, or if a sequence has no room for its new rows. Without
-  // it such rows are left out: nothing is written outside the cache or in a wrong page. Positions
-  // outside the tables are clamped.
+  // Waits for the arrays that are read on the stream, and throws InvalidArgument, before anything
+  // is written, if they are not as described, or if a sequence has no room for its new rows.
+  // Without it such rows are left out: nothing is written outside the cache or in a wrong page.
+  // Positions outside the tables are clamped.
   bool check = false;
 };
 
 // Enqueues and returns, without waiting for the device unless `check` is set; may be captured
 // unless `check` is set. Any B and Snew, including 0; up to 65535 heads of dimensions from 1 to
-// 4096. Without new rows a call does nothing. Head rows that are multiples of 16 bytes and begin at such multiples are fastest on a GPU.
+// 4096. Without new rows a call does nothing. Head rows that are multiples of 16 bytes and begin at
+// such multiples are fastest on a GPU.
 //
 // The results have the same bits on the CPU and on every GPU, NaNs aside. Elements that are not
-// rotated are copied bit by bit. k_cache, v_cache, q_out and, with `advance`, lengths are apart from
-// each other and from the inputs; q_out may be q. Throws InvalidArgument naming the argument, and
-// Unsupported on GPUs of a compute capability below 8.0.
+// rotated are copied bit by bit. k_cache, v_cache, q_out and, with `advance`, lengths are apart
+// from each other and from the inputs; q_out may be q. Throws InvalidArgument naming the argument,
+// and Unsupported on GPUs of a compute capability below 8.0.
 void append_kv(const AppendKVOptions& options, const Stream& stream);
 
 }  // namespace ps

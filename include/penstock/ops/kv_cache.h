@@ -1,7 +1,7 @@
 // The keys and values of all layers of a generation, in device memory that grows in place: the
-// addresses of all rows that will ever be needed are reserved once, and a thread of the library maps
-// memory behind them before the rows are appended. Growth copies nothing, and neither the caller nor
-// any stream waits for it.
+// addresses of all rows that will ever be needed are reserved once, and a thread of the library
+// maps memory behind them before the rows are appended. Growth copies nothing, and neither the
+// caller nor any stream waits for it.
 //
 //   ps::KVCache cache(device, {.layers = 32, .sequences = 4, .heads = 8, .dim = 128,
 //                              .capacity = 131072});
@@ -33,8 +33,8 @@ struct KVCacheOptions {
   std::int64_t capacity = 0;
   std::int64_t initial = 0;  // rows for which the constructor maps memory
   std::int64_t ahead = 128;  // rows that the thread keeps mapped beyond those that were appended
-  // Memory is mapped in blocks of this size for K, and for V, of every layer; rounded up to pages of
-  // the device, 2 MiB on GPUs. 0: enough for 64 rows.
+  // Memory is mapped in blocks of this size for K, and for V, of every layer; rounded up to pages
+  // of the device, 2 MiB on GPUs. 0: enough for 64 rows.
   std::size_t block_bytes = 0;
 };
 
@@ -75,8 +75,8 @@ class KVCache {
   TensorView whole_v(std::int64_t layer) const;
   std::int64_t length(std::int64_t layer) const;
 
-  // Maps memory for `rows` rows of all layers and returns when that is done, without waiting for the
-  // device. Throws InvalidArgument beyond the capacity, and OutOfMemory.
+  // Maps memory for `rows` rows of all layers and returns when that is done, without waiting for
+  // the device. Throws InvalidArgument beyond the capacity, and OutOfMemory.
   void reserve(std::int64_t rows);
   std::int64_t reserved() const;  // rows with memory
 
@@ -84,7 +84,7 @@ class KVCache {
   void crop(std::int64_t rows);
   // Gives back the blocks that hold no rows, when the work that the streams of this cache have been
   // given so far has completed. A thread of the library waits for it. Unmapping may wait for the
-  // device.
+  // device. Refused while one of the streams is being captured. Throws DeviceError and OutOfMemory.
   void shrink();
 
   // For streams that use views of this cache and are passed to no append(): shrink() and the

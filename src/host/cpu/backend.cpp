@@ -7,8 +7,8 @@
 #include <string>
 #include <thread>
 
-#include "host/cpu/event.h"
 #include "host/cpu/address_range.h"
+#include "host/cpu/event.h"
 #include "host/cpu/pool.h"
 #include "host/cpu/stream.h"
 #include "host/huge_pages.h"

@@ -139,8 +139,8 @@ void check_cache(const Views& views, AppendWork& work) {
   const Heads k = heads_of(views.k_cache, 4, meaning);
   const std::int64_t first = views.k_cache.view.extent(0);
   if (!paged && first != work.sequences) {
-    throw_invalid("k_cache", fmt::format("{} sequences, as many as there are new rows for",
-                                         work.sequences),
+    throw_invalid("k_cache",
+                  fmt::format("{} sequences, as many as there are new rows for", work.sequences),
                   described(views.k_cache.view));
   }
   check_shape(views.k_cache, {first, k.rows, work.heads_k, work.dim}, "heads and dimension of k");
@@ -156,8 +156,7 @@ void check_cache(const Views& views, AppendWork& work) {
   check_extent(views.k_cache, "rows in a page", k.rows, 1, most_rows);
   check_extent(views.k_cache, "pages", first, 0, most_rows);
   if (pages.rank() != 2 || pages.extent(0) != work.sequences) {
-    throw_invalid("pages",
-                  fmt::format("shape [{}, most pages of a sequence]", work.sequences),
+    throw_invalid("pages", fmt::format("shape [{}, most pages of a sequence]", work.sequences),
                   described(pages));
   }
   check_extent(views.pages, "pages of a sequence", pages.extent(1), 0, most_rows);
@@ -278,10 +277,10 @@ void check_begins(const AppendWork& work) {
   for (std::int32_t b = 0; work.cu_new != nullptr && b <= work.sequences; ++b) {
     const std::int32_t least = b == 0 ? 0 : work.cu_new[b - 1];
     if (work.cu_new[b] >= least && work.cu_new[b] <= work.rows) continue;
-    throw_invalid("cu_new",
-                  fmt::format("values that do not decrease, from 0 to {}, the number of rows",
-                              work.rows),
-                  fmt::format("{} at {}", work.cu_new[b], b));
+    throw_invalid(
+        "cu_new",
+        fmt::format("values that do not decrease, from 0 to {}, the number of rows", work.rows),
+        fmt::format("{} at {}", work.cu_new[b], b));
   }
 }
 
@@ -291,8 +290,7 @@ void check_pages(const AppendWork& work, std::int32_t sequence, std::int64_t fir
   for (std::int64_t i = first / work.page_rows; i <= (behind - 1) / work.page_rows; ++i) {
     const std::int32_t page = work.pages[sequence * work.pages_row + i];
     if (page >= 0 && page < work.page_count) continue;
-    throw_invalid("pages",
-                  fmt::format("pages from 0 to {} for the new rows", work.page_count - 1),
+    throw_invalid("pages", fmt::format("pages from 0 to {} for the new rows", work.page_count - 1),
                   fmt::format("{} at [{}, {}]", page, sequence, i));
   }
 }

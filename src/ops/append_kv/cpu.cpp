@@ -87,8 +87,8 @@ class Writer {
 };
 
 void run(const AppendWork& work) {
-  const std::int64_t elements = std::int64_t{work.heads_k} * (work.dim + work.dim_v) +
-                                std::int64_t{work.heads_q} * work.dim;
+  const std::int64_t elements =
+      std::int64_t{work.heads_k} * (work.dim + work.dim_v) + std::int64_t{work.heads_q} * work.dim;
   const auto rows = static_cast<std::size_t>(std::max<std::int64_t>(1, grain / elements));
   parallel_ranges(static_cast<std::size_t>(work.rows), rows,
                   [&](std::size_t begin, std::size_t end) {

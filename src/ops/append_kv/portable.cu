@@ -33,8 +33,7 @@ __device__ void narrow(float x, __nv_bfloat16& to) { to = __float2bfloat16_rn(x)
 
 // `count` elements that are loaded and stored at once, 16 bytes at a time if there are as many.
 template <class Element, int count>
-struct alignas(sizeof(Element) * count < wide_bytes ? sizeof(Element) * count
-                                                    : wide_bytes) Piece {
+struct alignas(sizeof(Element) * count < wide_bytes ? sizeof(Element) * count : wide_bytes) Piece {
   Element element[count];
 };
 
@@ -130,7 +129,8 @@ __device__ Element* head_row(const AppendRows& rows, std::int64_t batch, std::in
   return static_cast<Element*>(rows.data) + rows.at(batch, row) + head * rows.head;
 }
 
-// `width` elements are 16 bytes, and all rows and tables begin at multiples of 16 bytes; or it is 1.
+// `width` elements are 16 bytes, and all rows and tables begin at multiples of 16 bytes; or it
+// is 1.
 template <class Element, class Table, int width>
 __global__ void __launch_bounds__(threads) append(const AppendWork work) {
   const AppendPlace place = work.place(blockIdx.x);
@@ -142,8 +142,7 @@ __global__ void __launch_bounds__(threads) append(const AppendWork work) {
                                            table(work.sin, work.sin_row)};
   const unsigned k_pieces = row.pieces(), v_pieces = static_cast<unsigned>(work.dim_v) / width;
   const unsigned k_end = place.kept ? static_cast<unsigned>(work.heads_k) * k_pieces : 0;
-  const unsigned v_end =
-      k_end + (place.kept ? static_cast<unsigned>(work.heads_k) * v_pieces : 0);
+  const unsigned v_end = k_end + (place.kept ? static_cast<unsigned>(work.heads_k) * v_pieces : 0);
   const unsigned q_end = v_end + static_cast<unsigned>(work.heads_q) * k_pieces;
   for (unsigned i = threadIdx.x; i < q_end; i += threads) {
     if (i < k_end) {
@@ -228,7 +227,8 @@ void append_kv_portable(const AppendWork& work, const Stream& stream) {
                                              : launch<__nv_bfloat16>;
   run(work, on);
   if (!work.advance) return;
-  const auto blocks = static_cast<unsigned>(ceil_div(static_cast<std::size_t>(work.sequences), threads));
+  const auto blocks =
+      static_cast<unsigned>(ceil_div(static_cast<std::size_t>(work.sequences), threads));
   kit::launch(advance, {.grid = blocks, .block = threads}, on, work);
 }
 

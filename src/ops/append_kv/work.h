@@ -23,13 +23,13 @@ struct AppendRows {
 
 // Where a new row comes from and goes to.
 struct AppendPlace {
-  bool any = false;         // it is a row of a sequence
-  bool kept = false;        // the cache has room for it
-  std::int64_t batch = 0;   // of k, v and q
-  std::int64_t row = 0;     // of k, v and q
-  std::int64_t page = 0;    // of the cache: the sequence, or its page
-  std::int64_t slot = 0;    // the row in there
-  std::int64_t length = 0;  // the row in the sequence
+  bool any = false;           // it is a row of a sequence
+  bool kept = false;          // the cache has room for it
+  std::int64_t batch = 0;     // of k, v and q
+  std::int64_t row = 0;       // of k, v and q
+  std::int64_t page = 0;      // of the cache: the sequence, or its page
+  std::int64_t slot = 0;      // the row in there
+  std::int64_t length = 0;    // the row in the sequence
   std::int64_t position = 0;  // inside the tables, if there are any
 };
 
@@ -109,7 +109,8 @@ struct AppendWork {
     found.position = clamped(position_of(row, found.length), 0, table_rows - 1);
     return found;
   }
-  PENSTOCK_HD constexpr std::int64_t position_of(std::int64_t row, std::int64_t length_there) const {
+  PENSTOCK_HD constexpr std::int64_t position_of(std::int64_t row,
+                                                 std::int64_t length_there) const {
     if (positions == nullptr) return length_there;
     return wide_positions ? static_cast<const std::int64_t*>(positions)[row]
                           : static_cast<const std::int32_t*>(positions)[row];

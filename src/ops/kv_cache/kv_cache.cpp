@@ -55,11 +55,10 @@ std::size_t row_bytes(const KVCacheOptions& options, std::int64_t dim) {
 // Plane 2 * layer holds K, the next one V.
 detail::GrowingPlanesOptions planes_of(const KVCacheOptions& options) {
   const std::size_t k = row_bytes(options, options.dim), v = row_bytes(options, options.dim_v);
-  detail::GrowingPlanesOptions made{
-      .row_bytes = {},
-      .capacity = static_cast<std::size_t>(options.capacity),
-      .block_bytes = options.block_bytes,
-      .ahead = static_cast<std::size_t>(options.ahead)};
+  detail::GrowingPlanesOptions made{.row_bytes = {},
+                                    .capacity = static_cast<std::size_t>(options.capacity),
+                                    .block_bytes = options.block_bytes,
+                                    .ahead = static_cast<std::size_t>(options.ahead)};
   if (made.block_bytes == 0) {
     made.block_bytes = checked_mul(rows_of_block, std::max(k, v), "block_bytes");
   }
@@ -120,11 +119,12 @@ void KVCache::append(std::int64_t layer, const KVRows& rows, const Stream& strea
   std::int64_t& length = state.lengths[static_cast<std::size_t>(layer)];
   const std::int64_t count = rows.k.extent(1), capacity = state.options.capacity;
   if (count > capacity - length) {
-    throw_invalid("k",
-                  fmt::format("at most {} more rows, as the cache has a capacity of {} and layer {} "
-                              "has {}",
-                              capacity - length, capacity, layer, length),
-                  rows.k.describe());
+    throw_invalid(
+        "k",
+        fmt::format("at most {} more rows, as the cache has a capacity of {} and layer {} "
+                    "has {}",
+                    capacity - length, capacity, layer, length),
+        rows.k.describe());
   }
   const std::int64_t end = length + count;
   state.need(std::max(end, *std::ranges::max_element(state.lengths)));
