@@ -13,23 +13,18 @@
 #include "support/changed_views.h"
 #include "support/expect_clean.h"
 #include "support/fake_machine.h"
+#include "support/refused_argument.h"
 
 namespace ps::test {
 namespace {
 
 using Options = AppendKVOptions;
 
-// The argument that a call is refused for; "" if it is not refused.
 std::string refused(const Options& options, const Stream& stream) {
-  try {
+  return refused_argument([&] {
     append_kv(options, stream);
     stream.synchronize();
-  } catch (const InvalidArgument& error) {
-    EXPECT_FALSE(error.expected().empty());
-    EXPECT_FALSE(error.given().empty());
-    return error.argument();
-  }
-  return "";
+  });
 }
 
 class AppendKVErrors : public testing::Test {

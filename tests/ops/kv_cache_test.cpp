@@ -15,6 +15,7 @@
 #include "penstock/ops/attention.h"
 #include "support/expect_clean.h"
 #include "support/fake_machine.h"
+#include "support/refused_argument.h"
 #include "support/watchdog.h"
 
 namespace ps::test {
@@ -151,16 +152,8 @@ TEST_F(KVCacheTest, AFullCacheNamesItsCapacity) {
 TEST_F(KVCacheTest, ErrorsNameTheArgumentAndLeaveTheCache) {
   append(4);
   const TensorView new_k = k.next(1), new_v = v.next(1);
-  const auto named = [&](const std::function<void()>& call) -> std::string {
-    try {
-      call();
-    } catch (const InvalidArgument& error) {
-      return error.argument();
-    }
-    return "";
-  };
   const auto append_to = [&](std::int64_t layer, const KVRows& rows) {
-    return named([&] { cache.append(layer, rows, stream); });
+    return refused_argument([&] { cache.append(layer, rows, stream); });
   };
   EXPECT_EQ(append_to(2, {.k = new_k, .v = new_v}), "layer");
   EXPECT_EQ(append_to(-1, {.k = new_k, .v = new_v}), "layer");
@@ -168,16 +161,16 @@ TEST_F(KVCacheTest, ErrorsNameTheArgumentAndLeaveTheCache) {
   EXPECT_EQ(append_to(0, {.k = new_k, .v = new_k}), "v_cache");
   EXPECT_EQ(append_to(0, {.k = {}, .v = new_v}), "k");
   EXPECT_EQ(append_to(0, {.k = new_k, .v = new_v, .cos = new_k}), "sin");
-  EXPECT_EQ(named([&] { cache.crop(-1); }), "rows");
-  EXPECT_EQ(named([&] { cache.reserve(301); }), "rows");
-  EXPECT_EQ(named([&] { (void)cache.k(2); }), "layer");
+  EXPECT_EQ(refused_argument([&] { cache.crop(-1); }), "rows");
+  EXPECT_EQ(refused_argument([&] { cache.reserve(301); }), "rows");
+  EXPECT_EQ(refused_argument([&] { (void)cache.k(2); }), "layer");
   expect_rows();
 
   using Options = KVCacheOptions;
   const auto made = [&](const std::function<void(Options&)>& spoil) {
     Options options{.capacity = 10};
     spoil(options);
-    return named([&] { const KVCache other(Device::cpu(), options); });
+    return refused_argument([&] { const KVCache other(Device::cpu(), options); });
   };
   EXPECT_EQ(made([](Options&) {}), "");
   EXPECT_EQ(made([](Options& o) { o.layers = 0; }), "layers");

@@ -7,30 +7,12 @@ missing transformers is an error.
 import pytest
 
 import penstock
-import penstock.hf
+from hf_fixtures import device, small
 
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 
-DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.gpu))
 # With grouped heads, a window and sinks, a value dimension of its own, and a capped softmax.
 NAMES = ("qwen3_moe", "gpt_oss", "deepseek_v3", "gemma2")
-
-
-@pytest.fixture(scope="module")
-def small(request):
-    if not request.config.getoption("--require-gpu"):
-        pytest.importorskip("transformers", reason="transformers is not installed here")
-    import hf_support
-
-    penstock.hf.register()
-    return hf_support
-
-
-@pytest.fixture(params=DEVICES)
-def device(request):
-    if request.param == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no GPU for torch")
-    return request.param
 
 
 def logits(model, implementation, ids, **options):

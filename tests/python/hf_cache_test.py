@@ -10,29 +10,12 @@ import pytest
 
 import penstock
 import penstock.hf
+from hf_fixtures import device, small
 
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 
-DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.gpu))
 # With grouped heads and experts, a value dimension of its own, a window and a capped softmax.
 NAMES = ("llama", "qwen3_moe", "deepseek_v3", "gemma2")
-
-
-@pytest.fixture(scope="module")
-def small(request):
-    if not request.config.getoption("--require-gpu"):
-        pytest.importorskip("transformers", reason="transformers is not installed here")
-    import hf_support
-
-    penstock.hf.register()
-    return hf_support
-
-
-@pytest.fixture(params=DEVICES)
-def device(request):
-    if request.param == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no GPU for torch")
-    return request.param
 
 
 def generated(model, ids, cache, **options):
@@ -82,11 +65,15 @@ def test_beams(small, implementation, device):
 
 
 def test_continues_a_generation(small, device):
+    from transformers import DynamicCache
+
     model, ids = small.build("llama", device), small.prompt(device)
-    cache = penstock.hf.KVCache(model.config)
-    first = generated(model, ids, cache)
-    second = generated(model, torch.cat((first, ids[:, :4]), 1), cache)
-    assert torch.equal(second, generated(model, torch.cat((first, ids[:, :4]), 1), None))
+    results = []
+    for cache in (penstock.hf.KVCache(model.config), DynamicCache()):
+        first = generated(model, ids, cache)
+        longer = torch.cat((first, ids[:, :4]), 1)
+        results.append(generated(model, longer, cache, attention_mask=torch.ones_like(longer)))
+    assert torch.equal(*results)
 
 
 def test_crop_and_reset(small, device):
