@@ -6,7 +6,8 @@ A step appends a row to every layer, computes attention over all rows, and waits
 for its token. All ways do the same with the same kernels and differ in where the rows are:
 
 - ours: penstock.KVCache, whose memory a thread maps ahead;
-- allocated: tensors for all rows, allocated beforehand; what growth without any cost would take;
+- allocated: tensors for all rows, allocated beforehand, in the same layout; what growth without any
+  cost would take;
 - concatenated: torch.cat at every step, as transformers' DynamicCache does;
 - cudaMalloc: larger tensors every 64 rows, by cudaMalloc, a copy and cudaFree.
 
@@ -33,11 +34,12 @@ SETTLE_STEPS = 20  # until both streams are busy; not counted
 
 
 class Allocated:
-    """Tensors for all rows."""
+    """Tensors for all rows, in the order of KVCache: position by position."""
 
     def __init__(self, shape, dtype, device):
-        self.tensors = [tuple(torch.empty(shape, dtype=dtype, device=device) for _ in "kv")
-                        for _ in range(LAYERS)]
+        sequences, rows, *others = shape
+        self.tensors = [tuple(torch.empty((rows, sequences, *others), dtype=dtype, device=device)
+                              .transpose(0, 1) for _ in "kv") for _ in range(LAYERS)]
 
     def append(self, layer, length, k, v):
         keys, values = self.tensors[layer]
@@ -89,7 +91,7 @@ class Reallocated(Allocated):
             rows = -(-end // GROW_BY) * GROW_BY
             larger = []
             for each in self.tensors[layer]:
-                made = each.new_empty((each.shape[0], rows, *each.shape[2:]))
+                made = each.new_empty((rows, each.shape[0], *each.shape[2:])).transpose(0, 1)
                 made[:, :old] = each
                 larger.append(made)
             self.tensors[layer] = tuple(larger)
@@ -166,7 +168,7 @@ def generation(way, steps, rows, q, out, side):
     for layer in range(LAYERS):
         cache.append(layer, 0, *prompt)
     wait()
-    taken = []
+    taken, waits = [], cache.waits()
     for step in range(steps):
         side.fill_up()
         k, v = rows["new"][step % DISTINCT]
@@ -181,7 +183,7 @@ def generation(way, steps, rows, q, out, side):
                                          for step in range(steps))], 1) for part in (0, 1)]
     correct = all(torch.equal(has[:, :shape[1]], want)
                   for layer in range(LAYERS) for has, want in zip(cache.tensors[layer], wanted))
-    return taken[SETTLE_STEPS:], gap, correct, cache.waits()
+    return taken[SETTLE_STEPS:], gap, correct, cache.waits() - waits
 
 
 def quantile(values, part):
