@@ -69,8 +69,9 @@ def _run(inputs: Tuple, options: Tuple, written: Tuple, stream: Any = None) -> N
     stream, inputs = _prepared(inputs, stream)
     k, v, lengths, pages, cu_new, cos, sin, positions, q = inputs
     k_cache, v_cache, q_out = written
+    length, advance, interleaved, check = options
     _core.append_kv(k, v, k_cache, v_cache, lengths, pages, cu_new, cos, sin, positions, q, q_out,
-                    *options, stream)
+                    length, advance, interleaved, check, stream)
 
 
 def _operator(*arguments: Any) -> None:

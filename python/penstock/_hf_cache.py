@@ -48,8 +48,16 @@ class KVCache(Cache):
             if capacity is None:
                 raise InvalidArgument("capacity", "a number of rows, as the configuration has no "
                                       "max_position_embeddings", "None")
-        self.store = _Store(len(types), capacity, ahead, block_bytes)
-        super().__init__(layers=[_Layer(self.store, index) for index in range(len(types))])
+        self._begin(_Store(len(types), capacity, ahead, block_bytes))
+
+    def _begin(self, store: "_Store") -> None:
+        self.store = store
+        super().__init__(layers=[_Layer(store, index) for index in range(store.layers)])
+
+    def __deepcopy__(self, memo: Any) -> "KVCache":
+        made = object.__new__(type(self))
+        made._begin(self.store.copy())
+        return made
 
     @property
     def rows(self) -> Rows | None:
@@ -82,7 +90,7 @@ class _Store:
 
     def __init__(self, layers: int, capacity: int, ahead: int, block_bytes: int | None) -> None:
         self.layers, self.capacity = layers, capacity
-        self.others = {"ahead": ahead, "block_bytes": block_bytes}
+        self.others: dict[str, Any] = {"ahead": ahead, "block_bytes": block_bytes}
         self.rows: Rows | None = None
         self.like: tuple[Any, ...] = ()
         self.whole: list[tuple[Any, Any]] = []
@@ -111,11 +119,19 @@ class _Store:
         self.whole, self.rows = [], None
         self.rows = Rows(layers=self.layers, sequences=sequences, heads=heads, dim=dim, dim_v=dim_v,
                          dtype=dtype_name(dtype), capacity=self.capacity, device=str(device),
-                         **self.others)  # type: ignore[arg-type]
+                         **self.others)
         self.like = (sequences, heads, dim, dim_v, dtype, device)
-        self.whole = [tuple(torch.from_dlpack(each).permute(0, 2, 1, 3)
-                            for each in (self.rows.whole_k(layer), self.rows.whole_v(layer)))
-                      for layer in range(self.layers)]
+        with torch.inference_mode(False):  # so that they can be changed in place outside of it, too
+            self.whole = [tuple(torch.from_dlpack(each).permute(0, 2, 1, 3)
+                                for each in (self.rows.whole_k(layer), self.rows.whole_v(layer)))
+                          for layer in range(self.layers)]
+
+    def copy(self) -> "_Store":
+        made = _Store(self.layers, self.capacity, **self.others)
+        for layer in range(self.layers):
+            if self.length(layer):
+                made.append(layer, *self.of(layer))
+        return made
 
     def append(self, layer: int, key: Any, value: Any) -> tuple[Any, Any]:
         self.open(layer, key, value)
@@ -167,15 +183,15 @@ class _Layer(CacheLayerMixin):
         self._store, self._index = store, index
 
     @property
-    def is_initialized(self) -> bool:  # type: ignore[override]
+    def is_initialized(self) -> bool:
         return self._store.rows is not None
 
     @property
-    def keys(self) -> Any:  # type: ignore[override]
+    def keys(self) -> Any:
         return self._store.of(self._index)[0] if self.is_initialized else None
 
     @property
-    def values(self) -> Any:  # type: ignore[override]
+    def values(self) -> Any:
         return self._store.of(self._index)[1] if self.is_initialized else None
 
     def lazy_initialization(self, key_states: Any, value_states: Any) -> None:

@@ -197,7 +197,8 @@ TEST(KVCacheAttention, IsThatOfTheRowsAtOnce) {
   std::vector<float> k = values(rows * dim), v = values(rows * dim), q = values(rows * dim);
   std::vector<float> cos(rows * dim / 2), sin(cos.size());
   for (std::size_t i = 0; i < cos.size(); ++i) {
-    const double angle = static_cast<double>(i / 8) / (1.0 + static_cast<double>(i % 8));
+    const std::size_t row = i / 8, column = i % 8;
+    const double angle = static_cast<double>(row) / (1.0 + static_cast<double>(column));
     cos[i] = static_cast<float>(std::cos(angle)), sin[i] = static_cast<float>(std::sin(angle));
   }
   const auto generated = [&](std::int64_t step) {

@@ -4,6 +4,7 @@ Needs torch and transformers, on the CPU and, where there is one, on a GPU. With
 missing transformers is an error.
 """
 
+import copy
 from types import SimpleNamespace
 
 import pytest
@@ -107,6 +108,21 @@ def test_sequences_can_be_selected(small, device):
     cache.crop(-1)
     cache.batch_repeat_interleave(4)
     torch.testing.assert_close(forward(model, ids[[0] * 4, 20:], cache), wanted[[0] * 4])
+
+
+def test_a_copy_is_independent(small, device):
+    """As for prompts that several generations begin with."""
+    model, ids = small.build("llama", device), small.prompt(device)
+    wanted = forward(model, ids, None)
+    prompt = penstock.hf.KVCache(model.config)
+    with torch.inference_mode():
+        model(ids[:, :15], past_key_values=prompt)
+    for _ in range(2):
+        cache = copy.deepcopy(prompt)
+        torch.testing.assert_close(forward(model, ids[:, 15:], cache), wanted[:, 15:])
+        cache.reorder_cache(torch.tensor([1, 0]))
+    assert prompt.get_seq_length() == 15
+    assert copy.deepcopy(penstock.hf.KVCache(model.config)).get_seq_length() == 0
 
 
 def test_a_full_cache_names_its_capacity(small, device):

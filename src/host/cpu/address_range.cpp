@@ -9,17 +9,13 @@
 #include "penstock/base/error.h"
 
 namespace ps::cpu {
-namespace {
-
-constexpr int reserved = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-
-}  // namespace
 
 AddressRange::AddressRange(std::shared_ptr<detail::Backend> backend, std::size_t capacity)
     : backend_(std::move(backend)),
       page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))),
       capacity_(align_up(capacity, page_, "capacity")) {
-  void* range = mmap(nullptr, capacity_, PROT_NONE, reserved, -1, 0);
+  void* range =
+      mmap(nullptr, capacity_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (range == MAP_FAILED) throw OutOfMemory("addresses", capacity_);
   data_ = static_cast<std::byte*>(range);
 }
@@ -33,8 +29,8 @@ void AddressRange::map(std::size_t offset, std::size_t bytes) {
 }
 
 void AddressRange::unmap(std::size_t offset, std::size_t bytes) noexcept {
-  // A new mapping in its place: the system takes the memory back.
-  mmap(data_ + offset, bytes, PROT_NONE, reserved | MAP_FIXED, -1, 0);
+  madvise(data_ + offset, bytes, MADV_DONTNEED);
+  mprotect(data_ + offset, bytes, PROT_NONE);
 }
 
 }  // namespace ps::cpu
