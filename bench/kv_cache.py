@@ -52,9 +52,12 @@ class Allocated:
 
 
 class Ours(Allocated):
+    options = {}
+
     def __init__(self, shape, dtype, device):
         self.cache = penstock.KVCache(layers=LAYERS, sequences=shape[0], heads=shape[2], dim=shape[3],
-                                      capacity=shape[1], dtype=dtype, device=str(device))
+                                      capacity=shape[1], dtype=dtype, device=str(device),
+                                      **self.options)
         self.tensors = [tuple(torch.from_dlpack(each) for each in (self.cache.whole_k(layer),
                                                                   self.cache.whole_v(layer)))
                         for layer in range(LAYERS)]
@@ -224,9 +227,13 @@ def main():
     parser.add_argument("--output", type=Path, help="results file to write")
     parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: the first GPU if there is one)")
     parser.add_argument("--quick", action="store_true", help="few small steps, to try the program")
+    parser.add_argument("--ahead", type=int, help="rows that KVCache maps ahead")
+    parser.add_argument("--block-bytes", type=int, help="bytes that KVCache maps at a time")
     args = parser.parse_args()
     if args.output:
         _results.check_writable("--output", args.output)
+    Ours.options = {name: value for name, value in (("ahead", args.ahead),
+                                                    ("block_bytes", args.block_bytes)) if value}
     device = penstock.Device(args.device)
     where = torch.device("cpu" if device.kind == "cpu" else f"cuda:{device.index}")
     on_gpu = where.type == "cuda"

@@ -33,7 +33,7 @@ class KVCache(Cache):
     backward: call the model under ``torch.no_grad()``; `generate` does that itself.
     """
 
-    def __init__(self, config: Any, *, capacity: int | None = None, ahead: int = 128,
+    def __init__(self, config: Any, *, capacity: int | None = None, ahead: int = 256,
                  block_bytes: int | None = None) -> None:
         config = config.get_text_config(decoder=True)
         types = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers

@@ -19,7 +19,8 @@ class KVCache(_core.KVCache):
     V, and `dtype`, bf16, f16 or f32, are those of the model and the batch. All sequences have the
     same number of rows; pad shorter ones on the left. `device` is the first GPU by default, or the CPU
     if there is none. Memory for `initial` rows is mapped at once. Memory is mapped and given back in
-    blocks of `block_bytes` for K, and for V, of every layer; by default a block holds 64 rows or more.
+    blocks of `block_bytes` for K, and for V, of every layer; by default a block holds 512 rows, or 64
+    or more if that is above 32 MiB. Larger blocks take more memory and disturb fewer steps.
 
     >>> import numpy, penstock
     >>> cache = penstock.KVCache(layers=2, sequences=1, heads=1, dim=8, dtype="f32", capacity=4096,
@@ -38,7 +39,7 @@ class KVCache(_core.KVCache):
     """
 
     def __init__(self, *, layers: int, sequences: int, heads: int, dim: int, capacity: int,
-                 dim_v: int | None = None, dtype: Any = "bf16", initial: int = 0, ahead: int = 128,
+                 dim_v: int | None = None, dtype: Any = "bf16", initial: int = 0, ahead: int = 256,
                  block_bytes: int | None = None, device: Any = None) -> None:
         super().__init__(device, layers, sequences, heads, dim, dim if dim_v is None else dim_v,
                          dtype_name(dtype), capacity, initial, ahead, block_bytes or 0)

@@ -184,6 +184,24 @@ TEST_F(KVCacheTest, ErrorsNameTheArgumentAndLeaveTheCache) {
   EXPECT_EQ(made([](Options& o) { o.dtype = DType::i32; }), "dtype");
 }
 
+TEST(KVCacheBlocks, HoldManyRowsUnlessTheyAreLarge) {
+  constexpr std::size_t KiB = 1024, MiB = KiB * KiB;
+  const auto mapped = [](std::int64_t sequences, std::size_t block_bytes) {
+    KVCache cache(Device::cpu(), {.layers = 2,
+                                  .sequences = sequences,
+                                  .heads = 8,
+                                  .capacity = 10000,
+                                  .ahead = 0,
+                                  .block_bytes = block_bytes});
+    cache.reserve(1);
+    return cache.mapped_bytes();  // four blocks
+  };
+  EXPECT_EQ(mapped(1, 0), 4 * 512 * 2 * KiB);
+  EXPECT_EQ(mapped(64, 0), 4 * 32 * MiB);
+  EXPECT_EQ(mapped(1024, 0), 4 * 64 * 2 * MiB);
+  EXPECT_EQ(mapped(1, 64 * KiB), 4 * 64 * KiB);
+}
+
 // K is rotated by the rows' positions, and attention() reads the cache.
 TEST(KVCacheAttention, IsThatOfTheRowsAtOnce) {
   constexpr std::int64_t rows = 20, dim = 16;
@@ -255,7 +273,8 @@ TEST(KVCacheGpu, RefusesACaptureAndStreamsOfOtherDevices) {
 TEST(KVCacheGpu, RunningOutOfMemoryNamesIt) {
   FakeMachine machine({.device_bytes = std::size_t{4} << 20});
   {
-    KVCache cache(machine.gpu(), {.layers = 4, .heads = 8, .capacity = 1 << 20});
+    KVCache cache(machine.gpu(),
+                  {.layers = 4, .heads = 8, .capacity = 1 << 20, .ahead = 0, .block_bytes = 1});
     try {
       cache.reserve(1 << 16);
       ADD_FAILURE();

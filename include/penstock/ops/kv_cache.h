@@ -32,9 +32,11 @@ struct KVCacheOptions {
   // The most rows of a sequence. They take addresses and no memory.
   std::int64_t capacity = 0;
   std::int64_t initial = 0;  // rows for which the constructor maps memory
-  std::int64_t ahead = 128;  // rows that the thread keeps mapped beyond those that were appended
+  std::int64_t ahead = 256;  // rows that the thread keeps mapped beyond those that were appended
   // Memory is mapped in blocks of this size for K, and for V, of every layer; rounded up to pages
-  // of the device, 2 MiB on GPUs. 0: enough for 64 rows.
+  // of the device, 2 MiB on GPUs. 0: 512 rows; fewer, down to 64, if these are above 32 MiB. While
+  // the thread maps a block, a launch may have to wait for the driver: larger blocks disturb fewer
+  // steps.
   std::size_t block_bytes = 0;
 };
 

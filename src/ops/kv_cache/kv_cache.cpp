@@ -22,7 +22,10 @@ constexpr std::int64_t most_layers = 1 << 16;
 constexpr std::int64_t most_sequences = 1 << 24;
 constexpr std::int64_t most_heads = 65535;
 constexpr std::int64_t most_dim = 4096;
-constexpr std::size_t rows_of_block = 64;
+// Of a block by default. All planes need their next block at about the same step: the more rows a
+// block has, the fewer steps meet the thread in the driver.
+constexpr std::size_t block_rows = 512, least_block_rows = 64;
+constexpr std::size_t most_block_bytes = std::size_t{32} << 20;  // unless these are fewer rows
 
 void check_within(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
   if (value >= least && value <= most) return;
@@ -60,7 +63,10 @@ detail::GrowingPlanesOptions planes_of(const KVCacheOptions& options) {
                                     .block_bytes = options.block_bytes,
                                     .ahead = static_cast<std::size_t>(options.ahead)};
   if (made.block_bytes == 0) {
-    made.block_bytes = checked_mul(rows_of_block, std::max(k, v), "block_bytes");
+    const std::size_t row = std::max(k, v);
+    const std::size_t least = checked_mul(least_block_rows, row, "block_bytes");
+    made.block_bytes =
+        std::min(checked_mul(block_rows, row, "block_bytes"), std::max(least, most_block_bytes));
   }
   for (std::int64_t layer = 0; layer < options.layers; ++layer) {
     made.row_bytes.push_back(k);
