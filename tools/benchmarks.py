@@ -19,10 +19,11 @@ BIN = "build/gpu/bin"
 HARNESS = "python/penstock/bench"
 LADDERS = ("host", "copy", "gemm", "resample")
 CASES_PER_PART = 6  # of an operator: with all peers and counters, about two minutes
+LARGER_PARTS = {"attention": 12}  # whose cases are shorter
 PROFILED = ("tiny", "small", "large", "very-long")
 CUB_LIBRARY = f"{BIN}/libpenstock_cub.so"  # CUB as a peer of these operators
 WITH_CUB = ("copy", "transform")
-ON_CPU = ("moe_cpu",)  # operators that are measured on the CPU, whatever the machine has
+ON_CPU = ("attention_cpu", "moe_cpu")  # operators that are measured on the CPU, whatever the machine has
 
 C_SUFFIXES = (".h", ".cuh", ".cpp", ".cu", ".inc")
 # A C++ comment, or a string or character literal, in which // is no comment.

@@ -113,7 +113,7 @@ class Bench:
         if listed.returncode != 0:
             raise RuntimeError(f"{name}: cannot list its cases: {listed.stderr.strip()}")
         cases = list(json.loads(listed.stdout)[name]["cases"])
-        size = benchmarks.CASES_PER_PART
+        size = benchmarks.LARGER_PARTS.get(name, benchmarks.CASES_PER_PART)
         groups = [tuple(cases[i:i + size]) for i in range(0, len(cases), size)]
         return [Part(benchmark, number, len(groups), group)
                 for number, group in enumerate(groups, 1)]

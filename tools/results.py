@@ -8,6 +8,8 @@ below docs/ may hold places that are filled in:
     <!-- end of results -->
     <!-- table NAME -->                         a table made of several files; see TABLES
     <!-- end of table -->
+    <!-- plot NAME -->                          a plot of bench/results/NAME.json; see PLOTS
+    <!-- end of plot -->
     <!-- figure NAME: EXPRESSION -->...<!-- /figure -->     one figure; see results_tables.figure
 
 --check writes nothing and fails if a page is not what would be written.
@@ -15,10 +17,12 @@ below docs/ may hold places that are filled in:
 
 import argparse
 import fnmatch
+import os
 import re
 import sys
 from pathlib import Path
 
+import results_attention
 import results_moe
 import results_resample
 from results_tables import (Unreadable, body, figure, geometric_mean, headline, judged_us, over,
@@ -27,6 +31,7 @@ from results_tables import (Unreadable, body, figure, geometric_mean, headline, 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = re.compile(r"(<!-- results of ([\w-]+) -->\n).*?(<!-- end of results -->\n)", re.DOTALL)
 TABLE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->\n)", re.DOTALL)
+PLOT = re.compile(r"(<!-- plot ([\w-]+) -->\n).*?(<!-- end of plot -->\n)", re.DOTALL)
 FIGURE = re.compile(r"(<!-- figure ([\w-]+): (.+?) -->).*?(<!-- /figure -->)", re.DOTALL)
 
 SUMMARY = """\
@@ -49,8 +54,12 @@ process, so that background load affects all of them equally.
 """
 
 ABOUT = {
+    "attention": "attention of whole sequences",
+    "attention_cpu": "attention on the CPU",
+    "attention_portable": "attention with the kernel for every supported GPU",
     "copy": "copies of contiguous memory",
     "decompress": "bf16 weights, compressed without loss, back to their bits",
+    "expert_streaming": "expert layers whose weights are in host memory",
     "first_minutes": "`make demo` and `make test` from an empty clone",
     "file_overlap": "reading a file while computing, on the CPU",
     "gemm": "matrix products on tensor cores",
@@ -83,10 +92,26 @@ ABOUT = {
 
 # What the names of cases and peers mean, on the page of a benchmark.
 NAMES = {
+    "attention": "Cases are head dimension, rows per sequence and mask, with 16384 rows in all and as many "
+                 "heads as make 2048 numbers per row. *packed*: 16 sequences of several lengths. *cuDNN*: "
+                 "torch's scaled_dot_product_attention with this backend alone; it has no time where torch "
+                 "would run another one. *FlashAttention*: its kernels in CuTe DSL, there if the "
+                 "environment variable PEERS named a folder with the unpacked wheels of flash-attn-4 and "
+                 "what it needs. Causal attention counts half of the operations.",
+    "attention_cpu": "Cases as in [attention](attention.md), in f32, with 512 numbers per row. All cores "
+                     "are used. *torch*: scaled_dot_product_attention with its fused kernel for the CPU, on "
+                     "as many threads.",
+    "attention_portable": "Our time is that of `kernel=\"portable\"`. Cases as in "
+                          "[attention](attention.md). *FlashAttention 2*: torch's "
+                          "scaled_dot_product_attention with this backend alone.",
     "copy": "*device*: within the GPU; *upload*, *download*: from and to page-locked memory of the host. "
             "*CUB*: the faster of two ways to call its DeviceTransform, on elements and on vectors.",
     "decompress": "The bytes are those of the compressed data and of the values. *96 thread blocks*: with this "
                   "limit, as many as 16 multiprocessors hold.",
+    "expert_streaming": "*prefill*, *decode*: passes through all layers with an empty cache; the floor is the "
+                        "time in which the link alone copies every chosen expert once. *zipf*: single "
+                        "tokens routed by Zipf's law with a quarter of the experts cached; the floor is the "
+                        "time of the copies that were made.",
     "gemm": "Cases are M x N x K, in bf16 if nothing else is said; *odd*: N and K are not multiples of 8. "
             "*cuBLASLt*: the first algorithm that its heuristic returns. *cuBLASLt-best16*: the fastest "
             "of the sixteen that it returns at most. Both have a workspace of 32 MiB.",
@@ -191,6 +216,8 @@ def gpu_table(documents):
 
     copies = [copy_times(case) for case in cases("copy", "* GiB, best", "device, * GiB")]
     products, functions = cases("gemm", "[0-9]*"), cases("transform", "*")
+    attended = cases("attention", "d[0-9]*") if "attention" in documents else []
+    attention = f"attention, bf16, {len(attended)} shapes"
 
     def beside(measured, *names):
         return [(judged_us(case["ours"]), peer_us(case, *names)) for case in measured]
@@ -203,6 +230,8 @@ def gpu_table(documents):
              beside(products, "cuBLASLt")),
             (f"matrix products, bf16, {len(products)} sizes", "cuBLASLt, best of 16 algorithms",
              beside(products, "cuBLASLt-best16")),
+            (attention, "cuDNN", beside(attended, "cuDNN")),
+            (attention, "FlashAttention", beside(attended, "FlashAttention")),
             ("elementwise functions", "torch", beside(functions, "torch")),
             ("elementwise functions", "torch.compile", beside(functions, "torch.compile")),
             ("elementwise functions", "CUB's DeviceTransform", beside(functions, "CUB")),
@@ -216,14 +245,36 @@ def gpu_table(documents):
     return table(["what", "compared with", "speed relative to it: mean (range)"], rows)
 
 
-TABLES = {"overlap": overlap_table, "gpu": gpu_table, "resample": results_resample.gpu_table,
+TABLES = {"attention": results_attention.listed, "attention-summary": results_attention.summary,
+          "attention-others": results_attention.others, "attention-calls": results_attention.calls,
+          "attention_cpu": results_attention.on_cpu, "attention_portable": results_attention.portable,
+          "overlap": overlap_table, "gpu": gpu_table, "resample": results_resample.gpu_table,
           "resample-cpu": results_resample.cpu_table, "moe": results_moe.layers,
           "moe_cpu": results_moe.on_cpu, "moe_decode": results_moe.decoding,
           "moe_portable": results_moe.portable, "moe-calls": results_moe.calls, "route": results_moe.routing}
 
+# Tables with another name than the benchmark that they show, which may have no results yet.
+TABLES_OF = {"attention-summary": "attention", "attention-others": "attention",
+             "attention-calls": "attention"}
+PLOTS = {"attention": ("Rates of attention over the length of the sequences",
+                       results_attention.picture)}
 
-def filled(text, documents, folder):
-    """A page with its tables and figures."""
+
+def plot_file(root, name):
+    return root / "docs/results" / f"{name}.svg"
+
+
+def drawn(name, path, document):
+    try:
+        return PLOTS[name][1](document)
+    except (KeyError, TypeError, ZeroDivisionError) as error:
+        raise Unreadable(f"{path}: cannot be drawn: {type(error).__name__} {error}") from None
+
+
+def filled(path, documents, root):
+    """The text of a page with its tables, plots and figures."""
+    folder = root / "bench/results"
+
     def document_of(name):
         if name not in documents:
             raise Unreadable(f"{folder / name}.json: expected a results file, got no such file")
@@ -235,24 +286,34 @@ def filled(text, documents, folder):
         return f"{place[1]}\n{body(*document_of(place[2]))}\n\n{place[3]}".replace(
             "\n## Call and host times\n", "\n")
 
-    def none_yet(place):
-        return (f"{place[1]}\nThere are no results yet. To measure: `scripts/gpu_bench.sh {place[2]}`."
-                f"\n\n{place[3]}")
+    def none_yet(place, name=None):
+        return (f"{place[1]}\nThere are no results yet. To measure: "
+                f"`scripts/gpu_bench.sh {name or place[2]}`.\n\n{place[3]}")
 
     def table_of(place):
         if place[2] not in TABLES:
             raise Unreadable(f"table {place[2]}: expected one of {', '.join(TABLES)}")
-        if place[2] in ABOUT and place[2] not in documents:  # named after the benchmark it shows
-            return none_yet(place)
+        benchmark = TABLES_OF.get(place[2], place[2])
+        if benchmark in ABOUT and benchmark not in documents:
+            return none_yet(place, benchmark)
         try:
             return f"{place[1]}{TABLES[place[2]](documents)}\n{place[3]}"
         except KeyError as missing:
             raise Unreadable(f"table {place[2]}: needs {missing}") from None
 
+    def plot_of(place):
+        if place[2] not in PLOTS:
+            raise Unreadable(f"plot {place[2]}: expected one of {', '.join(PLOTS)}")
+        if place[2] not in documents:
+            return none_yet(place)
+        link = os.path.relpath(plot_file(root, place[2]), path.parent)
+        return f"{place[1]}\n![{PLOTS[place[2]][0]}]({link})\n\n{place[3]}"
+
     def figure_of(place):
         return f"{place[1]}{figure(document_of(place[2])[1], place[3])}{place[4]}"
 
-    return FIGURE.sub(figure_of, TABLE.sub(table_of, RESULTS.sub(results_of, text)))
+    text = RESULTS.sub(results_of, path.read_text())
+    return FIGURE.sub(figure_of, PLOT.sub(plot_of, TABLE.sub(table_of, text)))
 
 
 def main():
@@ -267,12 +328,14 @@ def main():
         made = {docs / "results.md": summary(documents)}
         for name, (path, document) in documents.items():
             made[docs / "results" / f"{name}.md"] = page(name, path, document)
+            if name in PLOTS:
+                made[plot_file(args.root, name)] = drawn(name, path, document)
         for other in [args.root / "README.md", *sorted(docs.rglob("*.md"))]:
             if other not in made and other.is_file() and other.parent != docs / "results":
-                made[other] = filled(other.read_text(), documents, folder)
+                made[other] = filled(other, documents, args.root)
     except Unreadable as error:
         sys.exit(f"results: {error}")
-    old = [path for path in (docs / "results").glob("*.md") if path not in made]
+    old = [path for path in (docs / "results").glob("*.*") if path not in made]
     stale = [path for path, text in made.items() if not path.is_file() or path.read_text() != text]
     for path in [*stale, *old]:
         if args.check:

@@ -55,6 +55,12 @@ def judged_us(times):
     return None if times is None else times.get("gpu_us", times.get("call_us"))
 
 
+def fastest_us(case):
+    """The time of the fastest peer of a case, if it has one."""
+    times = [judged_us(peer) for peer in case["peer"].values()]
+    return min((us for us in times if us), default=None)
+
+
 def geometric_mean(values):
     return math.exp(math.fsum(map(math.log, values)) / len(values))
 
@@ -115,7 +121,17 @@ def of_cases(document):
                      + ".")
     if counted:
         notes.append("*DRAM*: share of the peak bandwidth, counted by ncu.")
-    return parts + ([" ".join(notes)] if notes else [])
+    return parts + ([" ".join(notes)] if notes else []) + left_out(cases)
+
+
+def left_out(cases):
+    """Peers that could not run a case or were wrong, and why."""
+    found = {}
+    for case in cases:
+        for peer, reason in case.get("metrics", {}).get("left_out", {}).items():
+            found.setdefault((peer, reason), []).append(case["case"])
+    return [f"{peer} is left out in {'; '.join(names)}: {reason}."
+            for (peer, reason), names in found.items()]
 
 
 def of_calls(document):
@@ -289,9 +305,12 @@ def spread(values):
 # Single figures, which pages name by an expression.
 
 def value_of(case, path):
-    """A number of a case: a field such as metrics.of_cub; PEER/ours; or over_floor."""
+    """A number of a case: a field such as metrics.of_cub; PEER/ours; fastest/ours, for the fastest peer;
+    or over_floor."""
     if path == "over_floor":
         return over(judged_us(case["ours"]), case.get("floor_us"))
+    if path == "fastest/ours":
+        return over(fastest_us(case), judged_us(case["ours"]))
     if path.endswith("/ours"):
         return over(judged_us(case["peer"].get(path.removesuffix("/ours"))), judged_us(case["ours"]))
     if path.startswith("ours/"):

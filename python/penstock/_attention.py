@@ -81,7 +81,8 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool = False,
     if out is None:
         out = empty_like(q, shape)
     lse = empty_like(q, lse_shape, "f32") if return_lse else None
-    _core.attention(*inputs, *options, out, lse, None, stream)
+    arguments: tuple[Any, ...] = *inputs, *options, out, lse, None, stream
+    _core.attention(*arguments)
     return (out, lse) if return_lse else out
 
 

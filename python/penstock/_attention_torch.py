@@ -86,10 +86,10 @@ def _takes(query: Any, key: Any, value: Any, is_causal: bool, scale: float | Non
 def _aligned(tensor: Any) -> bool:
     """Whether rows are contiguous and, on a GPU, begin at multiples of 16 bytes."""
     if tensor.numel() == 0 or tensor.stride(3) != 1:
-        return tensor.numel() == 0
+        return bool(tensor.numel() == 0)
     each = 16 // tensor.element_size()
-    return tensor.is_cpu or tensor.storage_offset() % each == 0 and all(
-        stride % each == 0 for stride in tensor.stride()[:3])
+    return bool(tensor.is_cpu or tensor.storage_offset() % each == 0 and all(
+        stride % each == 0 for stride in tensor.stride()[:3]))
 
 
 def _bypasses(inputs: Tuple, stream: Any) -> bool:
@@ -124,7 +124,8 @@ def _run(inputs: Tuple, options: Tuple, out: Any, lse: Any, stream: Any = None) 
         stream = current_stream(stream, q)
     if stream is not None or not EXCHANGES:
         inputs = tuple(each if each is None else each.detach() for each in inputs)
-    _core.attention(*inputs, *options, out, lse, workspace, stream)
+    arguments = *inputs, *options, out, lse, workspace, stream
+    _core.attention(*arguments)
 
 
 def _attention(*arguments: Any) -> Any:

@@ -33,9 +33,10 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
         if softcap or s_aux is not None:
             raise Unsupported("penstock.hf: attention with softcap or sinks takes masks of padding, "
                               "windows and causality alone; use another attn_implementation")
-        return sdpa_attention_forward(module, query, key, value, attention_mask, dropout=dropout,
-                                      scaling=scaling, is_causal=causal,
-                                      position_bias=position_bias, **others)
+        out, _ = sdpa_attention_forward(module, query, key, value, attention_mask, dropout=dropout,
+                                        scaling=scaling, is_causal=causal,
+                                        position_bias=position_bias, **others)
+        return out, None
     first, ends = (None, None) if attention_mask is None else attention_mask.unbind(0)
     dim, dim_v = query.shape[-1], value.shape[-1]
     scale = dim**-0.5 if scaling is None else scaling

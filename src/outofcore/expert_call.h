@@ -2,6 +2,7 @@
 // used again by later calls.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -25,6 +26,8 @@ struct ExpertCall {
   TensorView slots{};              // (E) on the device: the map of the group that is computed
   std::vector<Event> read;         // one per group: its slots have been read
   Event done;
+  // The number of the last use for which everything that the stream waits for has been enqueued.
+  std::atomic<std::uint32_t> answered{0};
 
   // Of this use of the memory.
   // The value of `routed` and of the flags. The answering thread counts it up when the use is over.

@@ -164,6 +164,7 @@ void ExpertFeeder::forward(std::int64_t layer, const MoeOptions& given_options,
                               slot_count_ - pinned_, last_misses(layer));
   call.enqueued_ns = now_ns();
   options.slots = call.slots;
+  const std::uint32_t number = call.number;
   try {
     enqueue(call, options, stream);
   } catch (...) {
@@ -171,11 +172,16 @@ void ExpertFeeder::forward(std::int64_t layer, const MoeOptions& given_options,
     throw;
   }
   post(std::move(taken));
+  // What the stream waits for must be enqueued before this thread goes on: if it launched a kernel
+  // that is not loaded, CUDA could wait for the stream and let no thread enqueue copies meanwhile.
+  const std::int64_t begin = now_ns();
+  while (static_cast<std::int32_t>(call.answered.load() - number) < 0) pause_since(begin);
 }
 
 void ExpertFeeder::enqueue(ExpertCall& call, const MoeOptions& options, const Stream& stream) {
   ExpertSteps& steps = *hooks_.steps;
   steps.publish(options, call.routing(), stream);
+  steps.load(options, stream);
   for (std::size_t group = 0; group < call.groups; ++group) {
     stream.impl().wait_value(call.flags + group, call.number);
     steps.take_slots(call.map(group), call.slots, stream);

@@ -58,6 +58,9 @@ class ExpertFeeder {
   // For a call whose work could not be enqueued as a whole.
   void abandon(std::list<ExpertCall*> call, const Stream& stream) noexcept;
 
+  // Yields, or sleeps if there has been nothing to do for long.
+  static void pause_since(std::int64_t busy_ns);
+
   // --- on the answering thread ---
   void run();
   void take_posted();

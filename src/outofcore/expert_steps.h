@@ -23,6 +23,10 @@ class ExpertSteps {
                            const Stream& stream) {
     moe_publish_ids(ids, experts, to, stream);
   }
+  // Before a wait is enqueued that take_slots(), experts() and combine() are behind.
+  virtual void load(const MoeOptions& options, const Stream& stream) {
+    moe_load_kernels(options, stream);
+  }
   virtual void take_slots(const std::int32_t* from, const TensorView& slots, const Stream& stream) {
     moe_take_slots(from, slots, stream);
   }

@@ -75,6 +75,7 @@ void ExpertFeeder::answer_current() {
   }
   ExpertCallRecord record;
   const std::exception_ptr failure = answers_->answer(call, record);
+  call.answered = call.number;
   if (failure) error_.set(failure);
   count(&record, failure != nullptr);
 }
@@ -104,6 +105,7 @@ void ExpertFeeder::drop_work() {
   answers_->forget_wishes();
   if (current_.empty()) return;
   release_groups(*current_.front(), 0);
+  current_.front()->answered = current_.front()->number;
   answered_.splice(answered_.end(), current_);
 }
 
@@ -139,7 +141,11 @@ void ExpertFeeder::pause() {
     looked_ns_ = now;
     answers_->look_for_faults();
   }
-  if (now - busy_ns_ < spin_ns) {
+  pause_since(busy_ns_);
+}
+
+void ExpertFeeder::pause_since(std::int64_t busy_ns) {
+  if (now_ns() - busy_ns < spin_ns) {
     std::this_thread::yield();
   } else {
     pause_ns(50'000);

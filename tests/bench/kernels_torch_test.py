@@ -10,7 +10,7 @@ from penstock.bench._performance import run_case
 from penstock.bench._timing import Plan
 from penstock.bench.elementwise import transform_case
 from penstock.bench.operators import copy, gemm, transform
-from penstock.bench.products import cublas_lt, gemm_case, torch_peer
+from penstock.bench.products import cublas_lt, gemm_case, large_product, torch_peer
 
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 
@@ -42,7 +42,7 @@ def gpu_context(monkeypatch, told):
         raise OSError("libcublasLt.so: no such file")
 
     monkeypatch.delenv("PENSTOCK_CUB", raising=False)
-    monkeypatch.setattr(gemm_case, "LARGE", 64)
+    monkeypatch.setattr(large_product, "LARGE", 64)
     monkeypatch.setattr(gemm_case, "Captured", lambda call: lambda *arguments: call(*arguments))
     monkeypatch.setattr(cublas_lt, "of_torch", missing)
     monkeypatch.setattr(transform_case, "Compiled", lambda call: call)

@@ -186,6 +186,13 @@ def test_iterations_are_the_samples(bench, operator):
     assert case["ours"]["samples"] == 3
 
 
+def test_an_operator_may_have_a_shorter_plan(bench, operator):
+    operator().plan = Plan(samples=6, sustained_seconds=0.01)
+    for words, samples in (((), 6), (("--iterations", "5"), 5)):
+        code, out, _ = bench("double", "--device", "cpu", "--json", *words)
+        assert code == 0 and json.loads(out)["cases"][0]["ours"]["samples"] == samples
+
+
 def test_a_peer_present_in_one_case_has_its_version(context):
     from penstock.bench._performance import versions
 

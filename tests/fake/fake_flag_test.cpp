@@ -66,6 +66,7 @@ TEST_F(FakeFlag, AFlagRaisedTooEarlyIsSeen) {
   driver.stream_synchronize(reader);
   go = true;
   go.notify_all();
+  driver.stream_synchronize(writer);  // the kernel reads `go`
   EXPECT_TRUE(only_violation(driver, "copy on stream 1 does not wait for kernel on stream 0"));
 }
 

@@ -168,9 +168,8 @@ std::string Ledger::still_used(const void* data) const {
 const Gate* Ledger::closed_gate(const Operation& operation) const {
   const Gate* last = nullptr;
   for (const Gate& gate : gates_) {
-    if (gate.flag == nullptr || operation.clock.at(gate.stream) < gate.tick || gate.open())
-      continue;
-    last = &gate;
+    if (gate.flag == nullptr || gate.written || gate.open()) continue;
+    if (operation.clock.at(gate.stream) >= gate.tick) last = &gate;
   }
   return last;
 }
@@ -186,8 +185,9 @@ bool Ledger::promise(const Operation& behind, const Operation& other,
 std::vector<StreamNumber> Ledger::opens(const std::uint32_t* flag, std::uint32_t value,
                                         const Clock& clock) {
   std::vector<StreamNumber> waiting;
-  for (const Gate& gate : gates_) {
+  for (Gate& gate : gates_) {
     if (gate.flag != flag || static_cast<std::int32_t>(value - gate.value) < 0) continue;
+    gate.written = true;
     waiting.push_back(gate.stream);
     std::erase_if(promises_, [&](const Promise& p) {
       return p.gate_stream == gate.stream && p.gate_tick == gate.tick &&

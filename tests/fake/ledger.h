@@ -31,6 +31,7 @@ struct Gate {
   Tick tick = 0;
   const std::uint32_t* flag = nullptr;  // null: a host function, open when it returned
   std::uint32_t value = 0;
+  bool written = false;  // work of a stream that will write the flag is enqueued
 
   bool open() const;
 };
@@ -80,7 +81,7 @@ class Ledger {
   };
 
   // Two accesses conflict, and one is behind a closed gate: whoever opens the gate must do so after
-  // the other one.
+  // the other one. Once work that opens it is enqueued, what it follows is settled.
   struct Promise {
     StreamNumber gate_stream = 0;
     Tick gate_tick = 0;
@@ -103,7 +104,8 @@ class Ledger {
     return host_.knows(operation.stream, operation.tick);
   }
   bool held_back(const Access& access) const;
-  // The last closed gate with a flag that the operation is behind.
+  // The last closed gate that the operation is behind and that the host may open: with a flag that
+  // no enqueued work writes.
   const Gate* closed_gate(const Operation& operation) const;
   bool promise(const Operation& behind, const Operation& other, const std::string& complaint);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -292,6 +293,28 @@ TEST_F(StreamedExpertsGpu, ACaptureIsRefused) {
   if (graph != nullptr) cudaGraphDestroy(graph);
   experts.forward(0, call.options, *stream);
   experts.synchronize();
+}
+
+// In a process of its own, because CUDA loads a kernel when it is first launched, and may wait for
+// the device to do so. The stream waits for copies then.
+TEST_F(StreamedExpertsGpu, KernelsNeedNotBeLoaded) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto first_calls = [&] {
+    std::mt19937 random(11);
+    const Weights weights(gpu, usual, *stream, random);
+    StreamedExperts experts(
+        {.store = &weights.store, .device = gpu, .device_bytes = bytes_for(usual, 8)});
+    for (const std::int64_t tokens : {1, 30, 600}) {
+      Call call(gpu, usual, tokens, 4, 0, *stream, random);
+      call.options.pool = &*pool;
+      for (std::int64_t layer = 0; layer < 3; ++layer) {
+        experts.forward(layer, call.options, *stream);
+      }
+      experts.synchronize();
+    }
+    std::quick_exit(experts.statistics().calls == 9 ? 0 : 1);
+  };
+  EXPECT_EXIT(first_calls(), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(StreamedExpertsGpu, ClosingEndsCallsThatAreInFlight) {

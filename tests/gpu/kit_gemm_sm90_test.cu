@@ -1,5 +1,5 @@
-// The matrix-product engine in shapes that no rung has: one cluster takes every tile, so that the
-// ring and the pieces of the epilogue go round many times.
+// The matrix-product engine in shapes and with a loader that no rung has: one cluster takes every
+// tile, so that the ring and the pieces of the epilogue go round many times.
 #include <set>
 
 #include "gemm/support/matrices.h"
@@ -8,6 +8,7 @@
 #include "gpu/gpu_test.h"
 #include "penstock/host/cuda.h"
 #include "penstock/kit/gemm/launch.cuh"
+#include "penstock/kit/gemm/row_loader.cuh"
 #include "support/kernel_page.h"
 
 namespace {
@@ -29,7 +30,25 @@ class KitGemm : public ps::test::GpuTest {
 
   template <class Config, template <class> class Schedule = kit::Cooperative>
   void expect_right(const gemm::Size& size) {
-    using Product = Scheduled<Config, Schedule>;
+    expect_right<Scheduled<Config, Schedule>>(size, [](const gemm::Problem& p) {
+      return kit::gemm_operands<Config>(gemm::view_a(p), gemm::view_b(p));
+    });
+  }
+
+  template <class Config, template <class> class Schedule = kit::Cooperative>
+  void expect_right_by_rows(const gemm::Size& size) {
+    using Loader = kit::RowLoader<Config>;
+    using Product =
+        kit::Gemm<Config, kit::GemmStore<Config>, Loader, kit::GridOrder<Config>, Schedule<Config>>;
+    expect_right<Product>(size, [](const gemm::Problem& p) {
+      const std::uint64_t pitch = p.k * sizeof(__nv_bfloat16);
+      return typename Loader::Arguments{p.a, p.b, pitch, pitch, p.n, p.k / 8};
+    });
+  }
+
+  template <class Product, class Operands>
+  void expect_right(const gemm::Size& size, const Operands& operands) {
+    using Config = typename Product::Config;
     const ps::Stream stream(gpu);
     const gemm::Matrices matrices(stream, size, 1);
     const gemm::Problem& p = matrices.problem(0);
@@ -40,7 +59,7 @@ class KitGemm : public ps::test::GpuTest {
                    << blocks << " blocks of " << Config::tile_m << " x " << Config::tile_n
                    << ", clusters of " << Config::cluster_blocks);
       matrices.poison(0);
-      kit::launch_gemm<Product>(gemm::view_a(p), gemm::view_b(p),
+      kit::launch_gemm<Product>(operands(p), kit::gemm_steps<Config>(p.k),
                                 kit::gemm_map(gemm::view_c(p), kit::GemmStore<Config>::box_rows),
                                 order, blocks, ps::cuda_stream(stream));
       EXPECT_NO_THROW(matrices.check(0));
@@ -57,6 +76,12 @@ constexpr gemm::Size size = {600, 776, 328};
 TEST_F(KitGemm, OneConsumerNarrow) { expect_right<Config<64, 64, 3, 1>>(size); }
 TEST_F(KitGemm, OneConsumerWide) { expect_right<Config<64, 256, 2, 2>>(size); }
 TEST_F(KitGemm, OddPieces) { expect_right<Config<128, 192, 4, 2>>(size); }
+TEST_F(KitGemm, OverlappingPieces) {
+  for (const gemm::Size& each : {size, gemm::Size{130, 232, 64}, gemm::Size{1, 8, 8}}) {
+    expect_right<Config<128, 224, 4, 2>>(each);
+    expect_right<Config<64, 80, 4, 1>>(each);
+  }
+}
 TEST_F(KitGemm, FourBlocks) { expect_right<Config<128, 128, 4, 4>>(size); }
 TEST_F(KitGemm, ThreeConsumers) { expect_right<Config<192, 128, 3, 1>>(size); }
 TEST_F(KitGemm, TwoSlots) { expect_right<Config<128, 256, 2, 2>>(size); }
@@ -79,6 +104,15 @@ TEST_F(KitGemm, PingPongOfFourBlocks) {
 }
 TEST_F(KitGemm, PingPongWithOneSlot) {
   for (const gemm::Size& each : turns) expect_right<Config<64, 128, 1, 1, 2>, kit::PingPong>(each);
+}
+
+// Whole tiles, and matrices that are smaller than a tile in either direction.
+TEST_F(KitGemm, RowsByCpAsync) {
+  for (const gemm::Size& each : turns) {
+    expect_right_by_rows<Config<128, 256, 4, 1>>(each);
+    expect_right_by_rows<Config<64, 80, 2, 1>>(each);
+    expect_right_by_rows<Config<64, 64, 3, 1, 2>, kit::PingPong>(each);
+  }
 }
 
 // Blocks have whole steps, broken ones, and none before the end of K.

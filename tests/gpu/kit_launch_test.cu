@@ -99,6 +99,26 @@ TEST_F(KitLaunchGpu, KnowsHowManyBlocksFitToo) {
   EXPECT_LT(fit({.block = 1024, .shared_bytes = 120 * 1024, .cluster = 16}), pairs);
 }
 
+TEST_F(KitLaunchGpu, LoadsKernelsWithoutRunningThem) {
+  const DeviceArray<unsigned> out(256);
+  const std::vector<unsigned> before = out.values();
+  {
+    const ps::kit::LoadKernels loads;
+    run(use_shared, {.block = 128, .shared_bytes = 1024}, 256U, out.data());
+    {
+      const ps::kit::LoadKernels more;
+    }
+    run(use_shared, {.block = 128, .shared_bytes = 1024, .overlaps_previous = true}, 256U,
+        out.data());
+    std::thread([&] {
+      EXPECT_EQ(ps::kit::detail::loading_only(), 0U) << "other threads launch";
+    }).join();
+  }
+  EXPECT_EQ(out.values(), before);
+  run(use_shared, {.block = 128, .shared_bytes = 1024}, 256U, out.data());
+  EXPECT_TRUE(same(out.values(), [](std::size_t i) { return static_cast<unsigned>(255 - i) * 3; }));
+}
+
 // A place that two keys share holds the last of them, and never the wrong value.
 TEST(KitLaunchCache, FindsWhatWasKeptOrNothing) {
   using Cache = ps::kit::detail::LaunchCache;

@@ -104,7 +104,7 @@ TEST_F(MoeErrors, Limits) {
   EXPECT_EQ(spoilt([](auto& o) { o.gate_up = changed(o.gate_up, {5, 8, 16}); }).expected,
             "n that is a multiple of 8");
   EXPECT_EQ(spoilt([](auto& o) { o.gate_up = changed(o.gate_up, {5, 0, 16}); }).expected,
-            "n from 8 to 4194304");
+            "n from 8 to 524288");
   EXPECT_EQ(spoilt([](auto& o) { o.ids = changed(o.ids, {6, 0}); }).expected, "K from 1 to 4");
   EXPECT_EQ(named([](auto& o) { o.ids = changed(o.ids, {6, 5}); }), "ids") << "more than experts";
   EXPECT_EQ(named([](auto& o) {

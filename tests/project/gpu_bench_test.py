@@ -96,6 +96,10 @@ def test_an_operator_depends_on_its_own_part_of_the_package():
             "bench/peers/cub.cu", "src/ops/transform/sm90.cu"} <= transform
     assert {"python/src/transfers.cpp", "bench/peers/cub.cu", "src/ops/transform/sm90.cu"} <= copy
     assert not {"bench/peers/cub.cu", "src/ops/transform/sm90.cu"} & gemm
+    attention = sources("attention")
+    assert {"python/penstock/_attention_torch.py", "python/src/attention.cpp",
+            "python/penstock/bench/prefill/flash_peer.py", "src/ops/attention/sm90_kernel.cuh"} <= attention
+    assert not [path for path in attention if "moe" in path or "mixture" in path]
     assert {"python/penstock/_moe.py", "python/src/moe.cpp"} <= sources("python")
 
 
@@ -230,7 +234,8 @@ def test_a_ladder_that_fails_leaves_no_file(tree, monkeypatch, write):
 
 
 def test_an_operator_runs_in_parts_which_become_one_file(tree, monkeypatch, write):
-    monkeypatch.setattr(benchmarks, "CASES_PER_PART", 2)
+    monkeypatch.setattr(benchmarks, "CASES_PER_PART", 1)
+    monkeypatch.setattr(benchmarks, "LARGER_PARTS", {"op": 2})
     write("python/penstock/bench/operators/op.py", '"""Words."""\nx = 1\n')
     monkeypatch.setattr(gpu_bench.Bench, "obstacle", lambda self, name: "")
     program(tree, "penstock", f"""\

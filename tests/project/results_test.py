@@ -112,6 +112,13 @@ def test_a_yardstick_has_its_own_column(lines_of):
     assert "| rung | time | speed-up | hidden | yardstick / time |" in lines
 
 
+def test_peers_that_were_left_out_are_named_with_the_reason(lines_of):
+    left = {"metrics": {"left_out": {"torch": "raised BenchError: no backend"}}}
+    cases = [CASES["cases"][1] | {"case": name} | left for name in ("c", "d")]
+    lines = lines_of({"resample.json": CASES | {"cases": [CASES["cases"][0], *cases]}})
+    assert "torch is left out in c; d: raised BenchError: no backend." in lines
+
+
 def test_engines_alone_have_columns(lines_of):
     case = CASES["cases"][0] | {"metrics": {"engines_us": {"decode": 80.0, "link": 9.0}}}
     lines = lines_of({"resample.json": CASES | {"peers": {}, "cases": [case]}})
@@ -372,6 +379,14 @@ def test_the_table_of_kernels_reads_the_operators_files():
                     "| elementwise functions | torch | 2.000 (2.000) |",
                     "|  | CUB's DeviceTransform | 1.100 (1.100) |",
                     "|  | cudaMemcpy of the same size | 1.200 (1.200) |"]
+
+
+def test_the_table_of_kernels_has_attention_once_it_was_measured():
+    rows = gpu_rows(copy=[], gemm=[], transform=[], attention=[
+        timed("d64, 512, full", 10.0, cuDNN=11.0, FlashAttention=20.0),
+        timed("d64, 512, causal", 10.0, cuDNN=11.0), timed("packed", 10.0, FlashAttention=5.0)])
+    assert rows == ["| attention, bf16, 2 shapes | cuDNN | 1.100 (1.100) |",
+                    "|  | FlashAttention | 2.000 (2.000) |"]
 
 
 def test_the_table_of_kernels_reads_older_files():

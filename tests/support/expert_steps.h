@@ -53,6 +53,7 @@ class RecordingSteps final : public detail::ExpertSteps {
   }
 
   void plan(const MoeOptions& options, const Stream& stream) override {
+    loaded_ = false;
     call_ = std::make_shared<Call>();
     call_->layer = layer_;
     call_->whole = whole_;
@@ -81,8 +82,11 @@ class RecordingSteps final : public detail::ExpertSteps {
         });
   }
 
+  void load(const MoeOptions& /*options*/, const Stream& /*stream*/) override { loaded_ = true; }
+
   void take_slots(const std::int32_t* from, const TensorView& slots,
                   const Stream& stream) override {
+    EXPECT_TRUE(loaded_) << "kernels that are not loaded are launched behind a wait";
     run(stream, [from, to = static_cast<std::int32_t*>(slots.data()), count = slots.elements()] {
       std::copy_n(from, count, to);
     });
@@ -166,6 +170,7 @@ class RecordingSteps final : public detail::ExpertSteps {
   const unsigned most_delay_us_;
   std::int64_t layer_ = 0;
   bool whole_ = true;
+  bool loaded_ = false;
   std::shared_ptr<Call> call_;
   mutable std::mutex mutex_;
   std::string wrong_;

@@ -75,7 +75,10 @@ class Ticket {
   // A stream that waits for an item that is not enqueued yet is held on the device by a flag. CUDA
   // does not know what raises the flag. If `stream` shares a hardware queue with a stream of the
   // session, both wait forever. Each stream has its own queue while the process uses no more
-  // streams than CUDA_DEVICE_MAX_CONNECTIONS (8 by default, 32 at most).
+  // streams than CUDA_DEVICE_MAX_CONNECTIONS (8 by default, 32 at most). And CUDA may wait for all
+  // work on the device when a kernel is launched for the first time, because it loads the kernel
+  // then: kernels that stages or other threads launch while `stream` waits must be loaded before,
+  // for example by a launch or by CUDA_MODULE_LOADING=EAGER.
   void join(const Stream& stream) const;
 
   // The stages that have not started the item pass over it, and wait() throws Cancelled. Work

@@ -196,7 +196,26 @@ inline std::string describe(const LaunchOptions& options) {
          " bytes of shared memory, clusters of " + std::to_string(options.cluster);
 }
 
+// How many LoadKernels this thread has.
+PENSTOCK_OWN_RUNTIME inline unsigned& loading_only() {
+  thread_local unsigned count = 0;
+  return count;
+}
+
 }  // namespace detail
+
+// While one exists, launch() in this thread loads kernels and enqueues nothing.
+//
+// CUDA loads a kernel when it is first used, and may wait for all work on the device to do so. If a
+// stream waits for something that this thread or another one has yet to enqueue, neither goes on.
+// So load the kernels that are launched behind such a wait before it is enqueued.
+class [[gnu::visibility("hidden")]] LoadKernels {
+ public:
+  LoadKernels() { ++detail::loading_only(); }
+  ~LoadKernels() { --detail::loading_only(); }
+  LoadKernels(const LoadKernels&) = delete;
+  LoadKernels& operator=(const LoadKernels&) = delete;
+};
 
 // Enqueues the kernel on `stream`. Throws DeviceError if the launch fails. Errors while the kernel
 // runs are reported by a later synchronisation.
@@ -205,6 +224,10 @@ static void launch(void (*kernel)(Parameter...), const LaunchOptions& options, c
                    Argument&&... arguments) {
   const auto* const function = reinterpret_cast<const void*>(kernel);
   detail::allow(function, options);
+  if (detail::loading_only() > 0) {
+    detail::may_overlap(function);  // asks for the kernel's attributes once, which loads it
+    return;
+  }
   const detail::LaunchConfig launch(options, stream,
                                     options.overlaps_previous && detail::may_overlap(function));
   const cudaError_t refused =

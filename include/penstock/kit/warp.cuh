@@ -10,7 +10,8 @@ constexpr unsigned warpgroup_threads = 128;
 
 __device__ inline unsigned lane_index() { return threadIdx.x % warp_threads; }
 
-// The shuffle lets the compiler see that the index is uniform in the warp.
+// The shuffle lets the compiler see that the index is uniform in the warp. All 32 threads must call
+// it: in a branch that only some of them take, it hangs.
 __device__ inline unsigned warp_index() {
   return __shfl_sync(0xffffffffu, threadIdx.x / warp_threads, 0);
 }

@@ -24,8 +24,11 @@ enum class GemmKernel : std::uint8_t {
   // blocks compute the same tile, each half of K, which keeps more of the GPU busy if M is small.
   sm90_128x256_cluster2,
   sm90_128x256,
+  sm90_192x192_cluster2,
+  sm90_128x224_cluster2,
   sm90_128x192_cluster2,
   sm90_128x128,
+  sm90_64x192_cluster2,
   sm90_64x128_cluster2,
   sm90_64x128,
   sm90_64x64,
@@ -33,6 +36,8 @@ enum class GemmKernel : std::uint8_t {
   sm90_64x256_pingpong,
   sm90_64x128_split2,
   sm90_64x64_split2,
+  sm90_128x256_cp_async,  // loads by cp.async, for rows that are not aligned to cache lines
+  sm90_64x128_cp_async,
 };
 
 // All of them, `best` first, and their names as above.

@@ -108,10 +108,16 @@ class StreamedExperts {
   // Computes the expert layer `layer`. `call` is as for moe(), but has no gate_up, down, slots,
   // biases and layout, which come from the store; x has the dtype of the store.
   //
-  // Enqueues on `stream` and returns; blocks only if calls_in_flight calls are not done. Kernels
-  // run on `stream` alone; experts are copied on a stream of the object's own. Calls are answered
-  // in the order in which they were made, so a call must not depend on one that is made later.
-  // Cannot be captured into a graph.
+  // Enqueues on `stream`. Returns once the copies of the experts are enqueued: a call of few tokens
+  // blocks until earlier work of `stream` has computed `ids`, but not until experts are copied or
+  // computed. Also blocks if calls_in_flight calls are not done. Kernels run on `stream` alone;
+  // experts are copied on a stream of the object's own. Calls are answered in the order in which
+  // they were made, so a call must not depend on one that is made later. Cannot be captured into a
+  // graph.
+  //
+  // CUDA loads a kernel when it is first launched, and may wait for all work on the device to do
+  // so. A program whose other threads launch kernels meanwhile should launch each of them once
+  // before, or set CUDA_MODULE_LOADING=EAGER.
   //
   // Throws as moe(), InvalidArgument naming `layer`, Unsupported for a capture, ExpertsClosed, and
   // the first error of an earlier call, once. If copying an expert fails, the call still ends, its

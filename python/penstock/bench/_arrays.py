@@ -26,7 +26,7 @@ def total_bytes(*values: Any) -> int:
 def poison(outputs: Any, byte: int) -> None:
     """Fills every byte, so that elements that are never written can be found."""
     for array in arrays_in(outputs):
-        torch = _torch_of(array)
+        torch = torch_of(array)
         if not (array.is_contiguous() if torch else array.flags.c_contiguous):
             raise InvalidArgument("outputs", "contiguous arrays", f"strides of shape {array.shape}")
         if torch:
@@ -39,14 +39,14 @@ def to_numpy(array: Any) -> Any:
     """A copy on the host. bf16 becomes f32, since NumPy has no bf16."""
     import numpy
 
-    torch = _torch_of(array)
+    torch = torch_of(array)
     if torch is None:
         return numpy.array(array)
     host = array.detach().to("cpu", copy=True)
     return (host.float() if host.dtype == torch.bfloat16 else host).numpy()
 
 
-def _torch_of(array: Any) -> Any:
+def torch_of(array: Any) -> Any:
     """The module torch if the array is a tensor, else None. Never imports torch."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and isinstance(array, torch.Tensor) else None

@@ -108,7 +108,7 @@ def performance(operator: Operator, context: Context, args: argparse.Namespace) 
     clock = clock_for(context.device)
     ceilings = _ceilings(context)
     rates = {name: ceilings[name] for name in ceilings.data["rates"]}
-    plan = Plan.quick() if context.quick else Plan()
+    plan = Plan.quick() if context.quick else operator.plan
     if args.iterations:
         plan = replace(plan, samples=args.iterations)
 

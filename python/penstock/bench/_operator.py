@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
+from ._timing import Plan
 
 if TYPE_CHECKING:
     import numpy
@@ -133,6 +134,7 @@ class Case(ABC):
 class Operator(ABC):
     name: str
     summary: str
+    plan = Plan()  # of the timed calls, unless sizes are small
 
     @abstractmethod
     def cases(self, context: Context) -> list[Case]:

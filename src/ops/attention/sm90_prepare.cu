@@ -67,16 +67,17 @@ __global__ void __launch_bounds__(list_threads)
   __syncthreads();
 
   // Exclusive sums
+  const unsigned own_warp = kit::warp_index();
   const unsigned count = ends[threadIdx.x];
   unsigned sum = count;
   for (unsigned by = 1; by < kit::warp_threads; by *= 2) {
     const unsigned before = __shfl_up_sync(~0u, sum, by);
     if (kit::lane_index() >= by) sum += before;
   }
-  if (kit::lane_index() == kit::warp_threads - 1) warp_sums[kit::warp_index()] = sum;
+  if (kit::lane_index() == kit::warp_threads - 1) warp_sums[own_warp] = sum;
   __syncthreads();
   unsigned begin = sum - count;
-  for (unsigned warp = 0; warp < kit::warp_index(); ++warp) begin += warp_sums[warp];
+  for (unsigned warp = 0; warp < own_warp; ++warp) begin += warp_sums[warp];
   ends[threadIdx.x] = begin;
   if (threadIdx.x == list_threads - 1) {
     arguments.counters[0] = 0;

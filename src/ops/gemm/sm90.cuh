@@ -12,27 +12,21 @@
 #include "ops/gemm/choice.h"
 #include "ops/gemm/gpu.h"
 #include "penstock/kit/gemm/launch.cuh"
+#include "penstock/kit/gemm/row_loader.cuh"
 
 namespace ps::detail {
-
-// As many slots as fit into shared memory, at most eight.
-constexpr unsigned gemm_slots(const GemmShape& shape, unsigned consumers) {
-  constexpr unsigned room = 226 * 1024, out = 16 * 1024, most = 8;  // `out`: for each consumer
-  const unsigned slot = (shape.tile_m + shape.tile_n) * 64 * 2;
-  const unsigned received = shape.tile_m * shape.tile_n * 4 / shape.split * (shape.split - 1);
-  return std::min(most, (room - consumers * out - received) / slot);
-}
 
 template <class Element, std::size_t number>
 struct GemmSm90 {
   static constexpr GemmShape shape = gemm_shapes[number];
-  static constexpr unsigned consumers = shape.ping_pong ? 2 : shape.tile_m / 64;
-  using Config = kit::GemmConfig<Element, shape.tile_m, shape.tile_n, gemm_slots(shape, consumers),
-                                 shape.cluster, consumers, shape.split>;
+  using Config = kit::GemmConfig<Element, shape.tile_m, shape.tile_n, gemm_slots(shape),
+                                 shape.cluster, gemm_consumers(shape), shape.split>;
+  using Loader =
+      std::conditional_t<shape.cp_async, kit::RowLoader<Config>, kit::TensorLoader<Config>>;
   // Only the one that is chosen is instantiated.
   template <template <class> class Schedule>
-  using With = kit::Gemm<Config, kit::GemmStore<Config>, kit::TensorLoader<Config>,
-                         kit::GridOrder<Config>, Schedule<Config>>;
+  using With =
+      kit::Gemm<Config, kit::GemmStore<Config>, Loader, kit::GridOrder<Config>, Schedule<Config>>;
   static auto product() {
     if constexpr (shape.split > 1) {
       return std::type_identity<With<kit::Split>>();
@@ -45,15 +39,31 @@ struct GemmSm90 {
   using Product = typename decltype(product())::type;
 
   static void run(const GemmWork& work, Place place, cudaStream_t stream) {
-    constexpr unsigned panel_rows = 1024;  // of out, whose rows of a stay in the L2 cache
+    // About 1024 rows of out, whose rows of a stay in the L2 cache.
+    constexpr unsigned panel = 1024 / (shape.tile_m * shape.cluster) * shape.cluster;
     const auto matrix = [&](const void* data, std::int64_t rows, std::int64_t columns,
                             std::int64_t stride) {
       const std::int64_t extents[] = {rows, columns}, strides[] = {stride, 1};
       return TensorView(const_cast<void*>(data), work.type, extents, strides, place);
     };
-    const kit::GridOrder<Config> order(work.m, work.n, panel_rows / shape.tile_m);
-    kit::launch_gemm<Product>(matrix(work.a, work.m, work.k, work.a_row),
-                              matrix(work.b, work.n, work.k, work.b_row),
+    const auto operands = [&] {
+      if constexpr (shape.cp_async) {
+        const auto pitch = [](std::int64_t row) {
+          return static_cast<std::uint64_t>(row) * sizeof(Element);
+        };
+        return typename Loader::Arguments{work.a,
+                                          work.b,
+                                          pitch(work.a_row),
+                                          pitch(work.b_row),
+                                          static_cast<unsigned>(work.n),
+                                          static_cast<unsigned>(work.k / 8)};
+      } else {
+        return kit::gemm_operands<Config>(matrix(work.a, work.m, work.k, work.a_row),
+                                          matrix(work.b, work.n, work.k, work.b_row));
+      }
+    };
+    const kit::GridOrder<Config> order(work.m, work.n, panel);
+    kit::launch_gemm<Product>(operands(), kit::gemm_steps<Config>(work.k),
                               kit::gemm_map(matrix(work.out, work.m, work.n, work.out_row),
                                             kit::GemmStore<Config>::box_rows),
                               order, kit::gemm_blocks<Product>(order.grid()), stream);

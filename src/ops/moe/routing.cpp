@@ -49,4 +49,8 @@ void moe_take_slots(const std::int32_t* from, const TensorView& slots, const Str
   });
 }
 
+void moe_load_kernels(const MoeOptions& options, const Stream& stream) {
+  if (!on_cpu(stream)) moe_load_kernels_gpu(options, stream);
+}
+
 }  // namespace ps::detail

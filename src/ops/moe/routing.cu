@@ -85,4 +85,11 @@ void moe_take_slots_gpu(const std::int32_t* from, const TensorView& slots, const
               static_cast<std::int32_t*>(slots.data()), static_cast<unsigned>(slots.elements()));
 }
 
+void moe_load_kernels_gpu(const MoeOptions& options, const Stream& stream) {
+  const kit::LoadKernels loads;
+  moe_take_slots_gpu(nullptr, options.slots, stream);
+  moe_experts(options, stream);
+  moe_combine(options, stream);
+}
+
 }  // namespace ps::detail

@@ -29,11 +29,16 @@ void moe_publish_ids(const TensorView& ids, std::int64_t experts, const MoeRouti
 // of few bytes would wait for the copies of experts that are queued on the same copy engine.
 void moe_take_slots(const std::int32_t* from, const TensorView& slots, const Stream& stream);
 
+// Loads the kernels of moe_take_slots(), moe_experts() and moe_combine() with these options, for a
+// stream that will wait for a flag before them; see kit::LoadKernels. Enqueues nothing.
+void moe_load_kernels(const MoeOptions& options, const Stream& stream);
+
 // For work of a GPU; `offsets` has E + 1 elements.
 void moe_publish_rows_gpu(const std::uint32_t* offsets, std::int64_t experts, const MoeRouting& to,
                           const Stream& stream);
 void moe_publish_ids_gpu(const TensorView& ids, std::int64_t experts, const MoeRouting& to,
                          const Stream& stream);
 void moe_take_slots_gpu(const std::int32_t* from, const TensorView& slots, const Stream& stream);
+void moe_load_kernels_gpu(const MoeOptions& options, const Stream& stream);
 
 }  // namespace ps::detail

@@ -14,4 +14,8 @@ void moe_take_slots_gpu(const std::int32_t*, const TensorView&, const Stream& st
   throw_no_cuda(stream.device(), "moe");
 }
 
+void moe_load_kernels_gpu(const MoeOptions&, const Stream& stream) {
+  throw_no_cuda(stream.device(), "moe");
+}
+
 }  // namespace ps::detail

@@ -44,7 +44,8 @@ struct GemmConfig {
 
   static_assert(depth >= 1, "at least one slot");
   static_assert(tile_m % 64 == 0 && consumers >= 1 && consumers <= 3, "one to three consumers");
-  static_assert(tile_n % 64 == 0 && tile_n <= 256, "N is 64, 128, 192 or 256");
+  static_assert(tile_n % 16 == 0 && tile_n >= 64 && tile_n <= 256,
+                "N is a multiple of 16, from 64 to 256");
   static_assert(cluster == 1 || cluster == 2 || cluster == 4, "clusters of 1, 2 or 4 blocks");
   static_assert(split == 1 || cluster == 1, "a cluster shares tiles of B or the steps of a tile");
   static_assert(split == 1 || split == 2 || split == 4, "1, 2 or 4 blocks, which own whole warps");

@@ -8,7 +8,8 @@
 namespace ps::kit {
 
 // Stores a consumer's tile 64 columns at a time, through two buffers in shared memory: one is
-// written while the other is stored.
+// written while the other is stored. If the columns are no multiple of 64, the last two pieces
+// overlap, and columns that they have in common are stored twice, with the same bits.
 template <class Config>
 class GemmStore {
  public:
@@ -25,12 +26,15 @@ class GemmStore {
   template <unsigned count>
   __device__ void store(const float (&d)[count], const GemmTile& tile, unsigned row,
                         unsigned column) {
+    constexpr unsigned step = Pieces::columns / 2;  // accumulators of a piece
+    static_assert(count >= step && count % 8 == 0, "64 columns or more, a multiple of 16");
 #pragma unroll
-    for (unsigned p = 0; p < count / 32; ++p) {
-      pieces_.put([&](unsigned i, auto& to) { pack_pairs<Element>(d + 32 * p + 8 * i, to); },
+    for (unsigned p = 0; p < (count + step - 1) / step; ++p) {
+      const unsigned first = min(step * p, count - step);  // the last piece may overlap another
+      pieces_.put([&](unsigned i, auto& to) { pack_pairs<Element>(d + first + 8 * i, to); },
                   [&](const void* piece) {
                     tensor_store(c_, piece, evict_first(), tile.row + row + pieces_.first_row(),
-                                 tile.column + column + 64 * p);
+                                 tile.column + column + 2 * first);
                   });
     }
   }

@@ -74,6 +74,17 @@ unsigned gemm_steps(std::int64_t k) {
   return static_cast<unsigned>((k + columns - 1) / columns);
 }
 
+// Enqueues a product with the operands of any loader. `steps` and `blocks`: see gemm_steps() and
+// gemm_blocks(). Throws as launch() does.
+template <class Gemm>
+static void launch_gemm(const typename Gemm::Loader::Arguments& operands, unsigned steps,
+                        const typename Gemm::Epilogue::Arguments& out,
+                        const typename Gemm::Order& order, unsigned blocks, cudaStream_t stream,
+                        const TraceBuffer<Gemm::Config::traced>& buffer = {}) {
+  launch(gemm_kernel<Gemm>, gemm_options<Gemm>(blocks), stream, operands, out, order, steps,
+         buffer);
+}
+
 // Enqueues the product of a (m x k) and the transpose of b (n x k) on `stream`; the epilogue stores
 // the tiles. m, n and k are at least 1, and the views satisfy the rules of TensorMapOptions.
 // `blocks` is a multiple of the cluster: gemm_blocks(), or order.grid().blocks() for one tile per
@@ -84,8 +95,8 @@ static void launch_gemm(const TensorView& a, const TensorView& b,
                         const typename Gemm::Order& order, unsigned blocks, cudaStream_t stream,
                         const TraceBuffer<Gemm::Config::traced>& buffer = {}) {
   using Config = typename Gemm::Config;
-  launch(gemm_kernel<Gemm>, gemm_options<Gemm>(blocks), stream, gemm_operands<Config>(a, b), out,
-         order, gemm_steps<Config>(a.extent(1)), buffer);
+  launch_gemm<Gemm>(gemm_operands<Config>(a, b), gemm_steps<Config>(a.extent(1)), out, order,
+                    blocks, stream, buffer);
 }
 
 }  // namespace ps::kit

@@ -1,7 +1,7 @@
 // The exchangeable parts of the matrix-product kernel (gemm/kernel.cuh) and their contracts:
 //
 //   order     which tiles a block computes, and when       GridOrder, TableOrder
-//   loader    how operands reach shared memory             TensorLoader
+//   loader    how operands reach shared memory             TensorLoader, RowLoader
 //   schedule  how consumers share the work of a tile       Cooperative, Tall, PingPong, Split
 //   epilogue  what happens to the sums                     GemmStore
 //

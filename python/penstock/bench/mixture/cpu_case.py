@@ -1,20 +1,15 @@
 """Cases of moe on the CPU, with torch's tensors, next to torch."""
 
-import os
 from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
+from .._cores import threads
 from .._operator import Absent, Call, Context
 from .._rotation import sets_needed
 from .arrays import TorchArrays
 from .decode_case import DecodeCase
 from .shapes import Shape
-
-
-def threads() -> int:
-    """The cores that this process may use; the library uses all of them."""
-    return len(os.sched_getaffinity(0))
 
 
 class CpuCase(DecodeCase):

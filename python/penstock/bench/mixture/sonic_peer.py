@@ -1,32 +1,16 @@
 """SonicMoE, if the folder $PEERS holds its wheel and those it needs, unpacked."""
 
-import os
-import sys
-from collections.abc import Iterable
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
+from .. import _wheels
 from .._progress import Progress
 
-NEEDED = "set PEERS to a folder with the unpacked wheels of sonic-moe and what it needs"
+NEEDED = _wheels.needed("sonic-moe")
 
 
 def version() -> str | None:
     """Its version, or None if it is not there. Puts its folder on the path, and imports nothing."""
-    if "PEERS" not in os.environ:
-        return None
-    folder = Path(os.environ["PEERS"])
-    _put_on_path([folder, folder / "nvidia_cutlass_dsl/python_packages"])
-    if find_spec("sonicmoe") is None:
-        return None
-    info = next(folder.glob("sonic_moe-*.dist-info"), None)
-    return "of unknown version" if info is None else info.name.split("-")[1].removesuffix(".dist")
-
-
-def _put_on_path(folders: Iterable[Path]) -> None:
-    new = [str(folder) for folder in folders if str(folder) not in sys.path]
-    sys.path[:0] = new
+    return _wheels.version("sonicmoe", "sonic_moe")
 
 
 class SonicLayer:

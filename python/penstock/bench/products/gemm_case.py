@@ -14,9 +14,8 @@ from .._operator import Absent, Call, Case, Context, Peer
 from .._rotation import cache_bytes
 from .._values import HALF_STEPS, dtype_on, empty, normal
 from . import cublas_lt, torch_peer
+from .large_product import PART, LargeProduct
 
-LARGE = 8192  # rows, columns and depth of the product whose rate is the yardstick
-PART = "large product"
 MEANING = ("the multiply-adds at the rate that cuBLASLt reached in the same run for 8192 x 8192 x 8192, "
            "or the bytes at the measured copy rate, whichever takes longer")
 
@@ -115,8 +114,8 @@ class GemmCase(Case):
         out[:] = a.astype("f4") @ b.astype("f4").T
 
     @cached_property
-    def _large(self) -> Call:
-        return LargeProduct(partial(normal, self._context), partial(empty, self._context), self._dtype)
+    def _large(self) -> LargeProduct:
+        return LargeProduct(self._context, self._dtype, torch_peer.multiply)
 
     def roof_parts(self) -> Mapping[str, Call]:
         return {} if self._on_cpu else {PART: self._large}
@@ -127,24 +126,7 @@ class GemmCase(Case):
     def roof_of_parts(self, ceilings: Mapping[str, float], parts_us: Mapping[str, float]) -> float:
         if self._on_cpu:
             return self.roof_us(ceilings)
-        return max(parts_us[PART] * self.flop / (2 * LARGE**3), self.roof_us(ceilings))
+        return max(self._large.us(parts_us[PART], self.flop), self.roof_us(ceilings))
 
     def more_metrics(self) -> dict[str, Any]:
         return chosen(self._peers)
-
-
-class LargeProduct:
-    """By the peer, on matrices of its own."""
-
-    def __init__(self, make: Any, room: Any, dtype: str) -> None:
-        self._make, self._room, self._dtype = make, room, dtype
-        self._matrices: Any = None
-
-    def prepare(self, inputs: Any, outputs: Any) -> None:
-        if self._matrices is None:
-            shape = LARGE, LARGE
-            pair = tuple(self._make([part, 2], shape, self._dtype, LARGE**-0.5) for part in range(2))
-            self._matrices = pair, self._room(shape, self._dtype)
-
-    def __call__(self, inputs: Any, outputs: Any) -> None:
-        torch_peer.multiply(*self._matrices)

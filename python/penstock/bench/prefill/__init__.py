@@ -1,0 +1,1 @@
+"""The cases of attention, and their peers."""

@@ -1,0 +1,21 @@
+"""Cases of attention with the kernel that runs on every supported GPU."""
+
+from collections.abc import Mapping
+from functools import cached_property, partial
+
+from .._operator import Absent, Call
+from .case import AttentionCase
+
+
+class PortableCase(AttentionCase):
+    """The portable kernel is compared with torch's FlashAttention 2; the one for this GPU stands beside
+    it."""
+
+    def kernels(self) -> Mapping[str, Call]:
+        if self._on_cpu:
+            return super().kernels()
+        return {kernel: partial(self._attention, kernel=kernel) for kernel in ("portable", "best")}
+
+    @cached_property
+    def _others(self) -> dict[str, tuple[str, Call] | Absent]:
+        return super()._others if self._on_cpu else {"FlashAttention 2": self._torch("flash")}

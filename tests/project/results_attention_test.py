@@ -1,0 +1,204 @@
+"""The tables and the plot of attention."""
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import benchmarks
+import plot
+import pytest
+import results
+import results_attention
+
+RESULTS = Path(__file__).resolve().parents[2] / "tools" / "results.py"
+SVG = "{http://www.w3.org/2000/svg}"
+PARAMS = {"batch": 4, "length": 4096, "heads": 16, "heads_kv": 16, "dim": 128, "dim_v": 128,
+          "causal": True, "dtype": "bf16"}
+
+
+def case(name, us=1000.0, cudnn=None, flash=None, params=None, **metrics):
+    peers = {"cuDNN": cudnn, "FlashAttention": flash}
+    return {"case": name, "ours": {"gpu_us": us}, "params": PARAMS | (params or {}),
+            "yardstick": "a product", "yardstick_us": us / 2,
+            "peer": {peer: {"gpu_us": time} for peer, time in peers.items() if time},
+            "metrics": {"flop": 600_000_000_000, "enqueue_us": 9.0} | metrics}
+
+
+def document(*cases, **more):
+    return {"schema": 1, "name": "attention", "date": "d", "commit": "c", "cases": list(cases),
+            "machine": {"gpu": "GPU", "driver": "1", "cuda": "13", "cpu": "CPU", "ceilings": {}},
+            "peers": {"cuDNN": "torch 2, cuDNN 9", "FlashAttention": "4.0"}} | more
+
+
+def everything():
+    """All listed shapes, in which ours is 1.1 times as fast as the faster peer."""
+    return document(*(case(name, 1000.0 + i, 1100.0 + 1.1 * i, 1200.0 + 2 * i)
+                      for i, name in enumerate(results_attention.LISTED)))
+
+
+def rows_of(name, found, benchmark="attention"):
+    return results.TABLES[name]({benchmark: (None, found)}).splitlines()[2:]
+
+
+def test_the_listed_names_are_those_of_the_benchmark():
+    source = (benchmarks.ROOT / "python/penstock/bench/operators/attention.py").read_text()
+    assert 'f"d{dim}, {length}, {\'causal\' if causal else \'full\'}"' in source
+    for numbers in (results_attention.LENGTHS, results_attention.DIMS):
+        assert str(numbers) in source
+    assert len(results_attention.LISTED) == len(set(results_attention.LISTED)) == 36
+
+
+def test_the_listed_shapes_have_rates_and_relative_speeds():
+    rows = rows_of("attention", document(case("d128, 4096, full", 1000.0, 1200.0, 1100.0),
+                                         case("d128, 512, full", 1000.0)))
+    assert len(rows) == 6
+    assert rows[2] == "| 128, full | 600 (–) | – | – | 600 (1.10) | – | – |"
+    assert rows[0] == "| 64, full | – | – | – | – | – | – |"
+
+
+def test_the_summary_has_means_and_the_lowest():
+    found = everything()
+    found["cases"][0] = case("d64, 512, full", 1000.0, 1099.0, 1300.0)
+    found["cases"][3] = case("d64, 4096, full", 1000.0, 950.0, 1300.0)
+    found["cases"] += [case("GQA", 1000.0, 900.0, 1050.0), case("packed", 1000.0)]
+    rows = rows_of("attention-summary", found)
+    assert rows[0].startswith("| all 36 listed shapes | the faster of cuDNN and FlashAttention | 36 of 36 "
+                              "| 1.096 | 0.950 | d64, 4096, full |")
+    assert rows[1] == ("| the 12 of 512 and 1024 rows | the faster of cuDNN and FlashAttention | 12 of 12 "
+                       "| 1.100 | 1.099 | d64, 512, full |")
+    assert rows[2] == "| GQA | FlashAttention | 1 of 1 | 1.050 | 1.050 |  |"
+    assert rows[3] == "| packed | FlashAttention | 0 of 1 | – | – |  |"
+
+
+def test_the_summary_names_the_only_peer():
+    rows = rows_of("attention-summary", document(
+        case("d64, 512, full", 1000.0, 1100.0),
+        peers={"cuDNN": "9", "FlashAttention": "absent (set PEERS)"}))
+    assert rows[0] == "| all 36 listed shapes | cuDNN | 1 of 36 | 1.100 | 1.100 | d64, 512, full |"
+
+
+def test_other_shapes_are_described():
+    rows = rows_of("attention-others", document(
+        case("d64, 512, full"),
+        case("packed", 1000.0, None, 1100.0, {"heads_kv": 8, "packed": [300, 7000], "batch": 2}),
+        case("behind", 500.0, 400.0, None, {"keys": 9000, "dim_v": 64, "causal": False})))
+    assert rows == [
+        "| packed | (2, 300–7000, 16, 8, 128) | causal | 1 ms | 600 | – | – | 1.1 ms | 1.10 |",
+        "| behind | (4, 4096 → 9000, 16, 16, 128 / 64) | full | 500 µs | 1200 | 400 µs | 0.80 | – | – |"]
+
+
+def test_host_times_are_the_longest_and_first_calls():
+    rows = rows_of("attention-calls", document(case("a", enqueue_us=12.0), case("b"),
+                                               case("c", first_call_us=45_000.0)))
+    assert rows == ["| host time of a call, back to back, the longest of all cases | a | 12 µs |",
+                    "| first call in a process | c | 45 ms |"]
+
+
+def test_the_portable_kernel_stands_beside_the_best():
+    found = case("d128", 1000.0, kernels={"best": {"gpu_us": 500.0}})
+    found["peer"] = {"FlashAttention 2": {"gpu_us": 950.0}}
+    assert rows_of("attention_portable", document(found), "attention_portable") == [
+        "| d128 | (4, 4096, 16, 16, 128) | 1 ms | 600 | 500 µs | 2.00 | 950 µs | 0.95 |"]
+
+
+def test_on_the_cpu_torch_may_be_missing():
+    found = case("d64", params={"threads": 16})
+    found["ours"] = {"call_us": 100_000.0}
+    assert rows_of("attention_cpu", document(found), "attention_cpu") == [
+        "| d64 | (4, 4096, 16, 16, 128) | 16 | 100 ms | 6000 | – | – |"]
+
+
+def test_the_faster_peer_is_a_figure(tmp_path):
+    found = everything()
+    assert results.figure(found, "mean ratio2 of fastest/ours in d*") == "1.10"
+    assert results.figure(found, "least ratio2 of fastest/ours in d64, 512, *") == "1.10"
+    alone = document(case("a", 1000.0))
+    with pytest.raises(results.Unreadable, match="no case"):
+        results.figure(alone, "mean ratio2 of fastest/ours in *")
+
+
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "bench/results").mkdir(parents=True)
+    (tmp_path / "docs/ops").mkdir(parents=True)
+
+    def run_results(content=None, *words):
+        path = tmp_path / "bench/results/attention.json"
+        if content is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.write_text(json.dumps(content))
+        return subprocess.run([sys.executable, RESULTS, "--root", tmp_path, *words],
+                              capture_output=True, text=True)
+
+    return run_results
+
+
+def test_a_page_shows_the_plot_once_there_are_results(run, tmp_path):
+    page = tmp_path / "docs/ops/attention.md"
+    place = "<!-- plot attention -->\n{}<!-- end of plot -->\n<!-- table attention-summary -->\n{}" \
+            "<!-- end of table -->\n"
+    page.write_text(place.format("", ""))
+    assert run().returncode == 0
+    none = "\nThere are no results yet. To measure: `scripts/gpu_bench.sh attention`.\n\n"
+    assert page.read_text() == place.format(none, none)
+    assert run(everything()).returncode == 0
+    assert "(../results/attention.svg)\n" in page.read_text() and "all 36 listed" in page.read_text()
+    picture = tmp_path / "docs/results/attention.svg"
+    first = picture.read_text()
+    assert run(everything(), "--check").returncode == 0
+    picture.write_text(first.replace("circle", "rect"))
+    done = run(everything(), "--check")
+    assert done.returncode == 1 and "docs/results/attention.svg is stale" in done.stdout
+    assert run().returncode == 0 and not picture.exists()
+    assert page.read_text() == place.format(none, none)
+
+
+def test_a_plot_of_a_broken_file_is_an_error(run, tmp_path):
+    broken = document(case("d64, 512, full"))
+    del broken["cases"][0]["yardstick_us"]
+    done = run(broken)
+    assert done.returncode == 1 and "attention.json" in done.stderr and "Traceback" not in done.stderr
+    (tmp_path / "docs/a.md").write_text("<!-- plot none -->\n<!-- end of plot -->\n")
+    done = run(document())
+    assert done.returncode == 1 and "plot none: expected one of attention" in done.stderr
+
+
+def drawn(content):
+    return ElementTree.fromstring(results_attention.picture(content))
+
+
+def test_every_panel_has_a_line_per_column():
+    root = drawn(everything())
+    kinds = [path.get("class") for path in root.iter(f"{SVG}path")]
+    for kind in ("s0", "s1", "s2", "limit"):
+        assert kinds.count(kind) == 1 + 6  # the legend, and the panels
+    assert len(list(root.iter(f"{SVG}circle"))) == 3 * 36
+    texts = [text.text for text in root.iter(f"{SVG}text")]
+    assert "head dimension 256, causal" in texts and texts.count("16384") == 6
+    assert {"Penstock", "cuDNN", "FlashAttention", "large matrix product", "TFLOP/s"} <= set(texts)
+
+
+def test_what_was_not_measured_leaves_a_gap():
+    found = everything()
+    found["cases"] = [each for each in found["cases"] if each["case"] != "d64, 2048, full"]
+    for each in found["cases"]:
+        del each["peer"]["FlashAttention"]
+    root = drawn(found)
+    assert "FlashAttention" not in [text.text for text in root.iter(f"{SVG}text")]
+    lines = [path.get("d") for path in root.iter(f"{SVG}path") if path.get("class") == "s0"]
+    assert lines[1].count("M") == 2 and lines[2].count("M") == 1
+    assert len(list(drawn(document()).iter(f"{SVG}circle"))) == 0
+
+
+def test_a_plot_is_the_same_every_time_and_fits_its_frame():
+    panel = plot.Panel("a<b", ["1", "2"], {"x": [1.0, 730.0], "limit": [800.0, None]})
+    text = plot.svg("it", "TFLOP/s", [panel], 1, dashed=("limit",))
+    assert text == plot.svg("it", "TFLOP/s", [panel], 1, dashed=("limit",))
+    root = ElementTree.fromstring(text)
+    _, _, width, height = map(float, root.get("viewBox").split())
+    for circle in root.iter(f"{SVG}circle"):
+        assert 0 < float(circle.get("cx")) < width and 0 < float(circle.get("cy")) < height
+    assert "a<b" in [each.text for each in root.iter(f"{SVG}text")]

@@ -1,0 +1,159 @@
+"""The tables and the plot of docs/ops/attention.md."""
+
+import plot
+from results_tables import (NONE, fastest_us, geometric_mean, judged_us, over, ratio, shown_us, table)
+
+LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
+DIMS = (64, 128, 256)
+SHORT = 1024
+MASKS = ("full", "causal")
+LIMIT = "large matrix product"
+
+
+def name_of(dim, length, mask):
+    return f"d{dim}, {length}, {mask}"
+
+
+LISTED = [name_of(dim, length, mask) for dim in DIMS for mask in MASKS for length in LENGTHS]
+
+
+def cases_of(documents, name="attention"):
+    return {case["case"]: case for case in documents[name][1]["cases"]}
+
+
+def rate(case, us):
+    """TFLOP/s."""
+    return case["metrics"]["flop"] / us * 1e-6 if us else None
+
+
+def whole(value):
+    return NONE if value is None else f"{value:.0f}"
+
+
+def listed(documents):
+    """Our rate at each listed shape, and our speed relative to the faster peer."""
+    cases = cases_of(documents)
+
+    def cell(name):
+        if name not in cases:
+            return NONE
+        case = cases[name]
+        ours = judged_us(case["ours"])
+        return f"{whole(rate(case, ours))} ({ratio(over(fastest_us(case), ours), 2)})"
+
+    rows = [[f"{dim}, {mask}", *(cell(name_of(dim, length, mask)) for length in LENGTHS)]
+            for dim in DIMS for mask in MASKS]
+    return table(["head dimension", *(f"{length} rows" for length in LENGTHS)], rows)
+
+
+def summary(documents):
+    """Our speed relative to peers: the geometric mean of several shapes, and the lowest."""
+    document, cases = documents["attention"][1], cases_of(documents)
+    present = [name for name, version in document["peers"].items() if not version.startswith("absent")]
+    both = ("the faster of " if len(present) > 1 else "") + " and ".join(present)
+    short = [name for name in LISTED if int(name.split(", ")[1]) <= SHORT]
+    others = [name for name in cases if name not in LISTED]
+    rows = []
+    for what, names, peer in ((f"all {len(LISTED)} listed shapes", LISTED, None),
+                              (f"the {len(short)} of 512 and 1024 rows", short, None),
+                              *((name, [name], "FlashAttention") for name in others)):
+        speeds = {}
+        for name in names:
+            case = cases.get(name, {"peer": {}})
+            peer_us = fastest_us(case) if peer is None else judged_us(case["peer"].get(peer))
+            if peer_us:
+                speeds[name] = peer_us / judged_us(case["ours"])
+        least = min(speeds, key=speeds.get, default=None)
+        rows.append([what, both if peer is None else peer, f"{len(speeds)} of {len(names)}",
+                     ratio(geometric_mean(speeds.values()) if speeds else None),
+                     NONE if least is None else f"{speeds[least]:.3f}",
+                     least if len(names) > 1 and least else ""])
+    return table(["shapes", "compared with", "measured", "relative speed, mean", "least", "at"], rows)
+
+
+def shape_of(params):
+    """(B, S, Hq, Hk, D) of a case; S → keys, D / Dv where they differ."""
+    rows = f"{params['length']}"
+    if "packed" in params:
+        rows = f"{min(params['packed'])}–{max(params['packed'])}"
+    if "keys" in params:
+        rows += f" → {params['keys']}"
+    dim = f"{params['dim']}" + (f" / {params['dim_v']}" if params["dim_v"] != params["dim"] else "")
+    return f"({params['batch']}, {rows}, {params['heads']}, {params['heads_kv']}, {dim})"
+
+
+def others(documents):
+    """The shapes that are not listed: times and rates beside both peers."""
+    rows = []
+    for name, case in cases_of(documents).items():
+        if name in LISTED:
+            continue
+        ours = judged_us(case["ours"])
+        cudnn, flash = (judged_us(case["peer"].get(peer)) for peer in ("cuDNN", "FlashAttention"))
+        rows.append([name, shape_of(case["params"]), "causal" if case["params"]["causal"] else "full",
+                     shown_us(ours), whole(rate(case, ours)), shown_us(cudnn),
+                     ratio(over(cudnn, ours), 2), shown_us(flash), ratio(over(flash, ours), 2)])
+    return table(["case", "(B, S, Hq, Hk, D)", "mask", "Penstock", "TFLOP/s", "cuDNN",
+                  "cuDNN / Penstock", "FlashAttention", "FlashAttention / Penstock"], rows)
+
+
+def calls(documents):
+    """What a call costs the host: the highest of all cases, and first calls in new processes."""
+    cases = cases_of(documents)
+    enqueue = {name: case["metrics"]["enqueue_us"] for name, case in cases.items()
+               if "enqueue_us" in case["metrics"]}
+    rows = []
+    if enqueue:
+        most = max(enqueue, key=enqueue.get)
+        rows.append(["host time of a call, back to back, the longest of all cases", most,
+                     shown_us(enqueue[most])])
+    rows += [["first call in a process", name, shown_us(case["metrics"]["first_call_us"])]
+             for name, case in cases.items() if "first_call_us" in case["metrics"]]
+    return table(["what", "case", "time"], rows)
+
+
+def portable(documents):
+    """The kernel for every GPU next to the one for Hopper and to torch's FlashAttention 2."""
+    rows = []
+    for name, case in cases_of(documents, "attention_portable").items():
+        ours, torch = judged_us(case["ours"]), judged_us(case["peer"].get("FlashAttention 2"))
+        best = judged_us(case["metrics"].get("kernels", {}).get("best"))
+        rows.append([name, shape_of(case["params"]), shown_us(ours), whole(rate(case, ours)),
+                     shown_us(best), ratio(over(ours, best), 2), shown_us(torch),
+                     ratio(over(torch, ours), 2)])
+    return table(["case", "(B, S, Hq, Hk, D)", "portable", "TFLOP/s", "best", "portable / best",
+                  "FlashAttention 2", "FlashAttention 2 / portable"], rows)
+
+
+def on_cpu(documents):
+    """Call times on the CPU next to torch's."""
+    rows = []
+    for name, case in cases_of(documents, "attention_cpu").items():
+        ours, torch = judged_us(case["ours"]), judged_us(case["peer"].get("torch"))
+        rows.append([name, shape_of(case["params"]), case["params"]["threads"], shown_us(ours),
+                     whole(1e3 * rate(case, ours)), shown_us(torch),
+                     ratio(over(torch, ours), 2)])
+    return table(["case", "(B, S, Hq, Hk, D)", "threads", "Penstock", "GFLOP/s", "torch",
+                  "torch / Penstock"], rows)
+
+
+def picture(document):
+    """Rates over the length of the sequences, one panel per head dimension and mask."""
+    cases = {case["case"]: case for case in document["cases"]}
+    peers = [name for name in document["peers"]
+             if any(name in cases[shape]["peer"] for shape in LISTED if shape in cases)]
+
+    def line(dim, mask, us):
+        names = [name_of(dim, length, mask) for length in LENGTHS]
+        return [rate(cases[name], us(cases[name])) if name in cases else None for name in names]
+
+    panels = []
+    for mask in MASKS:
+        for dim in DIMS:
+            lines = {"Penstock": line(dim, mask, lambda case: judged_us(case["ours"]))}
+            for peer in peers:
+                lines[peer] = line(dim, mask, lambda case: judged_us(case["peer"].get(peer)))
+            lines[LIMIT] = line(dim, mask, lambda case: case["yardstick_us"])
+            panels.append(plot.Panel(f"head dimension {dim}, {mask}", list(map(str, LENGTHS)), lines))
+    return plot.svg("TFLOP/s of attention over the length of the sequences", "TFLOP/s", panels,
+                    len(DIMS), dashed=(LIMIT,))
