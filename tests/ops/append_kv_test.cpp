@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <random>
 #include <vector>
 
+#include "ops/append_kv/cpu.h"
 #include "support/append_call.h"
 
 namespace ps::test {
@@ -63,6 +65,29 @@ TEST(AppendKV, RotatesThePairsOfBothConventions) {
   };
   EXPECT_EQ(rotated(RotaryPairs::halves), (std::vector<float>{1, -4, 3, 2, 5}));
   EXPECT_EQ(rotated(RotaryPairs::neighbours), (std::vector<float>{1, 2, -4, 3, 5}));
+}
+
+// Every number of pairs, and memory behind them that stays as it is.
+TEST(AppendKV, InstructionSetsGiveTheSameBits) {
+  const detail::RotateRows fast = detail::rotate_rows_avx2(),
+                           plain = detail::rotate_rows_baseline();
+  if (fast.halves == nullptr) GTEST_SKIP() << "no AVX2";
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  for (std::size_t count = 0; count < 70; ++count) {
+    std::vector<float> from(2 * count), cos(count), sin(count);
+    for (auto* each : {&from, &cos, &sin}) {
+      for (float& value : *each) value = normal(random);
+    }
+    const auto rotated = [&](detail::RotateRow rotate) {
+      std::vector<float> to(2 * count + 16, -7);
+      rotate(from.data(), cos.data(), sin.data(), count, to.data());
+      return to;
+    };
+    EXPECT_EQ(rotated(fast.halves), rotated(plain.halves)) << count;
+    EXPECT_EQ(rotated(fast.neighbours), rotated(plain.neighbours)) << count;
+    EXPECT_EQ(rotated(plain.halves).back(), -7);
+  }
 }
 
 TEST(AppendKV, LeavesOutRowsWithoutAPlace) {

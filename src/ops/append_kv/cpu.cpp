@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "ops/append_kv/cpu.h"
 #include "ops/append_kv/work.h"
 #include "ops/cpu_rows.h"
 #include "penstock/host/parallel.h"
@@ -16,6 +17,25 @@ using detail::AppendWork;
 
 constexpr std::int64_t grain = 16 * 1024;  // elements; fewer are not worth waking a thread for
 
+template <RotaryPairs pairs>
+void rotate_row(const float* from, const float* cos, const float* sin, std::size_t count,
+                float* to) {
+  constexpr bool halves = pairs == RotaryPairs::halves;
+  const std::size_t apart = halves ? count : 1, each = halves ? 1 : 2;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t x = each * i, y = x + apart;
+    const auto pair = detail::rotate_pair(from[x], from[y], cos[i], sin[i]);
+    to[x] = pair.x;
+    to[y] = pair.y;
+  }
+}
+
+detail::RotateRow rotation(RotaryPairs pairs) {
+  static const detail::RotateRows fast = detail::rotate_rows_avx2();
+  const detail::RotateRows rows = fast.halves != nullptr ? fast : detail::rotate_rows_baseline();
+  return pairs == RotaryPairs::halves ? rows.halves : rows.neighbours;
+}
+
 // Copies and rotates head rows of a new row after the other.
 class Writer {
  public:
@@ -25,7 +45,8 @@ class Writer {
         cos_(half()),
         sin_(half()),
         from_(rotated()),
-        to_(rotated()) {}
+        to_(rotated()),
+        rotate_(rotation(work.pairs)) {}
 
   void write(std::int64_t row) {
     const AppendPlace place = work_.place(row);
@@ -70,20 +91,14 @@ class Writer {
     if (to != from) std::memcpy(to + begin, from + begin, bytes(work_.dim) - begin);
     if (begin == 0) return;
     detail::widen_row(from, work_.type, from_.data(), rotated());
-    const bool halves = work_.pairs == RotaryPairs::halves;
-    const std::size_t apart = halves ? half() : 1, each = halves ? 1 : 2;
-    for (std::size_t i = 0; i < half(); ++i) {
-      const std::size_t x = each * i, y = x + apart;
-      const auto pair = detail::rotate_pair(from_[x], from_[y], cos_[i], sin_[i]);
-      to_[x] = pair.x;
-      to_[y] = pair.y;
-    }
+    rotate_(from_.data(), cos_.data(), sin_.data(), half(), to_.data());
     detail::narrow_row(to_.data(), work_.type, to, rotated());
   }
 
   const AppendWork& work_;
   std::size_t size_;
   std::vector<float> cos_, sin_, from_, to_;
+  detail::RotateRow rotate_;
 };
 
 void run(const AppendWork& work) {
@@ -106,6 +121,11 @@ void run(const AppendWork& work) {
 }  // namespace ps::appending
 
 namespace ps::detail {
+
+RotateRows rotate_rows_baseline() {
+  return {appending::rotate_row<RotaryPairs::halves>,
+          appending::rotate_row<RotaryPairs::neighbours>};
+}
 
 void append_kv_cpu(const AppendWork& work, const Stream& stream) {
   stream.call([work] { appending::run(work); });
