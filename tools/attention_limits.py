@@ -40,11 +40,15 @@ class Tile:
         return blocks * self.rows * self.keys - halves
 
 
-def tile_of(dim, length):
+def tile_of(dim, length, causal):
     if dim == 64:
         tall, low = (-(-length // rows) * rows for rows in (192, 128))
         return Tile(192, 128) if 20 * tall <= 21 * low else Tile(128, 128, True)
-    return Tile(128, 80) if dim == 256 else Tile(128, 128, True)
+    if dim != 256:
+        return Tile(128, 128, True)
+    small, large = Tile(128, 64), Tile(128, 80)
+    spares = 12 * small.computed(length, causal) <= 11 * large.computed(length, causal)
+    return small if spares and length <= 1024 else large
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class Limit:
 
 
 def limit(dim, length, causal, rates):
-    heads, tile = HIDDEN // dim, tile_of(dim, length)
+    heads, tile = HIDDEN // dim, tile_of(dim, length, causal)
     counted = length * length // (2 if causal else 1)
     computed = tile.computed(length, causal) / counted
     scores = TOKENS // length * heads * counted

@@ -51,8 +51,10 @@ class Benchmark:
 
 # Results that another script measures, without a GPU.
 MEASURED_ELSEWHERE = {"first_minutes"}
-SCRIPTS_NEED = {"kv_cache": ("torch",), "loading": ("pyarrow",),
+SCRIPTS_NEED = {"expert_streaming_transformers": ("torch", "transformers", "accelerate"),
+                "kv_cache": ("torch",), "loading": ("pyarrow",),
                 "moe_transformers": ("torch", "transformers")}
+SCRIPTS_SHARE = {"expert_streaming_transformers": ("bench/moe_transformers.py",)}  # import from others
 IMPORTS_ALL = "python"  # measures the import of the whole package
 
 
@@ -72,7 +74,8 @@ def every(root=ROOT):
     for source in sorted((root / "bench").glob("*.py")):
         needs = SCRIPTS_NEED.get(source.stem, ())
         package = ("python/penstock", "python/src") if source.stem == IMPORTS_ALL else ()
-        found.append(Benchmark(source.stem, "script", (*package, f"bench/{source.name}"),
+        shared = SCRIPTS_SHARE.get(source.stem, ())
+        found.append(Benchmark(source.stem, "script", (*package, *shared, f"bench/{source.name}"),
                                ("penstock", *needs)))
     found.append(Benchmark("resample_profiles", "profiles", operator_sources("resample"),
                            ("penstock",), ("ncu",)))

@@ -60,6 +60,8 @@ ABOUT = {
     "copy": "copies of contiguous memory",
     "decompress": "bf16 weights, compressed without loss, back to their bits",
     "expert_streaming": "expert layers whose weights are in host memory",
+    "expert_streaming_transformers": "a transformers model with 8 layers of Qwen3-30B-A3B, experts in host "
+                                     "memory",
     "first_minutes": "`make demo` and `make test` from an empty clone",
     "file_overlap": "reading a file while computing, on the CPU",
     "gemm": "matrix products on tensor cores",
@@ -112,6 +114,12 @@ NAMES = {
                         "time in which the link alone copies every chosen expert once. *zipf*: single "
                         "tokens routed by Zipf's law with a quarter of the experts cached; the floor is the "
                         "time of the copies that were made.",
+    "expert_streaming_transformers": "Wall times. *experts*: the experts of all layers, router excluded; "
+                                     "*forward*: a whole forward pass. *decode*: one token per sequence, "
+                                     "after 128 tokens. The cache of experts on the GPU is empty before every "
+                                     "run. The floor is the time in which the bytes of the needed experts "
+                                     "cross the link. *accelerate*: its cpu_offload; *resident*: all experts on "
+                                     "the GPU, by penstock.moe.",
     "gemm": "Cases are M x N x K, in bf16 if nothing else is said; *odd*: N and K are not multiples of 8. "
             "*cuBLASLt*: the first algorithm that its heuristic returns. *cuBLASLt-best16*: the fastest "
             "of the sixteen that it returns at most. Both have a workspace of 32 MiB.",

@@ -19,8 +19,9 @@ from ._attention import attention, scaled_dot_product_attention
 from ._core import (Array, Device, File, Item, Ring, RunReport, Stage, Stream, Timeline, copy,
                     iterate)
 from ._compress import compress, compressed_bytes_limit, decompress
-from ._errors import (DeviceError, DeviceLost, Error, InvalidArgument, OutOfMemory, PipelineError,
-                      Unsupported)
+from ._errors import (DeviceError, DeviceLost, Error, ExpertsClosed, InvalidArgument, OutOfMemory,
+                      PipelineError, Unsupported)
+from ._experts import ExpertCallRecord, ExpertStatistics, ExpertStore, StreamedExperts
 from ._files import read_file, write_file
 from ._gemm import gemm
 from ._kv_cache import KVCache
@@ -33,13 +34,14 @@ from ._round_routes import round_routes
 from ._route import route
 
 __all__ = [
-    "Array", "Device", "DeviceError", "DeviceLost", "Doctor", "Error", "File", "InvalidArgument",
-    "Item", "KVCache", "Limits", "OutOfMemory", "Overlap", "Pipeline", "PipelineError", "Ring", "RunReport",
-    "Sensor", "Stage", "Stream", "Timeline", "Unsupported", "__version__", "append_kv", "attention", "compress",
-    "compressed_bytes_limit", "copy", "decompress", "doctor", "empty", "gemm", "iterate", "limits",
-    "moe", "moe_combine", "moe_experts", "moe_plan", "moe_workspace_bytes", "overlap", "read_file",
-    "resample", "round_routes", "route", "scaled_dot_product_attention", "transform", "weights",
-    "write_file",
+    "Array", "Device", "DeviceError", "DeviceLost", "Doctor", "Error", "ExpertCallRecord",
+    "ExpertStatistics", "ExpertStore", "ExpertsClosed", "File", "InvalidArgument", "Item", "KVCache",
+    "Limits", "OutOfMemory", "Overlap", "Pipeline", "PipelineError", "Ring", "RunReport", "Sensor",
+    "Stage", "Stream", "StreamedExperts", "Timeline", "Unsupported", "__version__", "append_kv",
+    "attention", "compress", "compressed_bytes_limit", "copy", "decompress", "doctor", "empty", "gemm",
+    "iterate", "limits", "moe", "moe_combine", "moe_experts", "moe_plan", "moe_workspace_bytes",
+    "overlap", "read_file", "resample", "round_routes", "route", "scaled_dot_product_attention",
+    "transform", "weights", "write_file",
 ]
 
 __version__ = _core.version()

@@ -95,6 +95,12 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
     `is_causal` is torch's: query i attends to keys 0 to i, also if there are more keys than queries.
     Calls with `attn_mask` or dropout, calls that need a gradient, and shapes, dtypes and strides that
     :func:`attention` does not take go to torch.
+
+    >>> import penstock, torch
+    >>> q = torch.zeros(1, 2, 3, 8)
+    >>> k, v = torch.zeros(1, 2, 4, 8), torch.ones(1, 2, 4, 8)
+    >>> penstock.scaled_dot_product_attention(q, k, v).shape
+    torch.Size([1, 2, 3, 8])
     """
     torch_part = _torch.of(query)
     if torch_part is None:

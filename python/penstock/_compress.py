@@ -76,6 +76,12 @@ def decompress(compressed: Any, *, out: Any = None, shape: int | Sequence[int] |
     Values that cannot be decoded are NaN with all bits set, and so are all of them if `out` has
     another number of elements than were compressed. On a GPU the work is enqueued on `stream`; for
     torch tensors the default is torch's current stream.
+
+    >>> import numpy, penstock
+    >>> bits = numpy.arange(6, dtype="u2")
+    >>> penstock.decompress(penstock.compress(bits), shape=(2, 3))
+    array([[0, 1, 2],
+           [3, 4, 5]], dtype=uint16)
     """
     if out is None:
         out = _new_values(compressed, shape)

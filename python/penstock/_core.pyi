@@ -406,6 +406,72 @@ class WeightsWriter:
     def close(self) -> None:
         """Removes what was written, unless it is finished."""
 
+class ExpertShape:
+    """The arguments of penstock.ExpertStore."""
+
+    def __init__(self, layers: int, experts: int, hidden: int, width: int, dtype: str, layout: str, transposed: bool, bias: bool) -> None: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def least_bytes(self, pinned: int, calls_in_flight: int) -> int:
+        """Of the memory of a GPU."""
+
+class ExpertStore:
+    """The experts of a model; see penstock.ExpertStore."""
+
+    def __init__(self, device: Device, shape: ExpertShape) -> None: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def block_bytes(self) -> int: ...
+
+def expert_part(store: ExpertStore, layer: int, expert: int, part: str) -> Array:
+    """
+    The bytes of 'gate_up', 'down', 'gate_up_bias' or 'down_bias' of an expert.
+    """
+
+class StreamedExperts:
+    """See penstock.StreamedExperts."""
+
+    def __init__(self, store: ExpertStore, device: Device, device_bytes: int, policy: str, pinned: Sequence[tuple[int, int]], prefetch: str, calls_in_flight: int, records: int) -> None: ...
+
+    def forward(self, layer: int, x: Any, ids: Any, weights: Any, shared_gate_up: Any, shared_down: Any, shared_weights: Any, activation: str, alpha: float, limit: float, kernel: str, batch_invariant: bool, check: bool, out: Any, workspace: Any, stream: Any) -> None: ...
+
+    def workspace_bytes(self, x: Any, ids: Any, shared_gate_up: Any) -> int: ...
+
+    def prefetch(self, layer: int, experts: Sequence[int]) -> None: ...
+
+    def prefetch_ids(self, layer: int, ids: Any, stream: Any) -> None: ...
+
+    def clear(self) -> None: ...
+
+    def check(self) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    @property
+    def statistics(self) -> dict[str, int]: ...
+
+    @property
+    def records(self) -> list[dict[str, int]]: ...
+
+    @property
+    def slots(self) -> int: ...
+
+    @property
+    def device_bytes(self) -> int: ...
+
+    @property
+    def device(self) -> Device: ...
+
+def parse_bytes(text: str, argument: str) -> int:
+    """Bytes from text such as '20GiB'."""
+
 class Gaps:
     """The idle times of one engine between its first and its last work."""
 

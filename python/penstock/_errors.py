@@ -77,3 +77,7 @@ class PipelineError(Error, RuntimeError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class ExpertsClosed(Error, RuntimeError):
+    """The :class:`StreamedExperts` were closed before the call."""

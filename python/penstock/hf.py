@@ -10,15 +10,21 @@ in place.
 or, for a model that is already loaded, ``model.set_experts_implementation("penstock")`` and
 ``model.set_attn_implementation("penstock")``. Either may be used alone. Call the model under ``torch.no_grad()`` or ``torch.inference_mode()``; ``generate`` does that itself.
 
-This module needs transformers 5 and torch, which :func:`register` and :class:`KVCache` import.
+:func:`load` and :func:`offload` are for models whose experts do not fit on the GPU: the experts stay in
+host memory and are copied as tokens need them (:class:`penstock.StreamedExperts`).
+
+    model = penstock.hf.load("Qwen/Qwen3-30B-A3B", gpu_memory="20GiB")
+
+This module needs transformers 5 and torch, which its functions and :class:`KVCache` import.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._hf_cache import KVCache as KVCache
 
-__all__ = ["KVCache", "register"]
+__all__ = ["KVCache", "load", "offload", "register"]
 
 
 def __getattr__(name: str) -> Any:
@@ -50,3 +56,56 @@ def register(name: str = "penstock") -> None:
     ExpertsInterface.register(name, experts)
     # Models with quantised experts look here. experts() refuses them with the reason.
     FP8ExpertsInterface.register(name, experts)
+
+
+def load(path_or_name: Any, *, gpu_memory: int | str = "20GiB", device: Any = None, dtype: Any = "auto",
+         policy: str = "frequency", prefetch: str = "none", pinned: Iterable[tuple[int, int]] = (),
+         progress: bool = True, revision: str | None = None,
+         attn_implementation: str | None = None) -> Any:
+    """Loads a mixture-of-experts model whose experts stay in host memory.
+
+    `path_or_name` is a folder with ``config.json`` and safetensors files, or a name on the Hugging Face
+    Hub. The experts are read straight into page-locked memory; everything else is loaded onto `device`,
+    the first GPU by default, or the CPU if there is none. `gpu_memory`, a number of bytes or text, is for
+    all weights on the GPU: what the other weights leave is a cache of experts. The cache of keys and
+    values and the activations need memory besides.
+
+    `dtype` is that of the checkpoint by default. `policy`, `prefetch` and `pinned` are those of
+    :class:`penstock.StreamedExperts`, which the model has as ``model.streamed_experts``. `progress` shows
+    a bar, by tqdm if it is installed. `revision` and `attn_implementation` are those of
+    ``from_pretrained``.
+
+    Returns the model, ready for ``generate``. Raises :class:`penstock.InvalidArgument` if `gpu_memory` is
+    too small or the checkpoint lacks tensors or files, and :class:`penstock.Unsupported` for quantised
+    checkpoints and for models whose experts are not understood.
+    """
+    _need_transformers()
+    from ._hf_loading import load as load_with
+    from ._hf_streaming import options_from
+
+    options = options_from(device, gpu_memory, policy, prefetch, pinned, progress)
+    return load_with(path_or_name, options, dtype, revision, attn_implementation)
+
+
+def offload(model: Any, *, gpu_memory: int | str = "20GiB", device: Any = None,
+            policy: str = "frequency", prefetch: str = "none", pinned: Iterable[tuple[int, int]] = (),
+            progress: bool = True) -> Any:
+    """Moves the experts of a model in host memory to page-locked memory, from which they are streamed,
+    and the rest of the model to `device`. Returns `model`.
+
+    The arguments are those of :func:`load`. While the experts are moved, they are in host memory twice;
+    :func:`load` avoids that. Raises what :func:`load` raises. The model is then as it was.
+    """
+    _need_transformers()
+    from ._hf_streaming import offload as offload_with
+    from ._hf_streaming import options_from
+
+    return offload_with(model, options_from(device, gpu_memory, policy, prefetch, pinned, progress))
+
+
+def _need_transformers() -> None:
+    try:
+        import transformers.integrations.moe  # noqa: F401
+    except ImportError as error:
+        raise ImportError("penstock.hf: expected transformers 5 with its experts interface, and "
+                          f"torch: {error}") from error

@@ -27,6 +27,7 @@ NB_MODULE(_core, m) {
   bind_compress(m);
   bind_storage(m);
   bind_weights(m);
+  bind_experts(m);
   bind_timeline(m);
   bind_pipeline(m);
   bind_streamed(m);

@@ -1,5 +1,4 @@
 // The expert layer of mixture-of-experts models, for penstock/_moe.py.
-#include <fmt/format.h>
 #include <nanobind/stl/string_view.h>
 
 #include <cstddef>
@@ -11,37 +10,12 @@
 #include "bindings.h"
 #include "call_pool.h"
 #include "call_stream.h"
-#include "penstock/base/error.h"
+#include "moe_names.h"
 #include "penstock/ops/moe.h"
 #include "views.h"
 
 namespace ps::python {
 namespace {
-
-GateUpLayout layout_named(std::string_view name) {
-  if (name == "concatenated") return GateUpLayout::concatenated;
-  if (name == "interleaved") return GateUpLayout::interleaved;
-  throw InvalidArgument("layout", "'concatenated' or 'interleaved'", fmt::format("'{}'", name));
-}
-
-MoeActivation activation_named(std::string_view name) {
-  if (name == "swiglu") return MoeActivation::swiglu;
-  if (name == "geglu") return MoeActivation::geglu;
-  if (name == "geglu_tanh") return MoeActivation::geglu_tanh;
-  if (name == "clamped_swiglu") return MoeActivation::clamped_swiglu;
-  throw InvalidArgument("activation", "'swiglu', 'geglu', 'geglu_tanh' or 'clamped_swiglu'",
-                        fmt::format("'{}'", name));
-}
-
-MoeKernel kernel_named(std::string_view name) {
-  if (name == "best") return MoeKernel::best;
-  if (name == "sequential") return MoeKernel::sequential;
-  if (name == "large") return MoeKernel::large;
-  if (name == "decode") return MoeKernel::decode;
-  if (name == "portable") return MoeKernel::portable;
-  throw InvalidArgument("kernel", "'best', 'sequential', 'large', 'decode' or 'portable'",
-                        fmt::format("'{}'", name));
-}
 
 constexpr std::size_t alignment = 64;  // of a workspace in host memory
 

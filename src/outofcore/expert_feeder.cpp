@@ -290,6 +290,7 @@ void ExpertFeeder::abandon(std::list<ExpertCall*> call, const Stream& stream) no
 
 void ExpertFeeder::clear() {
   if (in_place_) return;
+  refuse_after_fork();
   std::unique_lock lock(mutex_);
   if (closed_) throw ExpertsClosed("clear: the experts are closed");
   clearing_ = true;
@@ -299,6 +300,7 @@ void ExpertFeeder::clear() {
 
 void ExpertFeeder::synchronize() {
   if (!in_place_) {
+    refuse_after_fork();
     std::unique_lock lock(mutex_);
     given_back_.wait(lock, [&] { return free_.size() == calls_->all().size(); });
   }
@@ -311,7 +313,7 @@ void ExpertFeeder::close() {
     closed_ = true;
   }
   cancelled_ = true;
-  if (in_place_) return;
+  if (in_place_ || forked()) return;
   posted_or_ending_.notify_one();
   given_back_.notify_all();
   std::unique_lock lock(mutex_);

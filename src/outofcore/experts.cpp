@@ -1,5 +1,6 @@
 #include "penstock/outofcore/experts.h"
 
+#include "host/fork.h"
 #include "outofcore/expert_feeder.h"
 
 namespace ps {
@@ -10,7 +11,9 @@ StreamedExperts::StreamedExperts(StreamedExpertsOptions options)
 StreamedExperts::StreamedExperts(StreamedExpertsOptions options, detail::ExpertHooks hooks)
     : feeder_(std::make_unique<detail::ExpertFeeder>(std::move(options), std::move(hooks))) {}
 
-StreamedExperts::~StreamedExperts() = default;
+StreamedExperts::~StreamedExperts() {
+  if (detail::forked()) static_cast<void>(feeder_.release());  // its thread is the parent's
+}
 StreamedExperts::StreamedExperts(StreamedExperts&&) noexcept = default;
 StreamedExperts& StreamedExperts::operator=(StreamedExperts&&) noexcept = default;
 

@@ -119,7 +119,6 @@ TEST_F(Sessions, PushFailsOrWaitsWhenTooManyItemsAreInFlight) {
   for (const WhenExhausted when_full : {WhenExhausted::fail, WhenExhausted::wait}) {
     Session session({.device = cpu, .in_flight = 3, .when_full = when_full});
     Door door;
-    std::atomic<int> in_flight{0}, most{0};
     session.host_stage("host", {}, [&](Item&) { door.wait(); });
     for (int i = 0; i < 3; ++i) session.push(i);
     if (when_full == WhenExhausted::fail) {

@@ -106,5 +106,18 @@ TEST(AttentionSm90Blocks, ATileWithoutKeys) {
   }
 }
 
+TEST(AttentionSm90Blocks, SmallBlocksWhereTheySpareScores) {
+  constexpr AttentionReach causal{attention_unlimited, 0}, full{};
+  EXPECT_EQ(attention_computed_scores<64>(512, 512, causal), 128 * 64 * (2 + 4 + 6 + 8));
+  EXPECT_EQ(attention_computed_scores<80>(512, 512, causal), 128 * 80 * (2 + 4 + 5 + 7));
+  EXPECT_TRUE(attention_small_blocks(512, 512, causal));
+  EXPECT_EQ(attention_computed_scores<80>(512, 512, full), 4 * 128 * 80 * 7);
+  EXPECT_TRUE(attention_small_blocks(512, 512, full));
+  EXPECT_FALSE(attention_small_blocks(1024, 1024, full)) << "80 keys waste little";
+  EXPECT_FALSE(attention_small_blocks(400, 400, full)) << "a multiple of 80";
+  EXPECT_FALSE(attention_small_blocks(4096, 512, full));
+  EXPECT_FALSE(attention_small_blocks(64, 1 << 28, full)) << "no long loop";
+}
+
 }  // namespace
 }  // namespace ps::test

@@ -3,10 +3,14 @@
 #include "penstock/outofcore/experts.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <initializer_list>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <string>
@@ -250,6 +254,48 @@ std::string named(const std::function<void()>& function) {
     return error.argument();
   }
   return "";
+}
+
+// Its thread is the parent's.
+TEST(StreamedExpertsTest, AForkedChildDoesNotWaitForTheThread) {
+  const ExpertShape shape{.layers = 1, .experts = 4, .hidden = 16, .width = 8};
+  const ExpertStore store(Device::cpu(), shape);
+  std::mt19937 random(1);
+  randomise(store, random);
+  Arrays arrays(store, 0, 5, 2, 0, random);
+  auto experts = std::make_unique<StreamedExperts>(
+      StreamedExpertsOptions{
+          .store = &store, .device = Device::cpu(), .device_bytes = bytes_for(shape, 4)},
+      detail::ExpertHooks{.copy_on_cpu = true});
+  const Stream stream(Device::cpu());
+  const std::vector<std::uint8_t> wanted = arrays.wanted(stream);
+  experts->forward(0, arrays.call(), stream);
+  stream.synchronize();
+  experts->synchronize();
+  EXPECT_EQ(arrays.take_out(), wanted);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(10);  // ends a child that waits
+    int refused = 0;
+    for (const auto& use : std::initializer_list<std::function<void()>>{
+             [&] { experts->forward(0, arrays.call(), stream); }, [&] { experts->clear(); },
+             [&] { experts->synchronize(); }}) {
+      try {
+        use();
+      } catch (const Unsupported&) {
+        ++refused;
+      }
+    }
+    experts->close();
+    experts.reset();
+    _exit(refused == 3 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  experts->forward(0, arrays.call(), stream);
+  stream.synchronize();
+  EXPECT_EQ(arrays.take_out(), wanted);
 }
 
 TEST(ExpertStoreTest, ChecksItsShape) {

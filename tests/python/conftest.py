@@ -10,6 +10,7 @@ import time
 import pytest
 
 import penstock
+import penstock.hf
 
 # A shell ignores Ctrl-C for what it runs in the background, and every child inherits that; the
 # programs that the tests start are to see it.
@@ -76,6 +77,27 @@ def pipeline():
 @pytest.fixture
 def torch():
     return pytest.importorskip("torch", reason="torch is not installed here")
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request, torch):
+    """torch's name of the CPU, and of a GPU where there is one."""
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU for torch")
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def small(request):
+    """hf_support, with the implementations "penstock" and "zeros"."""
+    if not request.config.getoption("--require-gpu"):
+        pytest.importorskip("transformers", reason="transformers is not installed here")
+    import hf_support
+    from transformers.integrations.moe import ExpertsInterface
+
+    penstock.hf.register()
+    ExpertsInterface.register("zeros", hf_support.zeros)
+    return hf_support
 
 
 @pytest.fixture

@@ -36,8 +36,15 @@ def run(examples, name):
     assert runner.failures == 0, "".join(failures)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+def needs_torch(name):
+    return "import torch" in EXAMPLES[name]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.torch) if needs_torch(name)
+                                  else name for name in EXAMPLES])
 def test_example(name):
+    if needs_torch(name):
+        pytest.importorskip("torch", reason="torch is not installed here")
     run(EXAMPLES[name], name)
 
 

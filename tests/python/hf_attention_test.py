@@ -7,7 +7,7 @@ missing transformers is an error.
 import pytest
 
 import penstock
-from hf_fixtures import device, small
+import penstock.hf
 
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 

@@ -11,7 +11,6 @@ import pytest
 
 import penstock
 import penstock.hf
-from hf_fixtures import device, small
 
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 

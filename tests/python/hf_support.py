@@ -20,6 +20,22 @@ MODELS = {
         "qk_rope_head_dim": 16, "qk_nope_head_dim": 16, "v_head_dim": 16}),
     "gpt_oss": ("GptOss", {"intermediate_size": 56, "num_local_experts": 8, "num_experts_per_tok": 3,
                            "head_dim": 16, "sliding_window": 16}),
+    "qwen2_moe": ("Qwen2Moe", {"intermediate_size": 48, "moe_intermediate_size": 32, "num_experts": 8,
+                               "num_experts_per_tok": 2, "shared_expert_intermediate_size": 40}),
+    "qwen3_next": ("Qwen3Next", {
+        "intermediate_size": 48, "moe_intermediate_size": 32, "num_experts": 8,
+        "num_experts_per_tok": 2, "shared_expert_intermediate_size": 40, "head_dim": 16,
+        "num_hidden_layers": 4, "linear_num_value_heads": 4, "linear_num_key_heads": 2,
+        "linear_key_head_dim": 16, "linear_value_head_dim": 16}),
+    "deepseek_v2": ("DeepseekV2", {
+        "intermediate_size": 48, "moe_intermediate_size": 32, "n_routed_experts": 8,
+        "n_shared_experts": 1, "num_experts_per_tok": 3, "n_group": 1, "topk_group": 1,
+        "first_k_dense_replace": 1, "num_key_value_heads": 4, "q_lora_rank": 24, "kv_lora_rank": 16,
+        "qk_rope_head_dim": 16, "qk_nope_head_dim": 16, "v_head_dim": 16}),
+    "glm4_moe": ("Glm4Moe", {
+        "intermediate_size": 48, "moe_intermediate_size": 32, "n_routed_experts": 8,
+        "n_shared_experts": 1, "num_experts_per_tok": 3, "n_group": 1, "topk_group": 1,
+        "first_k_dense_replace": 1, "head_dim": 16}),
     # Without experts, for tests of attention.
     "gemma2": ("Gemma2", {"intermediate_size": 72, "head_dim": 20, "sliding_window": 12,
                           "query_pre_attn_scalar": 20, "attn_logit_softcapping": 5.0}),

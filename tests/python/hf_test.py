@@ -16,29 +16,8 @@ import penstock.hf
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 
 NAMES = ("qwen3_moe", "mixtral", "olmoe", "deepseek_v3", "gpt_oss")
-DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.gpu))
 FORWARD = {"use_cache": False}
 WITH_INDUCTOR = ("qwen3_moe",)  # on a GPU; the others are traced only, which takes seconds
-
-
-@pytest.fixture(scope="module")
-def small(request):
-    """hf_support, with the implementations "penstock" and "zeros"."""
-    if not request.config.getoption("--require-gpu"):
-        pytest.importorskip("transformers", reason="transformers is not installed here")
-    import hf_support
-    from transformers.integrations.moe import ExpertsInterface
-
-    penstock.hf.register()
-    ExpertsInterface.register("zeros", hf_support.zeros)
-    return hf_support
-
-
-@pytest.fixture(params=DEVICES)
-def device(request):
-    if request.param == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no GPU for torch")
-    return request.param
 
 
 def generated(model, implementation, ids, **options):

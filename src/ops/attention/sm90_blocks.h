@@ -70,4 +70,27 @@ PENSTOCK_HD constexpr AttentionTileBlocks<size> attention_tile_blocks(std::int32
   return blocks;
 }
 
+// The scores of one head that tiles of 128 queries compute with blocks of `size` keys.
+template <std::int32_t size>
+constexpr std::int64_t attention_computed_scores(std::int32_t queries, std::int32_t keys,
+                                                 AttentionReach reach) {
+  std::int64_t scores = 0;
+  for (std::int32_t first = 0; first < queries; first += 128) {
+    const std::int32_t position = first + keys - queries;
+    scores +=
+        std::int64_t{128} * size * attention_tile_blocks<size>(position, 128, keys, reach, 0).count;
+  }
+  return scores;
+}
+
+// Whether blocks of 64 keys spare a twelfth of the scores of blocks of 80. Larger blocks have fewer
+// steps, which is better for long sequences.
+constexpr bool attention_small_blocks(std::int32_t queries, std::int32_t keys,
+                                      AttentionReach reach) {
+  constexpr std::int32_t longest = 1024;  // rows; beyond, there is little to spare
+  if (queries > longest || keys > longest) return false;
+  return 12 * attention_computed_scores<64>(queries, keys, reach) <=
+         11 * attention_computed_scores<80>(queries, keys, reach);
+}
+
 }  // namespace ps::detail

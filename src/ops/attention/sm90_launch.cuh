@@ -154,8 +154,14 @@ void attention_sm90(const AttentionWork& work, Place place, cudaStream_t stream)
                                                                                       stream);
     default:
       // The options need registers, so blocks are smaller.
-      return launch_attention<AttentionConfig<Element, 256, 256, 2, general ? 64 : 80, 2, general>>(
-          work, place, stream);
+      if constexpr (!general) {
+        if (!attention_small_blocks(work.sequences.max_q, work.sequences.max_k, work.reach)) {
+          return launch_attention<AttentionConfig<Element, 256, 256, 2, 80, 2, general>>(
+              work, place, stream);
+        }
+      }
+      return launch_attention<AttentionConfig<Element, 256, 256, 2, 64, 2, general>>(work, place,
+                                                                                     stream);
   }
 }
 

@@ -1,0 +1,232 @@
+"""Times a transformers model whose experts do not fit on the GPU, next to accelerate's offloading.
+
+    python3 bench/expert_streaming_transformers.py --output bench/results/expert_streaming_transformers.json
+
+The model has the shapes of Qwen3-30B-A3B, 8 of its layers and random weights. Its experts stay in host
+memory (penstock.hf.offload); on the GPU a cache of limited size is emptied before every run, so that each
+expert that a layer needs is copied. Two things are timed, in interleaved runs: the experts of all layers
+alone, and whole forward passes. The floor is the time in which the bytes of the needed experts cross the
+link, by the best of several plain copies in the same run.
+"""
+
+import argparse
+import copy
+import sys
+import time
+from pathlib import Path
+
+import accelerate
+import penstock
+import penstock.hf
+import torch
+import transformers
+from moe_transformers import CONTEXT, SEED, SHAPES, SMALL, build, inputs_of, select, zeros
+from penstock.bench import _results
+from penstock.bench._clock import clock_for
+from penstock.bench._floor import Floor, reason_to_drop
+from penstock.bench._timing import Plan, Samples, Turns
+from transformers.integrations.moe import ExpertsInterface
+
+WARM_UP, SAMPLES = 1, 7
+CASES = (("prefill 1x4096", 1, 4096, 0), ("prefill 4x4096", 4, 4096, 0),
+         ("decode, batch 1", 1, 1, CONTEXT), ("decode, batch 8", 8, 1, CONTEXT),
+         ("decode, batch 64", 64, 1, CONTEXT))
+QUICK_CASES = (("prefill 1x64", 1, 64, 0), ("decode, batch 2", 2, 1, 16))
+COPIES, COPIED_BYTES = 8, 1 << 30  # of the passes that measure the link
+
+
+def bytes_without_experts(model):
+    experts = {id(each) for layer in model.model.layers for each in layer.mlp.experts.parameters()}
+    return sum(each.nbytes for each in [*model.parameters(), *model.buffers()]
+               if id(each) not in experts)
+
+
+def link_rate(store, device):
+    """Bytes per second of the best plain copy from the store's memory; None on the CPU."""
+    if device.kind == "cpu":
+        return None
+    total = store.layers * store.experts
+    count = min(total, max(1, COPIED_BYTES * total // store.nbytes))
+    parts = [store._bytes(*divmod(block, store.experts), "gate_up") for block in range(count)]
+    there = penstock.empty((count, parts[0].nbytes), "u8", memory="device", device=device)
+    stream, best = penstock.Stream(device), 0.0
+    for _ in range(COPIES):
+        stream.synchronize()
+        begin = time.perf_counter()
+        for number, part in enumerate(parts):
+            penstock.copy(there[number], part, stream)
+        stream.synchronize()
+        best = max(best, there.nbytes / (time.perf_counter() - begin))
+    return best
+
+
+def passes(model, ids, context):
+    """A forward pass with `context` tokens in the cache, as a function that can be repeated."""
+    options = {"logits_to_keep": 1, "use_cache": context > 0}
+    if not context:
+        return lambda: model(ids, **options).logits
+    cache = model(ids[:, :context], **options).past_key_values
+
+    def decode():
+        logits = model(ids[:, context:], past_key_values=cache, **options).logits
+        cache.crop(context - ids.shape[1])
+        return logits
+
+    return decode
+
+
+def timed(runs, clock, before):
+    """Interleaved runs of all; `before` is called before each of them, and is not timed."""
+    samples, turns = {name: Samples() for name in runs}, Turns(Plan(), time.sleep)
+    for number in range(WARM_UP + SAMPLES):
+        for name in turns.of(runs):
+            before()
+            taken = clock.call_time(runs[name])
+            if number >= WARM_UP:
+                samples[name].call_us.append(taken.call_us)
+                samples[name].host_us.append(taken.host_us)
+            turns.rest(taken.call_us)
+    return samples
+
+
+def needed_by(streamed, run):
+    """The experts that a run needs, starting from an empty cache."""
+    streamed.clear()
+    before = streamed.statistics.needed
+    run()
+    streamed.synchronize()
+    return streamed.statistics.needed - before
+
+
+class Models:
+    """The same model three times: resident, streamed, and offloaded by accelerate."""
+
+    def __init__(self, shapes, device, cache):
+        self.where = torch.device("cpu" if device.kind == "cpu" else f"cuda:{device.index}")
+        self.resident = build(shapes, self.where)
+        select(self.resident, "penstock")
+        on_host = copy.deepcopy(self.resident).to("cpu")
+        size = bytes_without_experts(on_host) + cache
+        self.streamed = penstock.hf.offload(copy.deepcopy(on_host), gpu_memory=size, device=device,
+                                            progress=False)
+        select(on_host, "grouped_mm")
+        self.accelerate = accelerate.cpu_offload(on_host, execution_device=self.where)
+
+    @property
+    def experts(self):
+        return self.streamed.streamed_experts
+
+    def ids(self, batch, tokens):
+        draw = torch.Generator().manual_seed(SEED)
+        size = self.resident.config.vocab_size
+        return torch.randint(0, size, (batch, tokens), generator=draw).to(self.where)
+
+
+def without_experts(model, run):
+    def selected():
+        select(model, "zeros")
+        run()
+        select(model, "penstock")
+
+    return selected
+
+
+def measure(models, clock, rate, name, batch, tokens, context):
+    """The two cases of a shape: the experts alone, and the whole forward pass."""
+    ids = models.ids(batch, context + tokens)
+    streamed, resident, offloaded = (passes(model, ids, context) for model in (
+        models.streamed, models.resident, models.accelerate))
+    got, wanted = streamed().float(), resident().float()
+    error, largest = (got - wanted).abs().max().item(), wanted.abs().max().item()
+    tolerance = torch.finfo(torch.bfloat16).eps * largest
+    check = {"correct": error <= tolerance, "max_error": error, "tolerance": tolerance,
+             "params": {"batch": batch, "tokens": tokens, "context": context,
+                        "layers": models.resident.config.num_hidden_layers}}
+    needed = needed_by(models.experts, streamed) if rate else 0
+    moved = needed * models.experts.store.nbytes // (models.experts.store.layers
+                                                     * models.experts.store.experts)
+    metrics = {"experts_needed": needed, "bytes_needed": moved, "bitwise": torch.equal(got, wanted)}
+    floor = {"floor_us": moved / rate * 1e6} if rate else {}
+
+    inputs = {kind: inputs_of(model, run) for kind, model, run in (
+        ("ours", models.streamed, streamed), ("resident", models.resident, resident))}
+
+    def layers_of(kind):
+        def run():
+            for module, arguments in inputs[kind]:
+                module(*arguments)
+
+        return run
+
+    def empty_cache():
+        models.experts.clear()
+
+    alone = timed({kind: layers_of(kind) for kind in inputs}, clock, empty_cache)
+    yield case_of(f"experts, {name}", alone, check, floor, metrics)
+    whole = timed({"ours": streamed, "resident": resident, "accelerate": offloaded,
+                   "zeros": without_experts(models.resident, resident)}, clock, empty_cache)
+    others = Floor()
+    for us in whole.pop("zeros").call_us:
+        others.add(us)
+    yield case_of(f"forward, {name}", whole, check, floor,
+                  metrics | {"without_experts_us": round(others.us, 3)})
+
+
+def case_of(name, samples, check, floor, metrics):
+    times = {kind: each.summary() for kind, each in samples.items()}
+    ours = times.pop("ours")
+    if floor:
+        metrics = metrics | {"share_of_link": round(floor["floor_us"] / ours["call_us"], 4)}
+    return {"case": name, **check, **floor, "ours": ours, "peer": times, "metrics": metrics}
+
+
+def show(case):
+    times = {"streamed": case["ours"], **case["peer"]}
+    text = ", ".join(f"{name} {each['call_us'] / 1e3:.3f} ms" for name, each in times.items())
+    floor = f"; link {case['floor_us'] / 1e3:.3f} ms" if "floor_us" in case else ""
+    same = "" if case["metrics"]["bitwise"] else "; bits differ from resident"
+    print(f"{case['case']}: {text}{floor}{same}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, help="results file to write")
+    parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: the first GPU if there is one)")
+    parser.add_argument("--cache", type=int, default=2 << 30, metavar="BYTES",
+                        help="GPU memory for experts (default: 2 GiB)")
+    parser.add_argument("--quick", action="store_true", help="a small model, to try the program")
+    args = parser.parse_args()
+    if args.output:
+        _results.check_writable("--output", args.output)
+    device = penstock.Device(args.device)
+    clock = clock_for(device)
+    penstock.hf.register()
+    ExpertsInterface.register("zeros", zeros)
+    results = _results.document("expert_streaming_transformers", device,
+                                penstock.limits(device, quick=True), SEED, {
+                                    "accelerate": f"cpu_offload of accelerate {accelerate.__version__}, "
+                                                  f"transformers {transformers.__version__}",
+                                    "resident": "all experts on the GPU, computed by penstock.moe"})
+    with torch.inference_mode():
+        models = Models({**SHAPES, **SMALL} if args.quick else SHAPES, device, args.cache)
+        rate = link_rate(models.experts.store, device)
+        for description in QUICK_CASES if args.quick else CASES:
+            for case in measure(models, clock, rate, *description):
+                show(case)
+                if not case["correct"]:
+                    sys.exit(f"{case['case']}: largest error {case['max_error']}, expected at most "
+                             f"{case['tolerance']}")
+                ours, floor = case["ours"]["call_us"], case.get("floor_us")
+                reason = reason_to_drop(ours, floor) if floor else None
+                if reason:
+                    print(f"{case['case']}: dropped: {reason}")
+                    results.setdefault("dropped", []).append(
+                        {"case": case["case"], "reason": reason, "us": ours, "floor_us": floor})
+                else:
+                    results["cases"].append(case)
+    if args.output:
+        _results.write(args.output, results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""Experts of a transformers model that are streamed from host memory: what both ways to get there
+share, penstock.hf.load() and penstock.hf.offload()."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from . import _core
+from ._dtypes import FULL_NAMES, dtype_name
+from ._errors import InvalidArgument, Unsupported
+from ._experts import ExpertStore, StreamedExperts, as_pair
+from ._hf_experts import _activation, _check
+from ._progress import ByteProgress
+from ._sizes import as_bytes
+
+_CALLS_IN_FLIGHT = 64
+_MULTIPLE = 8
+
+
+@dataclass(frozen=True)
+class Experts:
+    """What the experts of a model have in common."""
+
+    experts: int
+    hidden: int
+    width: int
+    dtype: str
+    layout: str
+    transposed: bool
+    bias: bool
+    model_type: str
+    activation: dict[str, Any] = field(hash=False)  # arguments of StreamedExperts.forward()
+
+    def shape(self, layers: int) -> Any:
+        return _core.ExpertShape(layers, self.experts, self.hidden, self.width, self.dtype,
+                                 self.layout, self.transposed, self.bias)
+
+    def store(self, layers: int, device: _core.Device) -> ExpertStore:
+        return ExpertStore(layers=layers, experts=self.experts, hidden=self.hidden, width=self.width,
+                           dtype=self.dtype, layout=self.layout, transposed=self.transposed,
+                           bias=self.bias, device=device)
+
+
+@dataclass(frozen=True)
+class Options:
+    """The arguments that load() and offload() share, checked."""
+
+    device: _core.Device
+    gpu_bytes: int
+    policy: str
+    prefetch: str
+    pinned: tuple[tuple[int, int], ...]
+    progress: bool
+
+    @property
+    def torch_device(self) -> torch.device:
+        return torch.device("cpu" if self.device.kind == "cpu" else f"cuda:{self.device.index}")
+
+
+def options_from(device: Any, gpu_memory: Any, policy: str, prefetch: str, pinned: Iterable[Any],
+                 progress: bool) -> Options:
+    if policy not in ("frequency", "lru"):
+        raise InvalidArgument("policy", "'frequency' or 'lru'", repr(policy))
+    if prefetch not in ("none", "previous"):
+        raise InvalidArgument("prefetch", "'none' or 'previous'", repr(prefetch))
+    if isinstance(device, torch.device):
+        device = str(device)
+    return Options(_core.Device(device), as_bytes("gpu_memory", gpu_memory), policy, prefetch,
+                   tuple(as_pair("pinned", each) for each in pinned), progress)
+
+
+class StreamedLayer(torch.nn.Module):
+    """The experts of a layer. It has no parameters, so that moving the model does not move them."""
+
+    def __init__(self, streamed: StreamedExperts, layer: int, experts: Experts) -> None:
+        super().__init__()
+        self.num_experts, self.layer = experts.experts, layer
+        self._streamed, self._activation = streamed, experts.activation
+        self._dtype = getattr(torch, FULL_NAMES[experts.dtype])
+
+    @torch.compiler.disable
+    def forward(self, hidden_states: Any, top_k_index: Any, top_k_weights: Any) -> Any:
+        """The weighted sum of the chosen experts, shaped like `hidden_states`."""
+        x = hidden_states.to(self._dtype).reshape(-1, hidden_states.shape[-1])
+        out = self._streamed.forward(self.layer, x, top_k_index.contiguous(),
+                                     top_k_weights.contiguous(), **self._activation)
+        return out.reshape(hidden_states.shape).to(hidden_states.dtype)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        raise Unsupported(f"penstock.hf: the weights of {prefix}* are in an ExpertStore and not in the "
+                          "state of the model; save the model before it is offloaded")
+
+    def extra_repr(self) -> str:
+        return f"layer {self.layer} of {self._streamed}"
+
+
+def found_in(model: Any) -> dict[str, Any]:
+    """The modules with experts, by path, in the order of the layers."""
+    modules = {path: module for path, module in model.named_modules()
+               if hasattr(module, "is_transposed") and hasattr(module, "is_concatenated")}
+    if not modules:
+        raise Unsupported(f"penstock.hf: {type(model).__name__} has no experts that transformers' experts "
+                          "interface describes")
+    return modules
+
+
+def described(modules: dict[str, Any]) -> Experts:
+    """What the experts of all layers have in common. Refuses what cannot be streamed."""
+    all_of_them = {path: _described(module) for path, module in modules.items()}
+    first, *others = all_of_them.items()
+    for path, experts in others:
+        if experts != first[1]:
+            raise Unsupported(f"penstock.hf: expected experts of one kind in all layers, given {first[1]} "
+                              f"in {first[0]} and {experts} in {path}")
+    return first[1]
+
+
+def _described(module: Any) -> Experts:
+    name = type(module).__name__
+    _check(module)
+    gate_up, down = module.gate_up_proj, module.down_proj
+    if gate_up.dim() != 3 or down.dim() != 3:
+        raise Unsupported(f"penstock.hf: {name} has weights of {gate_up.dim()} dimensions, expected 3")
+    count, rows, hidden = gate_up.mT.shape if module.is_transposed else gate_up.shape
+    width = rows // 2
+    wanted = (count, width, hidden) if module.is_transposed else (count, hidden, width)
+    if down.shape != wanted or rows % 2:
+        raise Unsupported(f"penstock.hf: {name} has gate_up_proj of shape {tuple(gate_up.shape)} and "
+                          f"down_proj of shape {tuple(down.shape)}, which do not fit together")
+    if hidden % _MULTIPLE or width % _MULTIPLE:
+        raise Unsupported(f"penstock.hf: {name} has experts of hidden size {hidden} and width {width}, "
+                          f"expected multiples of {_MULTIPLE}")
+    return Experts(count, hidden, width, dtype_name(gate_up.dtype),
+                   "concatenated" if module.is_concatenated else "interleaved",
+                   bool(module.is_transposed), bool(module.has_bias), module.config.model_type,
+                   _activation(module))
+
+
+def resident_bytes(model: Any, modules: Iterable[Any]) -> int:
+    """The bytes of everything but `modules`. Tied weights count once."""
+    streamed = {id(each) for module in modules for each in module.parameters()}
+    tied = getattr(model, "all_tied_weights_keys", None) or {}
+    seen, total = set(streamed), 0
+    for name, each in [*model.named_parameters(), *model.named_buffers()]:
+        if id(each) in seen or each.is_meta and name in tied:
+            continue
+        seen.add(id(each))
+        total += each.numel() * each.element_size()
+    return total
+
+
+def cache_bytes(options: Options, experts: Experts, layers: int, resident: int) -> int:
+    """What is left of the memory for the cache of experts; 0 on the CPU."""
+    if options.device.kind == "cpu":
+        return 0
+    least = experts.shape(layers).least_bytes(len(options.pinned), _CALLS_IN_FLIGHT)
+    if options.gpu_bytes < resident + least:
+        raise InvalidArgument(
+            "gpu_memory", f"at least {resident + least} bytes: {resident} for the weights other than "
+            f"experts and {least} for a cache of experts", str(options.gpu_bytes))
+    return options.gpu_bytes - resident
+
+
+def check_before_loading(options: Options, experts: Experts, layers: int, resident: int) -> None:
+    """Refuses options with which loading would fail at its end."""
+    for layer, expert in options.pinned:
+        if not (0 <= layer < layers and 0 <= expert < experts.experts):
+            raise InvalidArgument("pinned", f"layers below {layers} and experts below {experts.experts}",
+                                  f"({layer}, {expert})")
+    if options.device.kind == "cpu":
+        return
+    cache = cache_bytes(options, experts, layers, resident)
+    free = options.device.capabilities["free_bytes"]
+    needed = resident + min(cache, experts.shape(layers).nbytes)
+    if needed > free:
+        raise InvalidArgument("gpu_memory", f"at most {free} bytes, which are free on "
+                              f"{options.device.name}", str(options.gpu_bytes))
+
+
+def streamed_from(store: ExpertStore, options: Options, device_bytes: int) -> StreamedExperts:
+    return StreamedExperts(store, device=options.device, device_bytes=device_bytes,
+                           policy=options.policy, pinned=options.pinned, prefetch=options.prefetch,
+                           calls_in_flight=_CALLS_IN_FLIGHT)
+
+
+def install(model: Any, paths: Iterable[str], streamed: StreamedExperts, experts: Experts) -> None:
+    for layer, path in enumerate(paths):
+        model.set_submodule(path, StreamedLayer(streamed, layer, experts))
+    model.streamed_experts = streamed
+
+
+def offload(model: Any, options: Options) -> Any:
+    """Moves the experts of a model in host memory to an ExpertStore and the rest to the device. If it
+    fails, the model is as it was."""
+    modules = found_in(model)
+    for name, each in model.named_parameters():
+        if each.device.type != "cpu":
+            raise InvalidArgument("model", "one in host memory, loaded without device_map",
+                                  f"one with {name} on {each.device}")
+    experts = described(modules)
+    resident = resident_bytes(model, modules.values())
+    check_before_loading(options, experts, len(modules), resident)
+    device_bytes = cache_bytes(options, experts, len(modules), resident)
+    store = experts.store(len(modules), options.device)
+    with ByteProgress("Moving experts", store.nbytes, options.progress) as progress:
+        for layer, module in enumerate(modules.values()):
+            _copy(module, store, layer)
+            progress.add(store.nbytes // len(modules))
+    streamed = streamed_from(store, options, device_bytes)
+    try:
+        install(model, modules, streamed, experts)
+        model.to(options.torch_device)
+    except BaseException:
+        for path, module in modules.items():
+            model.set_submodule(path, module)
+        vars(model).pop("streamed_experts", None)
+        model.to("cpu")
+        streamed.close()
+        raise
+    return model
+
+
+def _copy(module: Any, store: ExpertStore, layer: int) -> None:
+    parts = {"gate_up": module.gate_up_proj, "down": module.down_proj}
+    if module.is_transposed:
+        parts = {part: weights.mT for part, weights in parts.items()}
+    if module.has_bias:
+        parts |= {"gate_up_bias": module.gate_up_proj_bias, "down_bias": module.down_proj_bias}
+    for part, weights in parts.items():
+        for expert, one in enumerate(weights.detach()):
+            getattr(store, part)(layer, expert, like="torch").copy_(one)

@@ -1,0 +1,15 @@
+// The names that Python gives to options of moe().
+#pragma once
+
+#include <string_view>
+
+#include "penstock/ops/moe.h"
+
+namespace ps::python {
+
+// These throw InvalidArgument naming the argument that each is for.
+GateUpLayout layout_named(std::string_view name);
+MoeActivation activation_named(std::string_view name);
+MoeKernel kernel_named(std::string_view name);
+
+}  // namespace ps::python
