@@ -1,13 +1,17 @@
 // penstock ladder: runs the rungs of a ladder, from the simplest to the fastest, and prints times.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "commands.h"
 #include "options.h"
 #include "penstock/base/error.h"
 #include "program.h"
 #include "progress.h"
+#include "support/counters.h"
 #include "support/ladder.h"
 
 namespace ps::cli {
@@ -20,8 +24,10 @@ struct LadderOptions {
   std::size_t chunk = 0;
   std::string trace;
   std::vector<std::int64_t> shape;
+  std::size_t profile_row = SIZE_MAX;  // SIZE_MAX: none
   bool quick = false;
   bool all_shapes = false;
+  bool counters = false;
   bool list = false;
   bool json = false;
 };
@@ -35,6 +41,23 @@ std::vector<ladder::Rung> select(std::string_view name, std::string_view only = 
   return chosen;
 }
 
+// The options of a run that profiles one row of a rung, of what `options` measured.
+std::vector<std::string> profile_words(std::string_view name, const LadderOptions& options,
+                                       const ladder::Rung& rung, std::size_t row) {
+  std::vector<std::string> words{
+      "ladder",        std::string(name),   "--only",   std::string(rung.name),
+      "--profile-row", std::to_string(row), "--device", options.device};
+  if (options.quick) words.emplace_back("--quick");
+  if (options.all_shapes) words.emplace_back("--all-shapes");
+  if (options.bytes != 0) {
+    words.insert(words.end(), {"--bytes", std::to_string(options.bytes)});
+  }
+  if (!options.shape.empty()) {
+    words.insert(words.end(), {"--shape", fmt::format("{}", fmt::join(options.shape, ","))});
+  }
+  return words;
+}
+
 void climb(std::string_view name, const LadderOptions& options, const std::stop_token& stop) {
   const std::vector<ladder::Rung> rungs = select(name, options.only);
   if (options.list) {
@@ -44,20 +67,38 @@ void climb(std::string_view name, const LadderOptions& options, const std::stop_
   if (rungs.empty()) {  // a build without CUDA has no kernels
     throw Unsupported(fmt::format("the ladder '{}' needs a GPU: {}", name, Device::why_no_gpu()));
   }
-  ladder::Context context({.device = Device::parse(options.device),
-                           .bytes = options.bytes,
-                           .chunk = options.chunk,
-                           .quick = options.quick,
-                           .shape = options.shape,
-                           .all_shapes = options.all_shapes,
-                           .trace = options.trace,
-                           .stop = stop});
+  const bool profiles = options.profile_row != SIZE_MAX;
+  ladder::Settings settings{.device = Device::parse(options.device),
+                            .bytes = options.bytes,
+                            .chunk = options.chunk,
+                            .quick = options.quick,
+                            .shape = options.shape,
+                            .all_shapes = options.all_shapes,
+                            .trace = options.trace,
+                            .stop = stop};
+  if (profiles) settings.profile_row = options.profile_row;
+  ladder::Context context(std::move(settings));
   std::vector<ladder::RungRows> results;
-  {
+  try {
     ProgressBar bar;
-    results = ladder::climb(context, rungs, [&](const ladder::Rung& rung, double fraction) {
+    const auto starting = [&](const ladder::Rung& rung, double fraction) {
       bar.update(fraction, rung.name);
-    });
+    };
+    results = ladder::climb(context, rungs, starting);
+    if (options.counters) {
+      ladder::measure_counters(
+          results,
+          [&](const ladder::Rung& rung, std::size_t row) {
+            return profile_words(name, options, rung, row);
+          },
+          starting, stop);
+    }
+  } catch (const ladder::Profiled&) {
+    return;
+  }
+  if (profiles) {
+    throw InvalidArgument("--profile-row", "a row of the rung",
+                          std::to_string(options.profile_row));
   }
   fmt::print("{}",
              options.json ? ladder::as_json(context, results) : ladder::as_table(context, results));
@@ -116,6 +157,10 @@ void add_kernels(CLI::App& ladders, Program& program, const KernelLadder& ladder
   const auto options = std::make_shared<LadderOptions>();
   CLI::App& command = add_command(ladders, program, ladder.name, ladder.about, options);
   if (!ladder.bytes.empty()) add_bytes_option(command, "--bytes", options->bytes, ladder.bytes);
+  command.add_flag("--counters", options->counters,
+                   "Count DRAM traffic and L2 hits of every row with ncu; takes seconds per row");
+  // How --counters starts this program under ncu.
+  command.add_option("--profile-row", options->profile_row)->group("");
   if (ladder.traced) {
     command
         .add_option("--trace", options->trace,
@@ -150,7 +195,7 @@ void add_kernels(CLI::App& ladders, Program& program, const KernelLadder& ladder
       "occupancy.\n\n"
       "Examples:\n"
       "  penstock ladder {0} --quick\n"
-      "  penstock ladder {0} --only {1}\n"
+      "  penstock ladder {0} --only {1} --counters\n"
       "  penstock ladder {0} --list --json    the instructions that each rung's machine code "
       "contains",
       ladder.name, ladder.example));
@@ -183,6 +228,10 @@ void add_ladder(Program& program) {
        .example = "warp-search",
        .traced = false,
        .has_shapes = true});
+  add_kernels(command, program,
+              {.name = "attention",
+               .about = "Attention: from scalar arithmetic to tensor cores that never wait",
+               .example = "wgmma"});
   add_kernels(command, program,
               {.name = "moe",
                .about = "An expert layer: without overlap inside the kernels, and with it",

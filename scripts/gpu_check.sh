@@ -39,7 +39,7 @@ left_out='DeviceLossGpu*:StreamDetectorGpu*:DeviceTraceGpu*'
 left_out+=':CallGpu.SurvivesTheLastHandleAndDropsWhatItCaptured:StreamGpu.WorkOutlivesTheLastHandle'
 left_out+=':LessonGpu*'          # separate programs, see `mistakes`
 # Short kernels, in which the SM clocks do not advance under the tool.
-left_out+=':GemmLadder.Traced*:KitGemm.Traced*:MoeLadder.Traced*'
+left_out+=':AttentionLadder.Traced*:GemmLadder.Traced*:KitGemm.Traced*:MoeLadder.Traced*'
 # Compares the trace with the time between events around the kernel, to which the tool adds its own.
 left_out+=':KitTraceGpu.FitsIntoTheKernelsOwnInterval'
 
@@ -62,8 +62,10 @@ compress='CompressGpu.GivesBackEveryBitPattern:CompressGpu.FewThreadBlocksDoAllT
 compress+=':CompressGpu.DamagedDataGivesTheBitsOfTheCpu:CompressGpu.MayBeCaptured'
 append='AppendKVGpu.*'
 portable='CopyLadderGpu.SmallSizesWithoutHopper:CopyLadderGpu.SmallSizesOfPipelines'
+portable+=':AttentionLadder.SmallSizesWithoutHopper:AttentionLadder.SmallSizesOfPipelines'
 portable+=':GemmLadder.SmallSizesWithoutHopper:GemmGpu.PortableTakesAnySizeAndStride'
 hopper='CopyLadderGpu.SmallSizesOnHopper:GemmLadder.SmallSizesOnHopper'
+hopper+=':AttentionLadder.SmallSizesOnHopper'
 hopper+=':GemmGpu.Sm90KernelsWithTheSameSplitGiveTheSameBits'
 elementwise='IterateGpu.AnySize:TransformGpu.AnySize:TransformGpu.CastsBetweenAllTypes'
 elementwise+=':TransformGpu.InPlaceOfAnyInput:TransformTemplateGpu.*'
@@ -97,7 +99,7 @@ barriers() {
   finds synccheck $bin/gpu_racy uninitialised
   # synccheck (2025.3) wants every thread to wait for every phase of a barrier. The cuda::pipeline of
   # a block arrives in producer_commit() without that, which is reported as "Missing wait".
-  local unseen='CopyLadderGpu.SmallSizesOfPipelines'
+  local unseen='CopyLadderGpu.SmallSizesOfPipelines:AttentionLadder.SmallSizesOfPipelines'
   check synccheck $bin/test_gpu \
     "--gtest_filter=$kit:$resample:$experts:$append:$compress:$portable:$hopper:KitBulkGpu.*:KitClusterRingGpu.*-$unseen"
 }

@@ -185,11 +185,13 @@ class Bench:
                         "--case", *part.cases, *counters, *device_of(name)], root, False
             case "ladder":
                 ladder, more = name.removeprefix("ladder_"), []
-                if ladder in ("copy", "gemm"):
+                if ladder in ("copy", "gemm", "attention"):
                     shutil.rmtree(self.work / "raw_traces" / ladder, ignore_errors=True)
                     more = ["--trace", self.work / "raw_traces" / ladder]
                 if ladder == "resample":
                     more = ["--all-shapes"]
+                if ladder == "attention" and shutil.which("ncu"):
+                    more.append("--counters")
                 return [self.program(), "ladder", ladder, *more, "--json"], root, True
             case "profiles":
                 # The reports are left there, for Nsight Compute.

@@ -67,6 +67,7 @@ ABOUT = {
     "gemm": "matrix products on tensor cores",
     "iterate": "one pass over memory with arithmetic",
     "kv_cache": "steps of a generation whose key-value cache grows",
+    "ladder_attention": "attention kernels, step by step",
     "ladder_copy": "copy kernels, step by step",
     "ladder_gemm": "matrix products, step by step",
     "ladder_host": "copies and kernels from the host, step by step",

@@ -185,7 +185,31 @@ def of_rungs(document):
                    f"{compared} / time"], rows),
             "*speed-up*: relative to the first row of the same work. *hidden*: the share that overlap "
             "hid of the time that it can hide."
-            + (" *yardstick*: cudaMemcpy, or the measured peak of the arithmetic." if kernels else "")]
+            + (" *yardstick*: cudaMemcpy, or the measured peak of the arithmetic." if kernels else ""),
+            *of_counters(document), *of_verdicts(document)]
+
+
+def of_counters(document):
+    """What ncu counted of a ladder's rows, if it was asked to."""
+    counted = [(rung, row, row["counters"]) for rung in document["rungs"] for row in rung["rows"]
+               if row.get("counters")]
+    if not counted:
+        return []
+    return [table(["rung", "work", "DRAM bandwidth", "DRAM read", "DRAM written", "L2 hits"],
+                  [[f"{rung['name']}: {row['label']}", row.get("work", ""), percent(counters["dram_share"]),
+                    f"{counters['dram_read_bytes'] / 1e6:.1f} MB",
+                    f"{counters['dram_written_bytes'] / 1e6:.1f} MB",
+                    percent(counters["l2_hit_rate"])] for rung, row, counters in counted]),
+            "Counted by ncu, one run per row. The bandwidth is a share of the hardware's peak."]
+
+
+def of_verdicts(document):
+    """Whether a ladder keeps what it promises."""
+    answers = {True: "met", False: "not met", None: "not measured"}
+    found = document.get("verdicts", [])
+    return [table(["criterion", "verdict", "measured"],
+                  [[one["criterion"], answers[one["met"]], one["measured"]] for one in found])
+            ] if found else []
 
 
 def row_time(row):

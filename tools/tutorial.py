@@ -9,6 +9,7 @@ cannot drift:
     <!-- code FILE: copy > // Setup. ... wait<0> -->           from there to the one at that text
     <!-- rows bench/results/ladder_copy.json: cp.async -->     rungs' measured rows
     <!-- best bench/results/ladder_copy.json: ring, bulk -->   of each rung the fastest rows
+    <!-- verdicts bench/results/ladder_attention.json -->      what the ladder promises, and if it holds
     <!-- picture docs/tutorial/traces/copy_ring.json -->       of a kernel's trace, with a caption
     <!-- end -->                                               where any of them stops
 
@@ -26,7 +27,7 @@ from pathlib import Path
 import picture
 
 ROOT = Path(__file__).resolve().parent.parent
-PLACE = re.compile(r"<!-- ((code|rows|best) (\S+): (.+?)|picture (\S+)) -->\n.*?<!-- end -->",
+PLACE = re.compile(r"<!-- ((code|rows|best) (\S+): (.+?)|(picture|verdicts) (\S+)) -->\n.*?<!-- end -->",
                    re.DOTALL)
 LANGUAGES = {".cu": "cuda", ".cuh": "cuda", ".h": "cpp", ".cpp": "cpp", ".py": "python"}
 
@@ -140,6 +141,19 @@ def used(row):
             f"{100 * use['occupancy']:.0f} %" if "occupancy" in use else "–"]
 
 
+def counted(row):
+    """What ncu counted of a row."""
+    counters = row.get("counters")
+    if not counters:
+        return ["–"] * len(COUNTED)
+    moved = counters["dram_read_bytes"] + counters["dram_written_bytes"]
+    return [f"{100 * counters['dram_share']:.1f} %", f"{moved / 1e6:.1f} MB",
+            f"{100 * counters['l2_hit_rate']:.1f} %"]
+
+
+COUNTED = ["DRAM bandwidth", "DRAM bytes", "L2 hits"]
+
+
 def table(head, lines):
     def line(cells):
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
@@ -175,6 +189,7 @@ def rows(path, names):
     everything = [row for group in labelled.values() for row in group]
     works = list(dict.fromkeys(row.get("work", "") for row in everything))
     by_work = len(everything) > len(labelled)
+    counters = any(row.get("counters") for row in everything) and not by_work
     notes = any(row["seconds"] and row["note"] for row in everything) and not by_work
     lines = []
     for label, group in labelled.items():
@@ -183,9 +198,11 @@ def rows(path, names):
             at = {row.get("work", ""): row for row in group}
             cells = [measured(at[work]) if work in at else "" for work in works]
         note = group[0]["note"] if group[0]["seconds"] else ""
-        lines.append([label, *cells, *used(group[0]), *([note] if notes else [])])
+        lines.append([label, *cells, *used(group[0]), *(counted(group[0]) if counters else []),
+                      *([note] if notes else [])])
     return table(["", *(works if by_work else ["time, share of the yardstick"]), "registers",
-                  "shared memory", "occupancy", *(["note"] if notes else [])], lines)
+                  "shared memory", "occupancy", *(COUNTED if counters else []),
+                  *(["note"] if notes else [])], lines)
 
 
 def best(path, names):
@@ -211,6 +228,20 @@ def best(path, names):
     return table(["", *works], lines)
 
 
+def verdicts(path):
+    """A line for each of them."""
+    file = ROOT / path
+    if not file.exists():
+        return NOT_MEASURED
+    answers = {True: "met", False: "not met", None: "not measured"}
+    found = json.loads(file.read_text()).get("verdicts", [])
+    if not found:
+        raise Wrong(f"{path} has no verdicts")
+    return table(["", "", "measured"],
+                 [[verdict["criterion"], answers[verdict["met"]], verdict["measured"]]
+                  for verdict in found])
+
+
 NOT_TRACED = "*Not traced yet.*\n"
 
 
@@ -228,9 +259,11 @@ def link_to_picture(path, folder, pictures):
 def filled(text, folder=ROOT / "docs/tutorial", pictures=None):
     """A chapter as it should be, and in `pictures` what its pictures are, by their paths."""
     def replace(match):
-        place, kind, path, names, trace = match.groups()
-        if trace:
-            body = link_to_picture(trace, folder, {} if pictures is None else pictures)
+        place, kind, path, names, other, file = match.groups()
+        if other == "picture":
+            body = link_to_picture(file, folder, {} if pictures is None else pictures)
+        elif other == "verdicts":
+            body = verdicts(file)
         else:
             make = {"code": code, "rows": rows, "best": best}[kind]
             body = make(path, [name.strip() for name in names.split(",")])

@@ -10,6 +10,7 @@
 #include "penstock/measure/floor.h"
 #include "penstock/measure/timing.h"
 #include "penstock/ops/iterate.h"
+#include "support/profiler.h"
 
 namespace ladder {
 namespace {
@@ -65,6 +66,17 @@ std::size_t Context::chunks() { return ps::ceil_div(bytes(), chunk()); }
 ps::MemoryView Context::piece(ps::MemoryView whole, std::size_t i) {
   const std::size_t begin = i * chunk();
   return whole.sub(begin, std::min(chunk(), whole.bytes - begin));
+}
+
+std::size_t Context::profile(const ps::Stream& stream, const std::function<void()>& enqueue) {
+  const std::size_t number = profiled_rows_++;
+  if (settings_.profile_row != number) return number;
+  stream.synchronize();
+  start_profiler();
+  enqueue();
+  stream.synchronize();
+  stop_profiler();
+  throw Profiled();
 }
 
 std::vector<double> Context::seconds_of_runs(const std::function<void()>& run) const {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "penstock/host/device.h"
+#include "penstock/host/stream.h"
 #include "penstock/measure/engines.h"
 #include "penstock/measure/overlap.h"
 #include "penstock/measure/yardstick.h"
@@ -30,6 +31,8 @@ struct Settings {
   bool quick = false;                    // a second or so in all, for a look and for tests
   std::vector<std::int64_t> shape = {};  // of a layer: T, d, n, E, K; empty: the ladder's own
   bool all_shapes = false;               // also those that the ladder's table leaves out
+  // Of the rung's rows the one whose kernels are profiled; then nothing else is measured.
+  std::optional<std::size_t> profile_row = {};
   std::string trace = {};  // folder for what kernels write of themselves; empty: nothing is traced
   std::stop_token stop = {};
 };
@@ -39,6 +42,9 @@ struct Fact {
   std::string key, text;
   double value = 0;
 };
+
+// Thrown when the row to profile has been profiled: there is nothing else to do.
+struct Profiled {};
 
 class Context {
  public:
@@ -60,6 +66,14 @@ class Context {
     if (!one) one = std::make_shared<T>(*this);
     return *static_cast<T*>(one.get());
   }
+
+  // For a row that shows work on the GPU, before it is timed: returns the row's number in its rung.
+  // If it is the one to profile, runs `enqueue` on `stream` between marks for the profiler and
+  // throws Profiled. Call it for the same rows in the same order in every run of the rung.
+  std::size_t profile(const ps::Stream& stream, const std::function<void()>& enqueue);
+
+  // Rows are counted from 0 again.
+  void begin_rung() { profiled_rows_ = 0; }
 
   // Adds a figure that is shown above the table.
   void add_fact(Fact fact) { facts_.push_back(std::move(fact)); }
@@ -100,6 +114,7 @@ class Context {
   std::optional<ps::Engines> engines_;
   std::optional<ps::Timeline> sequential_;
   std::vector<Fact> facts_;
+  std::size_t profiled_rows_ = 0;
   std::map<std::type_index, std::shared_ptr<void>> shared_;
 };
 

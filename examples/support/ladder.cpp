@@ -29,6 +29,7 @@ std::vector<RungRows> climb(Context& context, const std::vector<Rung>& rungs,
   std::map<std::string, double> first_seconds;
   for (const Rung& rung : rungs) {
     starting(rung, static_cast<double>(results.size()) / static_cast<double>(rungs.size()));
+    context.begin_rung();
     std::vector<Row> rows = rung.run(context);
     for (Row& row : rows) {
       if (row.work.empty()) row.work = rung.name;

@@ -6,6 +6,7 @@
 #include "penstock/measure/build.h"
 #include "penstock/measure/machine.h"
 #include "support/ladder.h"
+#include "support/verdict.h"
 
 namespace ladder {
 namespace {
@@ -37,6 +38,15 @@ Json row_as_json(const Row& row) {
                       {"threads", row.use->threads},
                       {"blocks_per_multiprocessor", row.use->blocks},
                       {"occupancy", row.use->occupancy}};
+  }
+  if (row.flops > 0) json["flops"] = row.flops;
+  if (row.counters) {
+    json["counters"] = {{"launches", row.counters->launches},
+                        {"seconds", row.counters->seconds},
+                        {"dram_read_bytes", row.counters->dram_read_bytes},
+                        {"dram_written_bytes", row.counters->dram_written_bytes},
+                        {"dram_share", row.counters->dram_share},
+                        {"l2_hit_rate", row.counters->l2_hit_rate}};
   }
   return json;
 }
@@ -88,6 +98,11 @@ std::string as_json(Context& context, const std::vector<RungRows>& results) {
       results, [](const RungRows& result) { return result.rung.machine != nullptr; });
   if (!all_kernels) add_pipeline(json, context);
   for (const Fact& fact : context.facts()) json["facts"][fact.key] = fact.value;
+  for (const Verdict& verdict : verdicts_of(results)) {
+    json["verdicts"].push_back({{"criterion", verdict.criterion},
+                                {"met", verdict.met ? Json(*verdict.met) : Json()},
+                                {"measured", verdict.measured}});
+  }
   json["rungs"] = std::move(rungs);
   return json.dump(2) + '\n';
 }

@@ -8,6 +8,7 @@
 
 #include "penstock/base/units.h"
 #include "support/ladder.h"
+#include "support/verdict.h"
 
 namespace ladder {
 namespace {
@@ -101,6 +102,35 @@ std::string kernel_rows(const RungRows& result, std::size_t width, std::size_t w
   return text;
 }
 
+// What ncu counted, a line for each row that has counters.
+std::string counter_rows(const RungRows& result, std::size_t width, std::size_t work) {
+  const std::vector<std::size_t> widths{width, work, 10, 8, 10, 12};
+  std::string text;
+  for (const Row& row : result.rows) {
+    if (!row.counters) continue;
+    if (text.empty()) {
+      text = line({"counters", "", "DRAM share", "L2 hits", "DRAM read", "DRAM written"}, widths, 2,
+                  "");
+    }
+    const Counters& counters = *row.counters;
+    text += line({row.label, row.work, fmt::format("{:.1f} %", 100 * counters.dram_share),
+                  fmt::format("{:.1f} %", 100 * counters.l2_hit_rate),
+                  fmt::format("{:.1f} MB", counters.dram_read_bytes * 1e-6),
+                  fmt::format("{:.1f} MB", counters.dram_written_bytes * 1e-6)},
+                 widths, 2, "");
+  }
+  return text;
+}
+
+std::string verdict_lines(const std::vector<RungRows>& results) {
+  std::string text;
+  for (const Verdict& verdict : verdicts_of(results)) {
+    const char* const met = !verdict.met ? "not measured" : *verdict.met ? "met" : "not met";
+    text += fmt::format("  {}: {} ({})\n", verdict.criterion, met, verdict.measured);
+  }
+  return text.empty() ? text : "\nverdict\n" + text;
+}
+
 // "LDG.128, STG.128, no STS"
 std::string machine_text(const Instructions& machine) {
   std::string text;
@@ -128,8 +158,9 @@ std::string as_table(Context& context, const std::vector<RungRows>& results) {
     const std::string machine = machine_text(*result.rung.machine);
     if (!machine.empty()) text += fmt::format("  machine code: {}\n", machine);
     text += kernel_rows(result, width, work);
+    text += counter_rows(result, width, work);
   }
-  return text;
+  return text + verdict_lines(results);
 }
 
 std::string list_as_text(const std::vector<Rung>& rungs) {

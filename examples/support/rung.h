@@ -6,6 +6,7 @@
 // kernel_rung.h has the form for rungs that are about one kernel.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,10 +20,20 @@ namespace ladder {
 
 class Context;
 
+// What ncu counted of a row's kernels. Shares are means weighted by time.
+struct Counters {
+  std::size_t launches = 0;
+  double seconds = 0;  // under ncu, which is not a measured time
+  double dram_read_bytes = 0, dram_written_bytes = 0;
+  double dram_share = 0;   // of the DRAM bandwidth, 1 is its peak
+  double l2_hit_rate = 0;  // of the sectors that were asked for
+};
+
 struct Row {
   std::string label = {};
   std::string work = {};  // rows of equal work are compared; empty: those of this rung
   double seconds = 0;     // 0: nothing was measured, and the note says why
+  double flops = 0;       // floating-point operations of a run; 0: not counted
   // Against the first row of the same work in this program; filled in afterwards where empty.
   std::optional<double> speedup = {};
   std::optional<double> hidden = {};
@@ -30,6 +41,9 @@ struct Row {
   std::optional<double> library = {};  // seconds of the library's own, by turns with this
   std::optional<ps::Gaps> gaps = {};   // of the upload engine
   std::optional<KernelUse> use = {};   // where the row is one kernel
+  // By which --counters finds its kernels: Context::profile(). Unset where it has none of its own.
+  std::optional<std::size_t> number = {};
+  std::optional<Counters> counters = {};
   std::string note = {};
   std::string dropped = {};  // why the row does not count: it was faster than its floor allows
 };

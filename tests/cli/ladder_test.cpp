@@ -174,6 +174,47 @@ TEST(LadderResample, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(ladder("copy --all-shapes").code, 2) << "it has one shape";
 }
 
+const std::vector<std::string> attention_rungs{
+    "scalar", "double-buffered", "pipeline", "tma",        "mma-sync",     "wgmma",
+    "roles",  "ping-pong",       "overlap",  "persistent", "causal-order", "library"};
+
+TEST(LadderAttention, ListsItsRungsWithoutAGpu) {
+  const Ended run = ladder("attention --list --json");
+  ASSERT_EQ(run.code, 0) << run.err;
+  std::vector<std::string> names;
+  const auto json = nlohmann::json::parse(run.out);
+  for (const auto& rung : json.at("rungs")) {
+    names.push_back(rung.at("name"));
+    EXPECT_EQ(rung.at("ladder"), "attention");
+    const bool is_library = names.back() == "library";  // whose machine code is elsewhere
+    EXPECT_EQ(rung.at("machine").at("holds").empty(), is_library) << names.back();
+  }
+#if PENSTOCK_WITH_CUDA && PENSTOCK_GPU_TESTS
+  EXPECT_EQ(names, attention_rungs);
+#else
+  EXPECT_TRUE(names.empty());
+#endif
+}
+
+TEST(LadderAttention, NeedsAGpuAndSaysSo) {
+  const Ended run = ladder("attention --quick --device cpu");
+  EXPECT_EQ(run.code, 1) << run.err;
+  EXPECT_NE(run.err.find("'attention' needs a GPU: "), std::string::npos) << run.err;
+}
+
+TEST(LadderAttention, CountersNeedAGpuToo) {
+  const Ended run = ladder("attention --counters --device cpu");
+  EXPECT_EQ(run.code, 1) << run.err;
+  EXPECT_NE(run.err.find("'attention' needs a GPU: "), std::string::npos) << run.err;
+  EXPECT_EQ(ladder("host --counters --device cpu").code, 2) << "it has no kernels of its own";
+  EXPECT_EQ(ladder("attention --help").out.find("--profile-row"), std::string::npos);
+}
+
+TEST(LadderAttention, RefusesWhatItDoesNotKnow) {
+  EXPECT_NE(ladder("attention --only no-such-rung --device cpu").code, 0);
+  EXPECT_EQ(ladder("attention --shape 1,2,3,4,5").code, 2);
+}
+
 TEST(LadderMoe, ListsItsRungsWithoutAGpu) {
   const Ended run = ladder("moe --list --json");
   ASSERT_EQ(run.code, 0) << run.err;

@@ -16,7 +16,7 @@ PAGES = [ROOT / "README.md", *sorted(
 FIGURE = re.compile(r"(?<![\w.])\d[\d.,]*\s?(?:µs|us|ms|ns|[MGT]B/s|[GT]FLOP/s|%)(?![\w/])"
                     r"|(?<![\w.])\d+\.\d\d+(?![\w.])")
 GENERATED = [re.compile(pattern, re.DOTALL) for pattern in (
-    r"```.*?```", r"<!-- (?:rows|best|picture|code) [^\n]*-->.*?<!-- end -->",
+    r"```.*?```", r"<!-- (?:rows|best|picture|code|verdicts) [^\n]*-->.*?<!-- end -->",
     r"<!-- results of .*?<!-- end of results -->", r"<!-- table .*?<!-- end of table -->",
     r"<!-- figure .*?<!-- /figure -->")]
 # What looks like a figure and was not measured.

@@ -161,6 +161,22 @@ def test_counters_are_shown_where_they_are_known(lines_of):
         assert line in lines
 
 
+def test_counters_and_verdicts_of_a_ladder(lines_of):
+    rows = [RUNGS["rungs"][0]["rows"][0] | {"work": "full", "counters": {
+        "launches": 1, "seconds": 1e-3, "dram_read_bytes": 12.34e6, "dram_written_bytes": 5e6,
+        "dram_share": 0.125, "l2_hit_rate": 0.5}}, RUNGS["rungs"][0]["rows"][1]]
+    verdicts = [{"criterion": "at most 420 ms", "met": True, "measured": "20 ms"},
+                {"criterion": "half of it", "met": False, "measured": "2 %"},
+                {"criterion": "hits", "met": None, "measured": "needs --counters"}]
+    lines = lines_of({"ladder.json": RUNGS | {"rungs": [{"name": "depth", "rows": rows}],
+                                              "verdicts": verdicts}})
+    for line in ["| depth: one | full | 12.5 % | 12.3 MB | 5.0 MB | 50.0 % |",
+                 "| at most 420 ms | met | 20 ms |", "| half of it | not met | 2 % |",
+                 "| hits | not measured | needs --counters |"]:
+        assert line in lines
+    assert not any(line.startswith("| depth: two | ") and " MB" in line for line in lines)
+
+
 def test_a_ladder_beside_the_library_is_a_table_of_works(lines_of):
     def row(label, work, seconds, library):
         return {"label": label, "work": work, "seconds": seconds, "library_seconds": library,

@@ -13,7 +13,7 @@ from links_test import links
 
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIAL = ROOT / "docs/tutorial"
-LADDERS = ("copy", "gemm")
+LADDERS = ("copy", "gemm", "attention")
 CHAPTERS = [chapter for ladder in LADDERS for chapter in sorted((TUTORIAL / ladder).glob("*.md"))]
 PAGES = sorted(TUTORIAL.rglob("*.md"))
 
@@ -173,6 +173,37 @@ def test_a_kernel_at_several_intensities_is_one_line(results):
         "|---|---:|---:|---:|---:|---:|",
         "| deep | 2.0 µs, 50.0 % | needs more | 32 | 2.0 KiB | 75 % |",
         "| flat | 2.0 µs, 50.0 % |  | 32 | 2.0 KiB | 75 % |"]
+
+
+def test_counters_are_columns_where_there_are_some(results):
+    counters = {"launches": 1, "seconds": 1e-6, "dram_read_bytes": 1.2e6,
+                "dram_written_bytes": 3e5, "dram_share": 0.456, "l2_hit_rate": 0.789}
+    results(plain=[row("a", counters=counters), row("b")])
+    assert place("rows ladder.json: plain") == [
+        "|  | time, share of the yardstick | registers | shared memory | occupancy "
+        "| DRAM bandwidth | DRAM bytes | L2 hits |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| a | 2.0 µs, 50.0 % | 32 | 2.0 KiB | 75 % | 45.6 % | 1.5 MB | 78.9 % |",
+        "| b | 2.0 µs, 50.0 % | 32 | 2.0 KiB | 75 % | – | – | – |"]
+
+
+def test_verdicts_are_a_table(write, monkeypatch):
+    path = write("ladder.json", json.dumps({"rungs": [], "verdicts": [
+        {"criterion": "at most 420 ms", "met": True, "measured": "20 ms"},
+        {"criterion": "50 % of the DRAM", "met": False, "measured": "2 %"},
+        {"criterion": "hits", "met": None, "measured": "needs --counters"}]}))
+    monkeypatch.setattr(tutorial, "ROOT", path.parent)
+    assert place("verdicts ladder.json")[2:] == [
+        "| at most 420 ms | met | 20 ms |",
+        "| 50 % of the DRAM | not met | 2 % |",
+        "| hits | not measured | needs --counters |"]
+    assert place("verdicts none.json") == ["*Not measured yet.*"]
+
+
+def test_verdicts_that_are_gone_are_an_error(results):
+    results(plain=[row("a")])
+    with pytest.raises(tutorial.Wrong, match="has no verdicts"):
+        place("verdicts ladder.json")
 
 
 def test_a_dropped_row_says_why(results):

@@ -42,7 +42,7 @@ class Problem {
   double multiply_adds_per_second() const { return multiply_adds_per_second_; }
 
   // Checks and times a rung's kernels, each at its intensities.
-  std::vector<Row> rows(const std::vector<Kernel>& kernels);
+  std::vector<Row> rows(Context& context, const std::vector<Kernel>& kernels);
 
  private:
   float* input(std::size_t turn) const;

@@ -192,7 +192,7 @@ double Problem::floor_seconds(Formula formula, int rounds) const {
                   static_cast<double>(count_) * rounds / multiply_adds_per_second_);
 }
 
-std::vector<Row> Problem::rows(const std::vector<Kernel>& kernels) {
+std::vector<Row> Problem::rows(Context& context, const std::vector<Kernel>& kernels) {
   std::vector<Row> rows;
   for (const Intensity intensity : all_intensities) {
     const int rounds = this->rounds(intensity);
@@ -208,6 +208,7 @@ std::vector<Row> Problem::rows(const std::vector<Kernel>& kernels) {
       rows.back().use = kernel.use();
       row_of.push_back(rows.size() - 1);
       work.push_back(run(kernel, rounds));
+      rows.back().number = context.profile(stream_, [&] { work.back()(0); });
     }
     const std::vector<double> seconds =
         interleaved_medians(stream_, work, {.turns = turns_, .warm_up = 1, .stop = stop_});

@@ -23,7 +23,7 @@ const std::vector<RungKernels>& all_kernels() { return registered(); }
 std::vector<Row> measure(Context& context, const std::vector<Kernel>& kernels,
                          const std::vector<Traced>& traced) {
   auto& problem = context.shared<Problem>();
-  std::vector<Row> rows = problem.rows(kernels);
+  std::vector<Row> rows = problem.rows(context, kernels);
   if (context.trace().empty()) return rows;
   for (const Traced& one : traced) {
     if (!why_not(one.kernel({}), context.device()).empty()) continue;

@@ -14,15 +14,20 @@ __device__ std::uint32_t mixed(std::uint64_t x) {
   return static_cast<std::uint32_t>(x ^ (x >> 31));
 }
 
-__global__ void random_kernel(__nv_bfloat16* to, std::size_t count, std::uint32_t seed) {
+__device__ void put(__nv_bfloat16& to, float value) { to = __float2bfloat16(value); }
+__device__ void put(__half& to, float value) { to = __float2half(value); }
+
+template <class Element>
+__global__ void random_kernel(Element* to, std::size_t count, std::uint32_t seed) {
   const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
   for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
     const std::uint32_t bits = mixed((std::uint64_t{seed} << 40) + i);
-    to[i] = __float2bfloat16(static_cast<float>(bits >> 8) * (2.0f / 16777216.0f) - 1.0f);
+    put(to[i], static_cast<float>(bits >> 8) * (2.0f / 16777216.0f) - 1.0f);
   }
 }
 
-__global__ void nan_kernel(const __nv_bfloat16* in, std::size_t count, unsigned long long* found) {
+template <class Element>
+__global__ void nan_kernel(const Element* in, std::size_t count, unsigned long long* found) {
   const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
   unsigned long long mine = 0;
   for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
@@ -31,15 +36,35 @@ __global__ void nan_kernel(const __nv_bfloat16* in, std::size_t count, unsigned 
   if (mine > 0) atomicAdd(found, mine);
 }
 
+template <class Element>
+void enqueue_random(Element* to, std::size_t count, std::uint32_t seed, cudaStream_t stream) {
+  ps::kit::launch(random_kernel<Element>, {.grid = blocks, .block = threads}, stream, to, count,
+                  seed);
+}
+
+template <class Element>
+void enqueue_count(const Element* in, std::size_t count, unsigned long long* found,
+                   cudaStream_t stream) {
+  ps::kit::launch(nan_kernel<Element>, {.grid = blocks, .block = threads}, stream, in, count,
+                  found);
+}
+
 }  // namespace
 
 void fill_random(__nv_bfloat16* to, std::size_t count, std::uint32_t seed, cudaStream_t stream) {
-  ps::kit::launch(random_kernel, {.grid = blocks, .block = threads}, stream, to, count, seed);
+  enqueue_random(to, count, seed, stream);
+}
+void fill_random(__half* to, std::size_t count, std::uint32_t seed, cudaStream_t stream) {
+  enqueue_random(to, count, seed, stream);
 }
 
 void count_nan(const __nv_bfloat16* in, std::size_t count, unsigned long long* found,
                cudaStream_t stream) {
-  ps::kit::launch(nan_kernel, {.grid = blocks, .block = threads}, stream, in, count, found);
+  enqueue_count(in, count, found, stream);
+}
+void count_nan(const __half* in, std::size_t count, unsigned long long* found,
+               cudaStream_t stream) {
+  enqueue_count(in, count, found, stream);
 }
 
 }  // namespace gemm

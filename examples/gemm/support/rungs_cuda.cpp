@@ -28,19 +28,7 @@ class Ladder {
     for (const unsigned extent : context.quick() ? std::vector{512u} : std::vector{4096u, 8192u}) {
       matrices_.emplace_back(stream_, Size{extent, extent, extent});
     }
-    if (context.device().capabilities().compute_major != 9) return;  // wgmma is Hopper's alone
-    const std::vector<TensorRounds> lengths = tensor_rounds(matrices_.back().size());
-    std::vector<ladder::Enqueue> work;
-    for (const TensorRounds& length : lengths) {
-      work.emplace_back([this, length](std::size_t) {
-        enqueue_tensor_work(length.rounds, ps::cuda_stream(stream_));
-      });
-    }
-    ceiling_ = tensor_ceiling(lengths,
-                              ladder::interleaved_medians(stream_, work, {.stop = context.stop()}));
-    context.add_fact({"tensor_flops",
-                      fmt::format("{:.0f} TFLOP/s of wgmma without loads", ceiling_ * 1e-12),
-                      ceiling_});
+    ceiling_ = measure_tensor_ceiling(context, stream_, matrices_.back().size());
   }
 
   const ps::Stream& stream() const { return stream_; }
@@ -80,13 +68,17 @@ std::vector<ladder::Row> measure(ladder::Context& context, Run run, const ladder
     matrices.poison(0);
     run(matrices.problem(0), stream);
     const Error error = matrices.check(0);
+    const std::size_t number =
+        context.profile(all.stream(), [&] { run(matrices.problem(0), stream); });
     const double seconds = median_seconds(
         all.stream(), context, [&](std::size_t turn) { run(matrices.problem(turn), stream); });
     const Size& size = matrices.size();
     ladder::Row row{.label = fmt::format("{} x {} x {}", size.m, size.n, size.k),
                     .work = fmt::format("gemm {}", size.m),
                     .seconds = seconds,
+                    .flops = size.flops(),
                     .use = use,
+                    .number = number,
                     .note = fmt::format("{:.1f} TFLOP/s; {} elements checked",
                                         size.flops() / seconds * 1e-12, error.checked)};
     if (all.ceiling() > 0) row.efficiency = size.flops() / seconds / all.ceiling();

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "gemm/support/matrices.h"
+#include "penstock/host/stream.h"
+#include "support/context.h"
 
 namespace gemm {
 
@@ -24,5 +26,10 @@ double tensor_ceiling(const std::vector<TensorRounds>& lengths, const std::vecto
 // Enqueues `rounds` of wgmma on every multiprocessor, on random bf16 numbers that stay in shared
 // memory. Compute capability 9.0.
 void enqueue_tensor_work(unsigned rounds, cudaStream_t stream);
+
+// Measures the ceiling with work about that of a product of this size, and adds it to the ladder's
+// facts. FLOPs per second; 0 without compute capability 9.0, where nothing is measured.
+// Synchronises.
+double measure_tensor_ceiling(ladder::Context& context, const ps::Stream& stream, const Size& size);
 
 }  // namespace gemm

@@ -173,6 +173,7 @@ std::vector<ladder::Row> measure(ladder::Context& context, const Products& produ
   layer.forget_results();
   layer.run(products.kernel);
   problem.check(fmt::format("results of '{}'", products.name));
+  const std::size_t number = context.profile(layer.stream(), [&] { layer.run(products.kernel); });
   const double seconds = ladder::interleaved_medians(
       layer.stream(), {[&](std::size_t) { layer.run(products.kernel); }},
       {.stop = context.stop()})[0];
@@ -180,6 +181,8 @@ std::vector<ladder::Row> measure(ladder::Context& context, const Products& produ
   ladder::Row row{.label = name_of(layer.shape()),
                   .work = "moe",
                   .seconds = seconds,
+                  .flops = layer.shape().flops(),
+                  .number = number,
                   .note = fmt::format("{:.1f} TFLOP/s; {} elements checked", flops * 1e-12,
                                       problem.expected.size())};
   if (!context.trace().empty()) write_page(context, problem, products);

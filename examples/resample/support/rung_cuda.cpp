@@ -67,7 +67,7 @@ class Problem {
 
   // Checks and times a rung's kernels in every case, by turns with the library's own operator and
   // with cudaMemcpy.
-  std::vector<Row> rows(const std::vector<Kernel>& kernels) const {
+  std::vector<Row> rows(Context& context, const std::vector<Kernel>& kernels) const {
     const std::optional<Kernel> library = library_kernel();
     std::vector<Row> rows;
     for (const Case& each : cases_) {
@@ -86,6 +86,7 @@ class Problem {
         if (const auto use = kernel.use.of(each.type())) rows.back().use = use();
         row_of.push_back(rows.size() - 1);
         work.push_back(each.run(kernel));
+        rows.back().number = context.profile(stream_, [&] { work.back()(0); });
       }
       if (work.empty()) continue;
       if (library) work.push_back(each.run(*library));
@@ -121,7 +122,7 @@ detail::Listed::Listed(RungKernels kernels) { registered().push_back(kernels); }
 const std::vector<RungKernels>& all_kernels() { return registered(); }
 
 std::vector<Row> measure(Context& context, const std::vector<Kernel>& kernels) {
-  return context.shared<Problem>().rows(kernels);
+  return context.shared<Problem>().rows(context, kernels);
 }
 
 }  // namespace ladder::resample
