@@ -60,6 +60,7 @@ experts+=':MoeDecodeGpu.WeightsWithContiguousColumns:MoeNarrowGpu.*:RoundRoutesG
 experts+=':*/MoeLayoutsGpu.EitherBias/*'
 compress='CompressGpu.GivesBackEveryBitPattern:CompressGpu.FewThreadBlocksDoAllTheWork'
 compress+=':CompressGpu.DamagedDataGivesTheBitsOfTheCpu:CompressGpu.MayBeCaptured'
+append='AppendKVGpu.*'
 portable='CopyLadderGpu.SmallSizesWithoutHopper:CopyLadderGpu.SmallSizesOfPipelines'
 portable+=':AttentionLadder.SmallSizesWithoutHopper:AttentionLadder.SmallSizesOfPipelines'
 portable+=':GemmLadder.SmallSizesWithoutHopper:GemmGpu.PortableTakesAnySizeAndStride'
@@ -89,7 +90,7 @@ races() {
   local unseen='KitBarrierGpu.WaitsForAllBytes:KitRingGpu.ByBulkCopies:KitWarpGpu.RolesWithTwoRings'
   unseen+=':KitRingByThreadsGpu.OneOfAWarpArrives:KitWarpGpu.NamedBarriers'
   unseen+=':KitClusterStores/*'
-  check racecheck $bin/test_gpu "--gtest_filter=$kit:$resample:$experts:$compress:$portable-$unseen"
+  check racecheck $bin/test_gpu "--gtest_filter=$kit:$resample:$experts:$append:$compress:$portable-$unseen"
 }
 
 barriers() {
@@ -100,13 +101,13 @@ barriers() {
   # a block arrives in producer_commit() without that, which is reported as "Missing wait".
   local unseen='CopyLadderGpu.SmallSizesOfPipelines:AttentionLadder.SmallSizesOfPipelines'
   check synccheck $bin/test_gpu \
-    "--gtest_filter=$kit:$resample:$experts:$compress:$portable:$hopper:KitBulkGpu.*:KitClusterRingGpu.*-$unseen"
+    "--gtest_filter=$kit:$resample:$experts:$append:$compress:$portable:$hopper:KitBulkGpu.*:KitClusterRingGpu.*-$unseen"
 }
 
 uninitialised() {
   check initcheck $bin/gpu_racy right
   finds initcheck $bin/gpu_racy unwritten
-  check initcheck $bin/test_gpu "--gtest_filter=$elementwise:$resample:$experts:$compress:$portable:$hopper"
+  check initcheck $bin/test_gpu "--gtest_filter=$elementwise:$resample:$experts:$append:$compress:$portable:$hopper"
 }
 
 # The tutorial's mistakes, without the delays that make them show without a tool.
