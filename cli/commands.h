@@ -11,6 +11,7 @@ class Program;
 void add_doctor(Program& program);
 void add_demo(Program& program);
 void add_overlap(Program& program);
+void add_moe(Program& program);
 void add_bench(Program& program);
 void add_tune(Program& program);
 void add_report(Program& program);
@@ -24,7 +25,7 @@ inline constexpr const char* about_ladder =
 using AddCommand = void (*)(Program&);
 
 // In the order of `penstock --help`.
-inline constexpr std::array all_commands = {add_doctor, add_demo, add_overlap, add_ladder_program,
-                                            add_bench,  add_tune, add_report};
+inline constexpr std::array all_commands = {add_doctor,         add_demo,  add_overlap, add_moe,
+                                            add_ladder_program, add_bench, add_tune,    add_report};
 
 }  // namespace ps::cli

@@ -144,6 +144,35 @@ void add_host(CLI::App& ladders, Program& program) {
       "  penstock ladder host --json | jq '.rungs[] | {name, rows: [.rows[].seconds]}'");
 }
 
+void add_layer_shape(CLI::App& command, const std::shared_ptr<LadderOptions>& options,
+                     const std::string& about) {
+  command
+      .add_option("--shape", options->shape,
+                  "Tokens, hidden size, width of an expert, experts, experts per token; " + about)
+      ->type_name("T,d,n,E,K")
+      ->delimiter(',')
+      ->expected(5)
+      ->check(CLI::PositiveNumber);
+}
+
+void add_experts(CLI::App& ladders, Program& program) {
+  const auto options = std::make_shared<LadderOptions>();
+  CLI::App& command = add_command(
+      ladders, program, "experts",
+      "Experts that do not fit on the GPU: from one load after the other to streaming, with a "
+      "cache and compressed",
+      options);
+  add_layer_shape(command, options, "default: 4096,2048,768,128,8, smaller on the CPU");
+  command.footer(
+      "speed-up: relative to the first row.\n"
+      "hidden: the time that overlap saved, as a share of what it can save.\n"
+      "efficiency: floor / time; the floor is the slower of loading and computing alone.\n"
+      "`penstock moe` measures one configuration in detail.\n\n"
+      "Examples:\n"
+      "  penstock ladder experts --quick\n"
+      "  penstock ladder experts --only cached --shape 16384,2048,768,128,8");
+}
+
 // A ladder of kernels, which needs a GPU.
 struct KernelLadder {
   std::string name, about;
@@ -172,16 +201,10 @@ void add_kernels(CLI::App& ladders, Program& program, const KernelLadder& ladder
                      "Run all shapes, from tiny to very long, instead of two");
   }
   if (ladder.is_layer) {
-    command
-        .add_option("--shape", options->shape,
-                    "Tokens, hidden size, width of an expert, experts, experts per token; default: "
-                    "16384,2048,768,128,8")
-        ->type_name("T,d,n,E,K")
-        ->delimiter(',')
-        ->expected(5)
-        ->check(CLI::PositiveNumber);
+    add_layer_shape(command, options, "default: 16384,2048,768,128,8");
     command.footer(
-        "speed-up: relative to the first row. Each rung is one of the kernels of ps::moe().\n\n"
+        "speed-up: relative to the first row. Each rung is one of the kernels of ps::moe(), with\n"
+        "the weights on the GPU; `penstock ladder experts` is about weights that are not.\n\n"
         "Examples:\n"
         "  penstock ladder moe --quick\n"
         "  penstock ladder moe --trace build/moe\n"
@@ -208,6 +231,7 @@ void add_ladder(Program& program) {
   command.require_subcommand(1);
   command.footer("Example:\n  penstock ladder host --quick");
   add_host(command, program);
+  add_experts(command, program);
   add_kernels(
       command, program,
       {.name = "copy",

@@ -21,7 +21,8 @@ std::string busy_text(const FloorVerdict& verdict, int tries) {
 // The time of an engine alone varies this much only if other programs use the machine.
 constexpr double most_spread = 1.5;
 
-// `spread` is that of the engines that matter.
+}  // namespace
+
 std::string figures_text(const OverlapTimes& times, const OverlapFigures& figures,
                          const FloorVerdict& verdict, int tries, double spread) {
   if (!verdict.kept()) return busy_text(verdict, tries);
@@ -48,6 +49,8 @@ std::string figures_text(const OverlapTimes& times, const OverlapFigures& figure
   return text;
 }
 
+namespace {
+
 std::string sweep_text(const OverlapResult& r) {
   if (r.sweep.empty()) return {};
   Table table({Align::right, Align::right, Align::right, Align::right, Align::left});
@@ -62,6 +65,8 @@ std::string sweep_text(const OverlapResult& r) {
   return "\nSweep\n" + table.text();
 }
 
+}  // namespace
+
 std::string lost_text(const Timeline& sequential, const Timeline& pipelined) {
   const std::uint64_t lost = sequential.lost_records() + pipelined.lost_records();
   if (lost == 0) return {};
@@ -69,8 +74,6 @@ std::string lost_text(const Timeline& sequential, const Timeline& pipelined) {
       "  warning: the timelines are incomplete, {} record{} lost: busy times are too short\n", lost,
       lost == 1 ? " was" : "s were");
 }
-
-}  // namespace
 
 std::string overlap_text(const OverlapResult& r, const Device& device) {
   std::string text = fmt::format(

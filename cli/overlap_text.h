@@ -12,4 +12,10 @@ namespace ps::cli {
 std::string overlap_text(const OverlapResult& result, const Device& device);
 std::string overlap_text(const FileOverlapResult& result);
 
+// Parts of such a text. `spread` is the largest of the engines that matter: of an engine's usual
+// pass over its best one.
+std::string figures_text(const OverlapTimes& times, const OverlapFigures& figures,
+                         const FloorVerdict& verdict, int tries, double spread);
+std::string lost_text(const Timeline& sequential, const Timeline& pipelined);
+
 }  // namespace ps::cli

@@ -66,6 +66,7 @@ decode_hopper+=':*/AttentionDecodeGpu.WithoutQueriesOrKeys/Decode'
 decode_hopper+=':*/AttentionDecodeGpu.PagesOfEverySize/Decode'
 compress='CompressGpu.GivesBackEveryBitPattern:CompressGpu.FewThreadBlocksDoAllTheWork'
 compress+=':CompressGpu.DamagedDataGivesTheBitsOfTheCpu:CompressGpu.MayBeCaptured'
+append='AppendKVGpu.*'
 portable='CopyLadderGpu.SmallSizesWithoutHopper:CopyLadderGpu.SmallSizesOfPipelines'
 portable+=':AttentionLadder.SmallSizesWithoutHopper:AttentionLadder.SmallSizesOfPipelines'
 portable+=':GemmLadder.SmallSizesWithoutHopper:GemmGpu.PortableTakesAnySizeAndStride'
@@ -95,7 +96,7 @@ races() {
   local unseen='KitBarrierGpu.WaitsForAllBytes:KitRingGpu.ByBulkCopies:KitWarpGpu.RolesWithTwoRings'
   unseen+=':KitRingByThreadsGpu.OneOfAWarpArrives:KitWarpGpu.NamedBarriers'
   unseen+=':KitClusterStores/*'
-  check racecheck $bin/test_gpu "--gtest_filter=$kit:$resample:$experts:$decode:$compress:$portable-$unseen"
+  check racecheck $bin/test_gpu "--gtest_filter=$kit:$resample:$experts:$append:$decode:$compress:$portable-$unseen"
 }
 
 barriers() {
@@ -106,13 +107,13 @@ barriers() {
   # a block arrives in producer_commit() without that, which is reported as "Missing wait".
   local unseen='CopyLadderGpu.SmallSizesOfPipelines:AttentionLadder.SmallSizesOfPipelines'
   check synccheck $bin/test_gpu \
-    "--gtest_filter=$kit:$resample:$experts:$decode:$decode_hopper:$compress:$portable:$hopper:KitBulkGpu.*:KitClusterRingGpu.*-$unseen"
+    "--gtest_filter=$kit:$resample:$experts:$append:$decode:$decode_hopper:$compress:$portable:$hopper:KitBulkGpu.*:KitClusterRingGpu.*-$unseen"
 }
 
 uninitialised() {
   check initcheck $bin/gpu_racy right
   finds initcheck $bin/gpu_racy unwritten
-  check initcheck $bin/test_gpu "--gtest_filter=$elementwise:$resample:$experts:$decode:$decode_hopper:$compress:$portable:$hopper"
+  check initcheck $bin/test_gpu "--gtest_filter=$elementwise:$resample:$experts:$append:$decode:$decode_hopper:$compress:$portable:$hopper"
 }
 
 # The tutorial's mistakes, without the delays that make them show without a tool.

@@ -52,7 +52,8 @@ class Benchmark:
 # Results that another script measures, without a GPU.
 MEASURED_ELSEWHERE = {"first_minutes"}
 SCRIPTS_NEED = {"expert_streaming_transformers": ("torch", "transformers", "accelerate"),
-                "loading": ("pyarrow",), "moe_transformers": ("torch", "transformers")}
+                "kv_cache": ("torch",), "loading": ("pyarrow",),
+                "moe_transformers": ("torch", "transformers")}
 SCRIPTS_SHARE = {"expert_streaming_transformers": ("bench/moe_transformers.py",)}  # import from others
 IMPORTS_ALL = "python"  # measures the import of the whole package
 
@@ -121,12 +122,17 @@ def included(root, path):
 
 def implementation(root, header):
     """What is compiled for a header: of a public one its module in src/, or the folder of its
-    operator; of a ladder's the ladder; of other shared ones the files of the same name; of the
-    extension module the source of the same name."""
+    operator, and a folder below src/measure only for the header of its name; of a ladder's the
+    ladder; of other shared ones the files of the same name; of the extension module the source of
+    the same name."""
     parts = header.relative_to(root).parts
     if parts[:2] == ("include", "penstock"):
         below = parts[2:3] if parts[2] != "ops" else ("ops", Path(parts[3]).stem)
-        yield from c_files(root.joinpath("src", *below))
+        folder = root.joinpath("src", *below)
+        own = folder / Path(parts[-1]).stem
+        for path in c_files(folder):
+            if parts[2] != "measure" or path.parent in (folder, own):
+                yield path
     elif parts[0] == "examples" and parts[1] != "support":
         yield from c_files(root / "examples" / parts[1])
     elif parts[:2] in (("bench", "support"), ("examples", "support")):

@@ -60,6 +60,7 @@ ABOUT = {
     "attention_portable": "attention with the kernel for every supported GPU",
     "copy": "copies of contiguous memory",
     "decompress": "bf16 weights, compressed without loss, back to their bits",
+    "expert_overlap": "loading experts beside computing them",
     "expert_streaming": "expert layers whose weights are in host memory",
     "expert_streaming_transformers": "a transformers model with 8 layers of Qwen3-30B-A3B, experts in host "
                                      "memory",
@@ -67,6 +68,7 @@ ABOUT = {
     "file_overlap": "reading a file while computing, on the CPU",
     "gemm": "matrix products on tensor cores",
     "iterate": "one pass over memory with arithmetic",
+    "kv_cache": "steps of a generation whose key-value cache grows",
     "ladder_attention": "attention kernels, step by step",
     "ladder_copy": "copy kernels, step by step",
     "ladder_gemm": "matrix products, step by step",
@@ -117,6 +119,10 @@ NAMES = {
             "*CUB*: the faster of two ways to call its DeviceTransform, on elements and on vectors.",
     "decompress": "The bytes are those of the compressed data and of the values. *96 thread blocks*: with this "
                   "limit, as many as 16 multiprocessors hold.",
+    "expert_overlap": "The floor is the slower of loading and computing all experts alone. Our time is that "
+                      "of a Pipeline, and from a disk that of StreamedExperts. *large experts*: 256 experts "
+                      "of 7168 x 14336, of which 64 have weights of their own; *balanced*: with so many "
+                      "tokens that computing takes about as long as loading.",
     "expert_streaming": "*prefill*, *decode*: passes through all layers with an empty cache; the floor is the "
                         "time in which the link alone copies every chosen expert once. *zipf*: single "
                         "tokens routed by Zipf's law with a quarter of the experts cached; the floor is the "
@@ -130,6 +136,11 @@ NAMES = {
     "gemm": "Cases are M x N x K, in bf16 if nothing else is said; *odd*: N and K are not multiples of 8. "
             "*cuBLASLt*: the first algorithm that its heuristic returns. *cuBLASLt-best16*: the fastest "
             "of the sixteen that it returns at most. Both have a workspace of 32 MiB.",
+    "kv_cache": "A step appends a row to each of 4 layers, computes attention, and waits. *ours*: "
+                "penstock.KVCache. *allocated*: tensors for all rows, allocated beforehand. *concatenated*: "
+                "torch.cat at every step. *cudaMalloc*: larger tensors every 64 rows, by cudaMalloc, a "
+                "copy and cudaFree. *other stream*: the longest time between two kernels of 30 µs on "
+                "another stream, which never runs out of them.",
     "moe": "Every time includes the router's projection, a matrix product of torch's, and the routing. "
            "*torch*: the grouped matrix products of torch, with sorting, gathering, activation and "
            "adding up as operations of their own. *SonicMoE* is there if its wheels were.",

@@ -96,7 +96,7 @@ std::string as_json(Context& context, const std::vector<RungRows>& results) {
             {"bytes", context.bytes()}};
   const bool all_kernels = std::ranges::all_of(
       results, [](const RungRows& result) { return result.rung.machine != nullptr; });
-  if (!all_kernels) add_pipeline(json, context);
+  if (!all_kernels && context.facts().empty()) add_pipeline(json, context);
   for (const Fact& fact : context.facts()) json["facts"][fact.key] = fact.value;
   for (const Verdict& verdict : verdicts_of(results)) {
     json["verdicts"].push_back({{"criterion", verdict.criterion},

@@ -74,7 +74,7 @@ std::string pipeline_rows(const RungRows& result, std::size_t width) {
   return text;
 }
 
-std::string kernel_head(Context& context) {
+std::string facts_head(Context& context) {
   std::string text =
       fmt::format("{}, {}", context.device().name(), context.device().capabilities().name);
   for (const Fact& fact : context.facts()) text += "\n  " + fact.text;
@@ -146,8 +146,9 @@ std::string machine_text(const Instructions& machine) {
 
 std::string as_table(Context& context, const std::vector<RungRows>& results) {
   const auto is_kernel = [](const RungRows& result) { return result.rung.machine != nullptr; };
-  const bool all_kernels = std::ranges::all_of(results, is_kernel);
-  std::string text = all_kernels ? kernel_head(context) : pipeline_head(context);
+  // A ladder with facts of its own does not use the engines that the context measures.
+  const bool has_facts = std::ranges::all_of(results, is_kernel) || !context.facts().empty();
+  std::string text = has_facts ? facts_head(context) : pipeline_head(context);
   const std::size_t width = longest(results, &Row::label), work = longest(results, &Row::work);
   for (const RungRows& result : results) {
     text += fmt::format("\n{}: {}\n", result.rung.name, result.rung.sentence);

@@ -14,6 +14,7 @@ not survive a fork; calls there raise :class:`Unsupported`. Start processes with
 from typing import TYPE_CHECKING
 
 from . import _core, transform, weights
+from ._append_kv import append_kv
 from ._attention import attention, scaled_dot_product_attention
 from ._core import (Array, Device, File, Item, Ring, RunReport, Stage, Stream, Timeline, copy,
                     iterate)
@@ -23,6 +24,7 @@ from ._errors import (DeviceError, DeviceLost, Error, ExpertsClosed, InvalidArgu
 from ._experts import ExpertCallRecord, ExpertStatistics, ExpertStore, StreamedExperts
 from ._files import read_file, write_file
 from ._gemm import gemm
+from ._kv_cache import KVCache
 from ._measure import Doctor, Limits, Overlap, doctor, limits, overlap
 from ._memory import empty
 from ._moe import moe, moe_combine, moe_experts, moe_plan, moe_workspace_bytes
@@ -33,13 +35,13 @@ from ._route import route
 
 __all__ = [
     "Array", "Device", "DeviceError", "DeviceLost", "Doctor", "Error", "ExpertCallRecord",
-    "ExpertStatistics", "ExpertStore", "ExpertsClosed", "File", "InvalidArgument", "Item", "Limits",
-    "OutOfMemory", "Overlap", "Pipeline", "PipelineError", "Ring", "RunReport", "Sensor", "Stage",
-    "Stream", "StreamedExperts", "Timeline", "Unsupported", "__version__", "attention", "compress",
-    "compressed_bytes_limit", "copy", "decompress", "doctor", "empty", "gemm", "iterate", "limits",
-    "moe", "moe_combine", "moe_experts", "moe_plan", "moe_workspace_bytes", "overlap", "read_file",
-    "resample", "round_routes", "route", "scaled_dot_product_attention", "transform", "weights",
-    "write_file",
+    "ExpertStatistics", "ExpertStore", "ExpertsClosed", "File", "InvalidArgument", "Item", "KVCache",
+    "Limits", "OutOfMemory", "Overlap", "Pipeline", "PipelineError", "Ring", "RunReport", "Sensor",
+    "Stage", "Stream", "StreamedExperts", "Timeline", "Unsupported", "__version__", "append_kv",
+    "attention", "compress", "compressed_bytes_limit", "copy", "decompress", "doctor", "empty", "gemm",
+    "iterate", "limits", "moe", "moe_combine", "moe_experts", "moe_plan", "moe_workspace_bytes",
+    "overlap", "read_file", "resample", "round_routes", "route", "scaled_dot_product_attention",
+    "transform", "weights", "write_file",
 ]
 
 __version__ = _core.version()

@@ -228,6 +228,67 @@ def attention(q: Any, k: Any, v: Any, sinks: Any, cu_q: Any, cu_k: Any, first_k:
 def attention_workspace_bytes(q: Any, k: Any, v: Any, cu_q: Any, cu_k: Any, pages: Any, max_q: int, max_k: int, kernel: str, batch_invariant: bool) -> int:
     """The bytes of workspace that penstock.attention needs on a GPU."""
 
+def append_kv(k: Any, v: Any, k_cache: Any, v_cache: Any, lengths: Any, pages: Any, cu_new: Any, cos: Any, sin: Any, positions: Any, q: Any, q_out: Any, length: int, advance: bool, interleaved: bool, check: bool, stream: Any) -> None:
+    """Implements penstock.append_kv."""
+
+class KVCache:
+    """The base class of penstock.KVCache."""
+
+    def __init__(self, device: Any, layers: int, sequences: int, heads: int, dim: int, dim_v: int, dtype: str, capacity: int, initial: int, ahead: int, block_bytes: int) -> None: ...
+
+    def _append(self, layer: int, k: Any, v: Any, cos: Any, sin: Any, positions: Any, q: Any, q_out: Any, interleaved: bool, stream: Any) -> None:
+        """Implements penstock.KVCache.append."""
+
+    def k(self, layer: int) -> Array:
+        """The keys of a layer: (sequences, rows, heads, dim), not contiguous."""
+
+    def v(self, layer: int) -> Array:
+        """The values of a layer: (sequences, rows, heads, dim_v)."""
+
+    def whole_k(self, layer: int) -> Array:
+        """
+        The keys of a layer with room for all `capacity` rows. Only the first `reserved` may be used: there is no memory behind the others.
+        """
+
+    def whole_v(self, layer: int) -> Array:
+        """The same of the values."""
+
+    def length(self, layer: int) -> int:
+        """The rows of a layer."""
+
+    def reserve(self, rows: int) -> None:
+        """
+        Maps memory for this many rows and returns when that is done, without waiting for the device.
+        """
+
+    def crop(self, rows: int) -> None:
+        """
+        Removes the last rows of all layers that have more than this. Keeps the memory.
+        """
+
+    def shrink(self) -> None:
+        """
+        Gives back the memory that holds no rows, when the work enqueued so far on the cache's streams has completed. Returns at once.
+        """
+
+    def use(self, stream: Any) -> None:
+        """
+        Names another stream that uses arrays of the cache: memory is given back only when its work has completed.
+        """
+
+    @property
+    def reserved(self) -> int:
+        """Rows with memory."""
+
+    @property
+    def mapped_bytes(self) -> int: ...
+
+    @property
+    def waits(self) -> int:
+        """
+        How many calls had to wait because memory was not mapped far enough ahead.
+        """
+
 def round_routes(logits: Any, ids: Any, weights: Any, rounded_ids: Any, rounded_weights: Any, changes: Any, tile: int, scoring: str, stream: Any) -> None:
     """Implements penstock.round_routes."""
 

@@ -1,5 +1,6 @@
 """Runs the experts of Hugging Face transformers models with :func:`penstock.moe`, and their attention
-with :func:`penstock.attention`, forward only.
+with :func:`penstock.attention`, forward only. :class:`KVCache` is a cache for `generate` that grows
+in place.
 
     import penstock.hf
     penstock.hf.register()
@@ -14,13 +15,27 @@ host memory and are copied as tokens need them (:class:`penstock.StreamedExperts
 
     model = penstock.hf.load("Qwen/Qwen3-30B-A3B", gpu_memory="20GiB")
 
-This module needs transformers 5 and torch, which its functions import.
+This module needs transformers 5 and torch, which its functions and :class:`KVCache` import.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["load", "offload", "register"]
+if TYPE_CHECKING:
+    from ._hf_cache import KVCache as KVCache
+
+__all__ = ["KVCache", "load", "offload", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "KVCache":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from ._hf_cache import KVCache
+    except ImportError as error:
+        raise ImportError("penstock.hf: expected transformers 5 with its cache interface, and torch: "
+                          f"{error}") from error
+    return KVCache
 
 
 def register(name: str = "penstock") -> None:

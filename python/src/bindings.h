@@ -15,6 +15,7 @@ void bind_route(nb::module_& m);
 void bind_moe(nb::module_& m);
 void bind_experts(nb::module_& m);
 void bind_attention(nb::module_& m);
+void bind_append_kv(nb::module_& m);
 void bind_round_routes(nb::module_& m);
 void bind_compress(nb::module_& m);
 void bind_storage(nb::module_& m);

@@ -22,6 +22,7 @@ NB_MODULE(_core, m) {
   bind_route(m);
   bind_moe(m);
   bind_attention(m);
+  bind_append_kv(m);
   bind_round_routes(m);
   bind_compress(m);
   bind_storage(m);

@@ -12,7 +12,6 @@
 #include "penstock/base/view.h"
 #include "penstock/host/device.h"
 #include "penstock/host/event.h"
-#include "penstock/host/growable.h"
 #include "penstock/host/pool.h"
 #include "penstock/host/stream.h"
 
@@ -89,16 +88,18 @@ class PoolImpl {
   virtual Backend& backend() = 0;
 };
 
-// A reserved range of addresses with pages behind its first `mapped` bytes.
-class GrowableImpl {
+// A reserved range of addresses with memory behind parts of it. Not thread-safe.
+class AddressRangeImpl {
  public:
-  GrowableImpl() = default;
-  GrowableImpl(const GrowableImpl&) = delete;
-  GrowableImpl& operator=(const GrowableImpl&) = delete;
-  virtual ~GrowableImpl() = default;
-  virtual void map(std::size_t bytes) = 0;  // grows mapped() to at least this; strong guarantee
+  AddressRangeImpl() = default;
+  AddressRangeImpl(const AddressRangeImpl&) = delete;
+  AddressRangeImpl& operator=(const AddressRangeImpl&) = delete;
+  virtual ~AddressRangeImpl() = default;
+  // Both are multiples of page(), and nothing is mapped there yet. Strong guarantee.
+  virtual void map(std::size_t offset, std::size_t bytes) = 0;
+  // What one call of map() has mapped, and no work uses any more. May wait for the device.
+  virtual void unmap(std::size_t offset, std::size_t bytes) noexcept = 0;
   virtual std::byte* data() const = 0;
-  virtual std::size_t mapped() const = 0;
   virtual std::size_t capacity() const = 0;
   virtual std::size_t page() const = 0;
   virtual Backend& backend() = 0;
@@ -128,7 +129,7 @@ class Backend : public std::enable_shared_from_this<Backend> {
   virtual std::shared_ptr<StreamImpl> make_stream(const StreamOptions& options) = 0;
   virtual std::shared_ptr<StreamImpl> borrow_stream(void* native) = 0;
   virtual std::shared_ptr<PoolImpl> make_pool(const PoolOptions& options) = 0;
-  virtual std::unique_ptr<GrowableImpl> make_growable(std::size_t capacity) = 0;
+  virtual std::unique_ptr<AddressRangeImpl> make_address_range(std::size_t capacity) = 0;
   // Null where streams cannot wait for memory.
   virtual std::unique_ptr<SignalImpl> make_signal(std::uint32_t value) = 0;
 

@@ -18,8 +18,9 @@ nlohmann::ordered_json parsed(std::string_view json, std::string_view source) {
 
 detail::PageSections sections_of(const Reading& document) {
   if (document.has("kind")) {
-    const bool trace = document["kind"].text() == "trace";
-    return trace ? detail::trace_sections(document) : detail::overlap_sections(document);
+    const std::string kind = document["kind"].text();
+    if (kind == "trace") return detail::trace_sections(document);
+    return kind == "moe" ? detail::expert_sections(document) : detail::overlap_sections(document);
   }
   if (document.has("cases")) return detail::results_sections(document);
   if (document.has("rungs")) return detail::ladder_sections(document);

@@ -40,7 +40,9 @@ PageFacts what_ran(const Reading& r) {
   return facts;
 }
 
-PageFacts figures(const Reading& r) {
+}  // namespace
+
+PageFacts overlap_facts(const Reading& r) {
   const double sequential = r["sequential_busy_us"].positive(), floor = r["floor_us"].positive();
   PageFacts facts{.title = "How close to the floor"};
   facts.rows = {{"hidden", percent(r.find("hidden")), "of the time that overlapping can hide"},
@@ -70,7 +72,7 @@ PageFacts figures(const Reading& r) {
 }
 
 // "upload_us" is shown as "upload".
-PageTable times(const Reading& r) {
+PageTable engine_times(const Reading& r) {
   PageTable table{.title = "Time of each engine",
                   .note = "The floor is the time of the slowest engine or the shared link, alone.",
                   .columns = {{.name = "run", .numeric = false}}};
@@ -100,8 +102,6 @@ PageTable times(const Reading& r) {
   }
   return table;
 }
-
-}  // namespace
 
 std::string shown_us(double us) { return format_seconds(us * 1e-6); }
 
@@ -140,7 +140,7 @@ PageSections sweep_sections(const std::vector<Reading>& points, const char* chun
 }
 
 PageSections overlap_sections(const Reading& r) {
-  PageSections sections{figures(r), times(r)};
+  PageSections sections{overlap_facts(r), engine_times(r)};
   if (std::vector<PageRun> runs = timeline_runs(r); !runs.empty()) {
     sections.emplace_back(PageTimelines{.title = "Timeline", .runs = std::move(runs)});
   }

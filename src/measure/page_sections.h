@@ -13,6 +13,7 @@ using PageSection = std::variant<PageFacts, PageTable, PageTimelines, PagePlot, 
 using PageSections = std::vector<PageSection>;
 
 PageSections overlap_sections(const Reading& report);   // written by `penstock overlap` and `demo`
+PageSections expert_sections(const Reading& report);    // written by `penstock moe`
 PageSections results_sections(const Reading& results);  // written by a benchmark
 PageSections ladder_sections(const Reading& ladder);
 PageSections trace_sections(const Reading& trace);  // timelines only
@@ -20,6 +21,11 @@ PageSections trace_sections(const Reading& trace);  // timelines only
 // The runs in the field "timelines", with the kernels in "kernels" and the counts in
 // "lost_records"; empty if there is no such field.
 std::vector<PageRun> timeline_runs(const Reading& report);
+
+// Parts of a report of sequential and pipelined runs: how close to the floor, and the time of each
+// engine.
+PageFacts overlap_facts(const Reading& report);
+PageTable engine_times(const Reading& report);
 
 // Microseconds as text: "38.75 ms".
 std::string shown_us(double us);

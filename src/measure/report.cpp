@@ -1,21 +1,23 @@
 #include "penstock/measure/report.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <span>
 
+#include "measure/report_parts.h"
 #include "penstock/base/error.h"
 #include "penstock/measure/build.h"
 
 namespace ps {
-namespace {
 
+using detail::add_figures;
+using detail::add_timelines;
+using detail::us;
 using Json = nlohmann::ordered_json;
 
-double us(double seconds) { return std::round(seconds * 1e9) * 1e-3; }
+double detail::us(double seconds) { return std::round(seconds * 1e9) * 1e-3; }
 
-Json header(const char* kind, const Device& device) {
+Json detail::report_header(const char* kind, const Device& device) {
   const BuildInfo build = build_info();
   return {{"schema", 1},
           {"kind", kind},
@@ -25,8 +27,8 @@ Json header(const char* kind, const Device& device) {
           {"device", {{"name", device.name()}, {"model", device.capabilities().name}}}};
 }
 
-void add_figures(Json& document, const OverlapTimes& times, const OverlapFigures& figures,
-                 const FloorVerdict& verdict) {
+void detail::add_figures(Json& document, const OverlapTimes& times, const OverlapFigures& figures,
+                         const FloorVerdict& verdict) {
   document["sequential_busy_us"] = us(times.sequential);
   document["pipelined_us"] = us(times.pipelined);
   document["floor_us"] = us(times.floor);
@@ -38,6 +40,8 @@ void add_figures(Json& document, const OverlapTimes& times, const OverlapFigures
   document["valid"] = verdict.kept();
   document["note"] = verdict.kept() ? figures.note : verdict.reason;
 }
+
+namespace {
 
 // One row an interval, to keep the file small: engine, stage, item, begin and end.
 Json intervals(std::span<const TimelineEntry> entries) {
@@ -70,7 +74,7 @@ Json kernel_of(const PageRun& run, const PageKernel& kernel) {
           {"spans", std::move(spans)}};
 }
 
-void add_timelines(Json& document, std::span<const PageRun> runs) {
+void add_runs(Json& document, std::span<const PageRun> runs) {
   Json timelines = {{"columns", {"engine", "stage", "item", "begin_ns", "end_ns"}}};
   Json kernels = Json::array();
   for (const PageRun& run : runs) {
@@ -87,17 +91,20 @@ void add_lost_records(Json& document, std::span<const PageRun> runs) {
   }
 }
 
-// The intervals only if `all`; what is missing from them is said in any case.
-void add_timelines(Json& document, const Timeline& sequential, const Timeline& pipelined,
-                   bool all) {
+}  // namespace
+
+void detail::add_timelines(Json& document, const Timeline& sequential, const Timeline& pipelined,
+                           bool all) {
   const auto run = [](const char* name, const Timeline& timeline) {
     return PageRun{
         .name = name, .entries = timeline.entries(), .lost_records = timeline.lost_records()};
   };
   const PageRun runs[] = {run("sequential", sequential), run("pipelined", pipelined)};
   add_lost_records(document, runs);
-  if (all) add_timelines(document, runs);
+  if (all) add_runs(document, runs);
 }
+
+namespace {
 
 void add_start_delay(Json& document, const Timeline& pipelined, const char* before) {
   const StartDelay delay = start_delay(pipelined.entries(), before, "compute");
@@ -121,7 +128,7 @@ Json run_of(const FileOverlapRun& run) {
 }  // namespace
 
 std::string as_json(const OverlapResult& r, const Device& device, bool timelines) {
-  Json document = header("overlap", device);
+  Json document = detail::report_header("overlap", device);
   document["ways"] = name(r.ways);
   document["items"] = r.items;
   document["item_bytes"] = r.item_bytes;
@@ -152,7 +159,7 @@ std::string as_json(const OverlapResult& r, const Device& device, bool timelines
 }
 
 std::string as_json(const FileOverlapResult& r, bool timelines) {
-  Json document = header("file-overlap", Device::cpu());
+  Json document = detail::report_header("file-overlap", Device::cpu());
   document["bytes"] = r.bytes;
   document["chunk_bytes"] = r.chunk;
   document["chunks"] = r.chunks;
@@ -177,11 +184,11 @@ std::string trace_json(std::string_view title, std::span<const PageRun> runs, co
       detail::throw_invalid("runs", "a name of its own for each, none \"columns\"", run.name);
     }
   }
-  Json document = header("trace", device);
+  Json document = detail::report_header("trace", device);
   document["name"] = title;
   if (!note.empty()) document["note"] = note;
   add_lost_records(document, runs);
-  add_timelines(document, runs);
+  add_runs(document, runs);
   return document.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -44,16 +44,18 @@ struct ExpertAnswers::Plan {
 ExpertAnswers::ExpertAnswers(const StreamedExpertsOptions& options,
                              std::unique_ptr<CachePolicy> policy, MemoryView slots,
                              std::uint32_t* copied, const std::atomic<bool>& cancelled)
-    : store_(*options.store),
-      shape_(store_.shape()),
+    : store_(options.store),
+      reads_(options.disk != nullptr ? std::optional<ExpertReads>(*options.disk) : std::nullopt),
+      shape_(options.disk != nullptr ? options.disk->shape() : store_->shape()),
+      block_bytes_(ExpertStore::block_bytes(shape_)),
       prefetch_(options.prefetch),
       memory_(slots),
-      working_slots_(slots.bytes / store_.block_bytes() - options.pinned.size()),
+      working_slots_(slots.bytes / block_bytes_ - options.pinned.size()),
       copied_(copied),
       cancelled_(cancelled),
       copies_(options.device, {.priority = Priority::high}),
-      slots_(slots.bytes / store_.block_bytes(),
-             static_cast<std::size_t>(shape_.layers * shape_.experts), std::move(policy)),
+      slots_(slots.bytes / block_bytes_, static_cast<std::size_t>(shape_.layers * shape_.experts),
+             std::move(policy)),
       order_(shape_.layers),
       last_needed_(static_cast<std::size_t>(shape_.layers)) {
   for (const auto& [layer, expert] : options.pinned) {
@@ -62,7 +64,7 @@ ExpertAnswers::ExpertAnswers(const StreamedExpertsOptions& options,
 }
 
 MemoryView ExpertAnswers::slot_memory(std::size_t slot) const {
-  return memory_.sub(slot * store_.block_bytes(), store_.block_bytes());
+  return memory_.sub(slot * block_bytes_, block_bytes_);
 }
 
 std::uint32_t ExpertAnswers::in_flight() const { return enqueued_ - flag_value(copied_); }
@@ -103,6 +105,7 @@ std::size_t ExpertAnswers::bring(Key key, bool scan, const ExpertSlots::Evictabl
   // Enough for the groups in flight to be two ahead of the link.
   const std::size_t scan_slots =
       std::min(working_slots_, static_cast<std::size_t>(shape_.experts) / 3 + 4);
+  const MemoryView block = on_host(key);
   const std::int64_t taken = slots_.take(key, scan, scan_slots, evictable);
   if (taken < 0) throw Exhausted("no slot can be evicted");
   const auto slot = static_cast<std::size_t>(taken);
@@ -112,13 +115,15 @@ std::size_t ExpertAnswers::bring(Key key, bool scan, const ExpertSlots::Evictabl
     for (const ExpertSlots::Reader& reader : mine.readers) {
       if (!is_over(reader)) copies_.wait(reader.call->read[reader.group]);
     }
-    copy(slot_memory(slot), store_.block(key / shape_.experts, key % shape_.experts), copies_);
+    copy(slot_memory(slot), block, copies_);
     ++copies_made_;
     copies_.impl().write_value(copied_, enqueued_ + 1);
     mine.copy = ++enqueued_;
     mine.readers.clear();  // later copies come after this one
+    if (reads_) reads_->copied_by(key, enqueued_);
   } catch (...) {
     slots_.drop(slot);
+    if (reads_) copies_.impl().drain();  // what was enqueued may still read the block
     throw;
   }
   return slot;
@@ -220,6 +225,7 @@ std::exception_ptr ExpertAnswers::answer(ExpertCall& call, ExpertCallRecord& rec
     for (std::int32_t e = 0; e < shape_.experts; ++e) plan.needed.push_back(e);
     forget_unneeded(plan);
     give_hits(plan);
+    expect(call, plan.todo);
     while (!plan.todo.empty()) give_group(plan);
   } catch (...) {
     failure = std::current_exception();
@@ -227,6 +233,7 @@ std::exception_ptr ExpertAnswers::answer(ExpertCall& call, ExpertCallRecord& rec
     for (const std::size_t slot : plan.forming) slots_.drop(slot);
   }
   for (const std::size_t slot : plan.held) slots_[slot].held = false;
+  if (reads_) reads_->forget();
   release_groups(call, plan.group);
   record.needed = record.hits + record.late + record.misses;
   record.answered_ns = now_ns();
@@ -288,9 +295,13 @@ void ExpertAnswers::wish_ahead(const ExpertCall& call, const std::vector<std::in
 
 bool ExpertAnswers::prefetch_one() {
   while (!wishes_.empty() && slots_.find(wishes_.front().key) >= 0) wishes_.pop_front();
-  if (wishes_.empty()) return false;
+  if (wishes_.empty()) {
+    forget_wishes();
+    return false;
+  }
   const Wish wish = wishes_.front();
   if (in_flight() >= (wish.scan ? most_whole_copies : most_hinted_copies)) return false;
+  if (!is_on_host()) return false;
   wishes_.pop_front();
   const auto evictable = [&](const ExpertSlots::Slot& slot) {
     return !slot.unused && std::find(kept_layers_.begin(), kept_layers_.end(),
@@ -299,14 +310,17 @@ bool ExpertAnswers::prefetch_one() {
   try {
     slots_[bring(wish.key, wish.scan, evictable)].unused = true;
   } catch (const Exhausted&) {
-    wishes_.clear();  // what is there is worth more
+    forget_wishes();  // what is there is worth more
     return false;
   }
   ++prefetched_;
   return true;
 }
 
-void ExpertAnswers::forget_wishes() noexcept { wishes_.clear(); }
+void ExpertAnswers::forget_wishes() noexcept {
+  wishes_.clear();
+  if (reads_) reads_->forget();
+}
 
 void ExpertAnswers::clear() noexcept {
   forget_wishes();
@@ -319,7 +333,7 @@ ExpertStatistics ExpertAnswers::statistics() const {
   return {.prefetched = prefetched_,
           .wasted = slots_.wasted(),
           .evicted = slots_.evicted(),
-          .bytes = copies_made_ * store_.block_bytes()};
+          .bytes = copies_made_ * block_bytes_};
 }
 
 }  // namespace ps::detail

@@ -13,11 +13,13 @@
 #include <deque>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "outofcore/expert_call.h"
 #include "outofcore/expert_order.h"
+#include "outofcore/expert_reads.h"
 #include "outofcore/expert_slots.h"
 #include "penstock/host/buffer.h"
 #include "penstock/host/stream.h"
@@ -44,8 +46,12 @@ class ExpertAnswers {
   // Enqueues the copy of one expert, if there is a wish and the link has little to do. Throws what
   // failed.
   bool prefetch_one();
-  bool has_wishes() const { return !wishes_.empty(); }
   void forget_wishes() noexcept;
+  // Releases the slots of the host cache whose copies are complete. Returns whether there is
+  // anything left to do: wishes, or copies that slots of the host cache wait for.
+  bool has_work();
+  // The device is lost: nothing will ever arrive there.
+  void give_up() noexcept;
   // Drops all experts.
   void clear() noexcept;
 
@@ -69,6 +75,9 @@ class ExpertAnswers {
   void give_hits(Plan& plan);
   void give_group(Plan& plan);
   void forget_unneeded(Plan& plan) const;
+  MemoryView on_host(Key key);
+  void expect(const ExpertCall& call, const std::vector<std::int32_t>& experts);
+  bool is_on_host();
   std::size_t bring(Key key, bool scan, const ExpertSlots::Evictable& evictable);
   void wish_ahead(const ExpertCall& call, const std::vector<std::int32_t>& needed);
   void wait_for_copies(std::uint32_t most) const;
@@ -79,8 +88,10 @@ class ExpertAnswers {
   void keep(std::int64_t layer);
   MemoryView slot_memory(std::size_t slot) const;
 
-  const ExpertStore& store_;
+  const ExpertStore* const store_;  // null: reads_
+  std::optional<ExpertReads> reads_;
   const ExpertShape shape_;
+  const std::size_t block_bytes_;
   const ExpertPrefetch prefetch_;
   const MemoryView memory_;
   const std::size_t working_slots_;  // that are not pinned

@@ -17,14 +17,16 @@ namespace ps::detail {
 namespace {
 
 constexpr std::size_t most_slots = 8192;  // that moe() can address
-// A call with more (token, choice) pairs per expert does not wait for its routing: nearly all
-// experts have rows.
-constexpr std::int64_t whole_pairs = 16;
 
-const ExpertStore& checked_store(const StreamedExpertsOptions& options) {
-  if (options.store == nullptr) throw_invalid("store", "a store", "null");
+const ExpertShape& checked_shape(const StreamedExpertsOptions& options) {
+  if (options.store == nullptr && options.disk == nullptr) {
+    throw_invalid("store", "a store, or a store on a disk (`disk`)", "null");
+  }
+  if (options.store != nullptr && options.disk != nullptr) {
+    throw_invalid("disk", "none, because `store` is set", "a store");
+  }
   if (options.calls_in_flight == 0) throw_invalid("calls_in_flight", "at least 1", "0");
-  return *options.store;
+  return options.disk != nullptr ? options.disk->shape() : options.store->shape();
 }
 
 // Sorts the pinned experts and removes repeated ones.
@@ -52,16 +54,19 @@ void check_absent(const char* name, const TensorView& view) {
 }  // namespace
 
 ExpertFeeder::ExpertFeeder(StreamedExpertsOptions options, ExpertHooks hooks)
-    : store_(checked_store(options)),
-      shape_(store_.shape()),
+    : shape_(checked_shape(options)),
+      store_(options.store),
       device_(options.device),
       hooks_(std::move(hooks)),
       in_place_(device_.kind() == DeviceKind::cpu && !hooks_.copy_on_cpu),
       most_records_(options.records),
       pinned_(checked_pinned(options, shape_)) {
-  if (in_place_) return;
   refuse_after_fork();
-  const std::size_t block = store_.block_bytes();
+  if (in_place_) {
+    if (options.disk != nullptr) disk_calls_.emplace(options, hooks_.steps, error_, cancelled_);
+    return;
+  }
+  const std::size_t block = ExpertStore::block_bytes(shape_);
   const std::size_t tables = ExpertCalls::device_bytes(options.calls_in_flight, shape_.experts);
   const std::size_t least = least_slots(shape_, pinned_);
   if (least > most_slots) {
@@ -202,8 +207,9 @@ void ExpertFeeder::forward_in_place(std::int64_t layer, MoeOptions options, cons
     const std::lock_guard lock(mutex_);
     if (closed_) throw ExpertsClosed("forward: the experts are closed");
   }
-  const MemoryView last = store_.block(layer, shape_.experts - 1);  // waits for all of the layer
-  MemoryView first = store_.block(layer, 0);
+  if (disk_calls_) return disk_calls_->forward(layer, options, stream);
+  const MemoryView last = store_->block(layer, shape_.experts - 1);  // waits for all of the layer
+  MemoryView first = store_->block(layer, 0);
   first.bytes = static_cast<std::size_t>(last.data + last.bytes - first.data);
   ExpertStore::set_weights(shape_, first, shape_.experts, options);
   moe(options, stream);
@@ -218,10 +224,11 @@ void ExpertFeeder::prefetch(std::int64_t layer, std::span<const std::int32_t> ex
     throw_invalid("experts", fmt::format("experts from 0 to {}", shape_.experts - 1),
                   std::to_string(expert));
   }
-  if (in_place_) return;
   {
     const std::lock_guard lock(mutex_);
     if (closed_) throw ExpertsClosed("prefetch: the experts are closed");
+    if (disk_calls_) disk_calls_->prefetch(layer, experts);
+    if (in_place_) return;
     hints_.emplace_back(layer, std::vector<std::int32_t>(experts.begin(), experts.end()));
     if (hints_.size() > 64) hints_.pop_front();
   }
@@ -236,7 +243,11 @@ void ExpertFeeder::prefetch(std::int64_t layer, const TensorView& ids, const Str
   check_type(named, {DType::i32, DType::i64});
   check_contiguous(named);
   check_memory(named, device_);
-  if (in_place_ || ids.elements() == 0) return;
+  if (ids.elements() == 0) return;
+  if (in_place_) {
+    if (disk_calls_) disk_calls_->prefetch(layer, ids, stream);
+    return;
+  }
   stream.impl().refuse_capture("StreamedExperts::prefetch");
   std::list<ExpertCall*> taken = acquire();
   ExpertCall& call = *taken.front();
@@ -299,8 +310,9 @@ void ExpertFeeder::clear() {
 }
 
 void ExpertFeeder::synchronize() {
+  if (disk_calls_ || !in_place_) refuse_after_fork();
+  if (disk_calls_) disk_calls_->wait();
   if (!in_place_) {
-    refuse_after_fork();
     std::unique_lock lock(mutex_);
     given_back_.wait(lock, [&] { return free_.size() == calls_->all().size(); });
   }
@@ -313,7 +325,9 @@ void ExpertFeeder::close() {
     closed_ = true;
   }
   cancelled_ = true;
-  if (in_place_ || forked()) return;
+  if (forked()) return;
+  if (disk_calls_) disk_calls_->wait();
+  if (in_place_) return;
   posted_or_ending_.notify_one();
   given_back_.notify_all();
   std::unique_lock lock(mutex_);
@@ -321,11 +335,13 @@ void ExpertFeeder::close() {
 }
 
 ExpertStatistics ExpertFeeder::statistics() const {
+  if (disk_calls_) return disk_calls_->statistics();
   const std::lock_guard lock(mutex_);
   return statistics_;
 }
 
 std::vector<ExpertCallRecord> ExpertFeeder::records() const {
+  if (disk_calls_) return disk_calls_->records();
   const std::lock_guard lock(mutex_);
   return {records_.begin(), records_.end()};
 }

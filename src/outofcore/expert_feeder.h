@@ -19,6 +19,7 @@
 #include "host/first_error.h"
 #include "outofcore/expert_answers.h"
 #include "outofcore/expert_call.h"
+#include "outofcore/expert_disk_calls.h"
 #include "outofcore/expert_steps.h"
 #include "penstock/host/buffer.h"
 #include "penstock/outofcore/experts.h"
@@ -71,8 +72,8 @@ class ExpertFeeder {
   bool must_end();  // sleeps while there is nothing to do
   void pause();
 
-  const ExpertStore& store_;
   const ExpertShape shape_;
+  const ExpertStore* const store_;  // null: on a disk
   const Device device_;
   const ExpertHooks hooks_;
   const bool in_place_;
@@ -80,12 +81,14 @@ class ExpertFeeder {
   const std::size_t pinned_;
   std::size_t slot_count_ = 0;
   FirstError error_;
+  std::atomic<bool> cancelled_{false};
+  // Of the CPU device, if the experts are on a disk.
+  std::optional<ExpertDiskCalls> disk_calls_;
 
   // Everything below is used only if experts are copied.
   DeviceBuffer memory_;  // slots, then the tables of calls
   PinnedBuffer copied_;
   std::optional<ExpertCalls> calls_;
-  std::atomic<bool> cancelled_{false};
 
   mutable std::mutex mutex_;
   std::condition_variable posted_or_ending_, given_back_;

@@ -4,10 +4,15 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 namespace ps::detail {
 
 inline constexpr std::size_t most_expert_groups = 32;
+
+// A call with more (token, choice) pairs per expert does not wait for its routing: nearly all
+// experts have rows.
+inline constexpr std::int64_t whole_pairs = 16;
 
 // Slots besides pinned ones that a layer of `experts` experts needs at least. A group has at most
 // half of the slots, so that the other half can be filled meanwhile.

@@ -15,7 +15,7 @@ namespace {
 using detail::throw_invalid;
 
 constexpr std::size_t part_alignment = 256;
-constexpr std::size_t page = 4096;
+constexpr std::size_t file_page = 4096;
 
 std::size_t rounded_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
@@ -58,7 +58,7 @@ struct Parts {
     gate_up_bias = part(shape.gate_up_bias ? 2 * n : 0);
     down_bias = part(shape.down_bias ? d : 0);
     // Whole pages, which files are read into fastest, where they are few.
-    if (end >= 100 * page) end = rounded_up(end, page);
+    if (end >= 100 * file_page) end = rounded_up(end, file_page);
   }
 };
 
@@ -154,25 +154,26 @@ void ExpertStore::set_weights(const ExpertShape& shape, MemoryView first, std::i
   options.down_bias = shape.down_bias ? vector(parts.down_bias, shape.hidden) : TensorView();
 }
 
-TensorView ExpertStore::gate_up(std::int64_t layer, std::int64_t expert) const {
+ExpertViews ExpertStore::views(const ExpertShape& shape, MemoryView block) {
   MoeOptions options;
-  set_weights(shape_, block(layer, expert), 1, options);
-  return first_of(options.gate_up);
+  set_weights(shape, block, 1, options);
+  return {.gate_up = first_of(options.gate_up),
+          .down = first_of(options.down),
+          .gate_up_bias = first_of(options.gate_up_bias),
+          .down_bias = first_of(options.down_bias)};
+}
+
+TensorView ExpertStore::gate_up(std::int64_t layer, std::int64_t expert) const {
+  return views(shape_, block(layer, expert)).gate_up;
 }
 TensorView ExpertStore::down(std::int64_t layer, std::int64_t expert) const {
-  MoeOptions options;
-  set_weights(shape_, block(layer, expert), 1, options);
-  return first_of(options.down);
+  return views(shape_, block(layer, expert)).down;
 }
 TensorView ExpertStore::gate_up_bias(std::int64_t layer, std::int64_t expert) const {
-  MoeOptions options;
-  set_weights(shape_, block(layer, expert), 1, options);
-  return first_of(options.gate_up_bias);
+  return views(shape_, block(layer, expert)).gate_up_bias;
 }
 TensorView ExpertStore::down_bias(std::int64_t layer, std::int64_t expert) const {
-  MoeOptions options;
-  set_weights(shape_, block(layer, expert), 1, options);
-  return first_of(options.down_bias);
+  return views(shape_, block(layer, expert)).down_bias;
 }
 
 }  // namespace ps

@@ -102,7 +102,7 @@ void ExpertFeeder::count(const ExpertCallRecord* record, bool failed) {
 
 // The device is lost: nothing will ever arrive there.
 void ExpertFeeder::drop_work() {
-  answers_->forget_wishes();
+  answers_->give_up();
   if (current_.empty()) return;
   release_groups(*current_.front(), 0);
   current_.front()->answered = current_.front()->number;
@@ -128,7 +128,7 @@ void ExpertFeeder::give_back_done() {
 
 // Sleeps while there is nothing to do.
 bool ExpertFeeder::must_end() {
-  if (!current_.empty() || !answered_.empty() || answers_->has_wishes()) return false;
+  if (answers_->has_work() || !current_.empty() || !answered_.empty()) return false;
   std::unique_lock lock(mutex_);
   posted_or_ending_.wait(
       lock, [&] { return ending_ || clearing_ || !posted_.empty() || !hints_.empty(); });

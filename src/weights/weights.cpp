@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <system_error>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "host/blocking_transfer.h"
+#include "host/storage/changed.h"
 #include "penstock/base/error.h"
 #include "penstock/base/text_file.h"
 #include "weights/header.h"
@@ -133,13 +133,7 @@ FileRead Weights::State::checked(const WeightRead& read, const std::string& wher
 }
 
 void Weights::State::check_unchanged(std::size_t file) const {
-  const FileVersion now = files[file].version(), &before = versions[file];
-  if (now == before) return;
-  const std::string how =
-      now.bytes == before.bytes
-          ? "modified since it was opened"
-          : fmt::format("of {} bytes when it was opened, now of {}", before.bytes, now.bytes);
-  throw SystemError(ESTALE, "read", fmt::format("{}, {}", files[file].path(), how));
+  detail::check_unchanged(files[file], versions[file]);
 }
 
 Weights::Weights(const std::filesystem::path& path, WeightsOptions options) {

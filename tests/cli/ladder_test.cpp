@@ -241,6 +241,47 @@ TEST(LadderMoe, AShapeHasFivePositiveNumbers) {
   EXPECT_EQ(ladder("gemm --device cpu --shape 70,64,40,8,2").code, 2) << "it has none";
 }
 
+const std::vector<std::string> expert_rungs{"sequential", "double-buffered", "multi-stream",
+                                            "staged",     "pipelined",       "rounded",
+                                            "cached",     "compressed",      "other-types"};
+
+TEST(LadderExperts, QuickRunOnTheCpuHasEveryRung) {
+  const Ended run = ladder("experts --quick --json --device cpu");
+  ASSERT_EQ(run.code, 0) << run.err;
+  const auto json = nlohmann::json::parse(run.out);
+  EXPECT_FALSE(json.contains("chunk")) << "it has no chunks";
+  for (const char* fact : {"expert_bytes", "upload_alone_seconds", "compute_alone_seconds"}) {
+    EXPECT_GT(json.at("facts").at(fact), 0) << fact;
+  }
+  std::vector<std::string> names;
+  for (const auto& rung : json.at("rungs")) {
+    names.push_back(rung.at("name"));
+    EXPECT_EQ(rung.at("ladder"), "experts");
+    ASSERT_FALSE(rung.at("rows").empty()) << names.back();
+    for (const auto& row : rung.at("rows")) {
+      SCOPED_TRACE(names.back() + ": " + row.dump());
+      if (row.at("seconds").is_null()) {
+        EXPECT_FALSE(row.at("dropped").get<std::string>().empty());
+      } else {
+        EXPECT_GT(row.at("seconds"), 0);
+        EXPECT_GT(row.at("speedup"), 0);
+      }
+    }
+  }
+  EXPECT_EQ(names, expert_rungs);
+}
+
+TEST(LadderExperts, TakesAShape) {
+  const Ended run = ladder("experts --device cpu --only compressed --shape 20,64,40,8,2");
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_NE(run.out.find("8 experts of 64 x 40"), std::string::npos) << run.out;
+  EXPECT_NE(run.out.find("of the bytes"), std::string::npos) << run.out;
+  const Ended bad = ladder("experts --device cpu --shape 20,60,40,8,2");
+  EXPECT_EQ(bad.code, 1);
+  EXPECT_NE(bad.err.find("hidden"), std::string::npos) << bad.err;
+  EXPECT_EQ(ladder("experts --device cpu --shape 20,60,40,8").code, 2);
+}
+
 TEST(LadderHost, ListsItsRungs) {
   const Ended run = ladder("host --list --json");
   ASSERT_EQ(run.code, 0) << run.err;
@@ -274,7 +315,7 @@ TEST(LadderProgram, IsNamedWhereItWasNotBuilt) {
 TEST(LadderProgram, ExplainsItself) {
   const Ended ended = ladder("--help");
   EXPECT_EQ(ended.code, 0) << ended.err;
-  for (const char* name : {"host", "copy", "gemm", "resample"}) {
+  for (const char* name : {"host", "experts", "copy", "gemm", "resample", "moe"}) {
     EXPECT_NE(ended.out.find(name), std::string::npos) << ended.out;
   }
 }

@@ -16,7 +16,10 @@
 #include "penstock/base/error.h"
 #include "penstock/base/units.h"
 #include "penstock/host/cuda.h"
+#include "penstock/measure/experts.h"
 #include "penstock/outofcore/experts.h"
+#include "support/expert_steps.h"
+#include "support/temporary_directory.h"
 
 namespace ps::test {
 namespace {
@@ -147,15 +150,24 @@ class StreamedExpertsGpu : public GpuTest {
     pool.emplace(gpu);
   }
 
-  // Calls of this many tokens, layer by layer, several times: streamed and resident.
+  // Calls of this many tokens, layer by layer, several times: streamed and resident. With
+  // `host_slots`, the experts are on a disk.
   void expect_the_bits_of_moe(const ExpertShape& shape, std::size_t slots,
                               const std::vector<std::int64_t>& tokens, MoeKernel kernel,
-                              double zipf, std::uint32_t seed) {
+                              double zipf, std::uint32_t seed, std::size_t host_slots = 0) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ", slots " + std::to_string(slots));
     std::mt19937 random(seed);
     const Weights weights(gpu, shape, *stream, random);
+    const TemporaryDirectory directory;
+    std::optional<DiskExpertStore> disk;
+    if (host_slots > 0) {
+      pack(weights.store, directory.path() / "experts");
+      disk.emplace(gpu, directory.path() / "experts",
+                   DiskExpertStoreOptions{.host_bytes = host_slots * weights.store.block_bytes()});
+    }
     StreamedExperts experts(
-        {.store = &weights.store,
+        {.store = disk ? nullptr : &weights.store,
+         .disk = disk ? &*disk : nullptr,
          .device = gpu,
          .device_bytes = bytes_for(shape, slots),
          .prefetch = seed % 2 == 0 ? ExpertPrefetch::previous : ExpertPrefetch::none});
@@ -228,6 +240,43 @@ TEST_F(StreamedExpertsGpu, WithEveryLayoutAndType) {
 TEST_F(StreamedExpertsGpu, OfManySmallExperts) {
   const ExpertShape shape{.layers = 12, .experts = 128, .hidden = 128, .width = 64};
   expect_the_bits_of_moe(shape, 1400, {4, 64}, MoeKernel::best, 1, 3);
+}
+
+TEST_F(StreamedExpertsGpu, FromADisk) {
+  std::uint32_t seed = 11;
+  for (const std::size_t host_slots : {2, 7, 96}) {
+    for (const std::size_t slots : {least_slots(usual), std::size_t{20}, std::size_t{96}}) {
+      expect_the_bits_of_moe(usual, slots, {1, 64, 600}, MoeKernel::best, 1, seed++, host_slots);
+    }
+  }
+}
+
+// Loading and computing experts by hand, in a pipeline and by StreamedExperts: the measurement
+// throws if the results differ.
+TEST_F(StreamedExpertsGpu, AreMeasured) {
+  const TemporaryDirectory directory;
+  for (const ExpertsFrom from : {ExpertsFrom::memory, ExpertsFrom::disk}) {
+    for (const std::size_t streams : {1, 2, 4}) {
+      SCOPED_TRACE(std::string(name(from)) + ", streams " + std::to_string(streams));
+      ExpertOverlapOptions options{.device = gpu,
+                                   .shape = usual,
+                                   .choices = 4,
+                                   .sequence = 300,
+                                   .from = from,
+                                   .directory = directory.path(),
+                                   .streams = streams,
+                                   .cache = streams == 4 ? 20U : 0U,
+                                   .repeats = 1};
+      options.sweep_depths = {1, 8};
+      options.rounding = streams == 1 ? 16 : 0;
+      const auto r = measure_expert_overlap(options);
+      EXPECT_TRUE(r->streamed_seconds) << r->why_not_streamed;
+      EXPECT_EQ(r->loaded, r->needed - r->cache);
+      EXPECT_GT(r->pipelined.upload, 0);
+      EXPECT_EQ(r->traced_by, "events");
+      EXPECT_TRUE(directory.empty());
+    }
+  }
 }
 
 // Calls on two streams that nothing orders share the slots.

@@ -1,5 +1,5 @@
 // What StreamedExperts copies, when, and into which slots: with steps that compute nothing, on the
-// CPU and on a fake GPU.
+// CPU and on a fake GPU, from memory and from a disk.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -20,6 +20,7 @@
 #include "support/expect_clean.h"
 #include "support/expert_steps.h"
 #include "support/fake_machine.h"
+#include "support/temporary_directory.h"
 #include "support/watchdog.h"
 
 namespace ps::test {
@@ -28,31 +29,39 @@ namespace {
 constexpr ExpertShape small{.layers = 3, .experts = 12, .hidden = 8, .width = 8};
 
 // Everything of a model but its numbers. Views of tensors point to memory that the steps read.
-class Model {
+class OrderModel {
  public:
-  Model(const Device& device, FakeDriver* driver, std::size_t slots, std::uint32_t seed,
-        unsigned most_delay_us, StreamedExpertsOptions options = {},
-        const ExpertShape& shape = small)
+  // With `host_slots`, the experts are on a disk.
+  OrderModel(const Device& device, FakeDriver* driver, std::size_t slots, std::uint32_t seed,
+             unsigned most_delay_us, StreamedExpertsOptions options = {},
+             std::size_t host_slots = 0)
       : device_(device),
-        store_(device, shape),
+        store_(device, small),
         steps_(std::make_shared<RecordingSteps>(store_, driver, seed, most_delay_us)),
         random_(seed),
         stream_(device),
         pool_(device) {
     fill_store(store_);
-    options.store = &store_;
+    if (host_slots > 0) {
+      pack(store_, directory_.path() / "experts");
+      disk_.emplace(
+          device, directory_.path() / "experts",
+          DiskExpertStoreOptions{.host_bytes = host_slots * store_.block_bytes(),
+                                 .queue = {.engine = FileEngine::threads, .in_flight = 3}});
+    }
+    options.store = host_slots > 0 ? nullptr : &store_;
+    options.disk = disk_ ? &*disk_ : nullptr;
     options.device = device;
     options.device_bytes = bytes_for(slots, options);
     experts_.emplace(std::move(options), detail::ExpertHooks{.steps = steps_, .copy_on_cpu = true});
     EXPECT_EQ(experts_->slots(), slots);
   }
-  ~Model() { drop(); }
+  ~OrderModel() { drop(); }
 
-  static std::size_t bytes_for(std::size_t slots, const StreamedExpertsOptions& options,
-                               const ExpertShape& shape = small) {
-    const std::size_t none = StreamedExperts::least_bytes(shape, 0, options.calls_in_flight) -
-                             detail::least_expert_slots(12) * ExpertStore::block_bytes(shape);
-    return none + slots * ExpertStore::block_bytes(shape);
+  static std::size_t bytes_for(std::size_t slots, const StreamedExpertsOptions& options) {
+    const std::size_t none = StreamedExperts::least_bytes(small, 0, options.calls_in_flight) -
+                             detail::least_expert_slots(12) * ExpertStore::block_bytes(small);
+    return none + slots * ExpertStore::block_bytes(small);
   }
 
   // Work on the memory of calls must be over before the memory goes.
@@ -95,6 +104,7 @@ class Model {
             .pool = &pool_};
   }
 
+  std::filesystem::path file() const { return directory_.path() / "experts"; }
   StreamedExperts& experts() { return *experts_; }
   RecordingSteps& steps() { return *steps_; }
   const Stream& stream() const { return stream_; }
@@ -103,6 +113,8 @@ class Model {
  private:
   Device device_;
   ExpertStore store_;
+  TemporaryDirectory directory_;
+  std::optional<DiskExpertStore> disk_;
   std::shared_ptr<RecordingSteps> steps_;
   std::mt19937 random_;
   Stream stream_;
@@ -121,7 +133,7 @@ std::vector<std::int32_t> all_experts(int times = 1) {
 }
 
 // Random layers, numbers of tokens, cache sizes and prefetches.
-void run_randomly(Model& model, int calls, bool whole = true) {
+void run_randomly(OrderModel& model, int calls, bool whole = true) {
   std::mt19937& random = model.random();
   for (int i = 0; i < calls; ++i) {
     const auto layer = random() % 4 == 0 ? random() % 3 : static_cast<unsigned>(i) % 3;
@@ -139,26 +151,35 @@ std::unique_ptr<CachePolicy> policy_number(unsigned number) {
   return number % 3 == 0 ? lru_policy() : number % 3 == 1 ? frequency_policy() : nullptr;
 }
 
-class ExpertsOrder : public testing::TestWithParam<bool> {
+struct Place {
+  const char* name;
+  bool gpu = false, disk = false;
+};
+
+class ExpertsOrder : public testing::TestWithParam<Place> {
  protected:
-  // Fake or CPU.
   void with_model(std::uint32_t seed, std::size_t slots, StreamedExpertsOptions options,
-                  const std::function<void(Model&)>& use) {
-    if (!GetParam()) {
-      Model model(Device::cpu(), nullptr, slots, seed, 50, std::move(options));
+                  const std::function<void(OrderModel&)>& use) {
+    const std::size_t host_slots = GetParam().disk ? 2 + seed % 5 : 0;
+    if (!GetParam().gpu) {
+      OrderModel model(Device::cpu(), nullptr, slots, seed, 50, std::move(options), host_slots);
       return use(model);
     }
     FakeMachine machine({.stream_wait_value = seed % 4 != 3, .seed = seed, .max_delay_us = 40});
     {
-      Model model(machine.gpu(), &machine.driver(), slots, seed, 0, std::move(options));
+      OrderModel model(machine.gpu(), &machine.driver(), slots, seed, 0, std::move(options),
+                       host_slots);
       use(model);
     }
     EXPECT_TRUE(is_clean(machine.driver()));
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(On, ExpertsOrder, testing::Values(false, true),
-                         [](const auto& on) { return on.param ? "AFakeGpu" : "TheCpu"; });
+INSTANTIATE_TEST_SUITE_P(On, ExpertsOrder,
+                         testing::Values(Place{"TheCpu"}, Place{"AFakeGpu", true},
+                                         Place{"TheCpuFromADisk", false, true},
+                                         Place{"AFakeGpuFromADisk", true, true}),
+                         [](const auto& on) { return on.param.name; });
 
 TEST_P(ExpertsOrder, EveryExpertIsComputedOnceFromItsOwnBytes) {
   for (std::uint32_t seed = 1; seed <= 12; ++seed) {
@@ -169,7 +190,7 @@ TEST_P(ExpertsOrder, EveryExpertIsComputedOnceFromItsOwnBytes) {
                {.policy = policy_number(seed),
                 .prefetch = seed % 2 == 0 ? ExpertPrefetch::previous : ExpertPrefetch::none,
                 .calls_in_flight = 1 + random() % 8},
-               [&](Model& model) {
+               [&](OrderModel& model) {
                  run_randomly(model, 60);
                  model.experts().synchronize();
                  EXPECT_EQ(model.steps().wrong(), "") << "with seed " << seed;
@@ -185,7 +206,7 @@ TEST_P(ExpertsOrder, EveryExpertIsComputedOnceFromItsOwnBytes) {
 }
 
 TEST_P(ExpertsOrder, WhatIsOnTheDeviceIsNotCopiedAgain) {
-  with_model(1, 36, {.policy = lru_policy(), .records = 10}, [&](Model& model) {
+  with_model(1, 36, {.policy = lru_policy(), .records = 10}, [&](OrderModel& model) {
     for (int round = 0; round < 2; ++round) {
       for (int layer = 0; layer < 3; ++layer) model.call(layer, {1, 5, 5, 7});
       model.experts().synchronize();
@@ -208,7 +229,7 @@ TEST_P(ExpertsOrder, WhatIsOnTheDeviceIsNotCopiedAgain) {
 }
 
 TEST_P(ExpertsOrder, AClearedCacheIsEmpty) {
-  with_model(8, 20, {.policy = lru_policy(), .pinned = {{0, 1}}}, [&](Model& model) {
+  with_model(8, 20, {.policy = lru_policy(), .pinned = {{0, 1}}}, [&](OrderModel& model) {
     for (int round = 0; round < 4; ++round) {
       model.call(0, {1, 5, 5, 7});
       model.call(2, {1, 5});
@@ -224,7 +245,7 @@ TEST_P(ExpertsOrder, AClearedCacheIsEmpty) {
 }
 
 TEST_P(ExpertsOrder, TheLeastRecentlyUsedIsEvicted) {
-  with_model(2, 4, {.policy = lru_policy()}, [&](Model& model) {
+  with_model(2, 4, {.policy = lru_policy()}, [&](OrderModel& model) {
     for (const std::vector<std::int32_t>& chosen :
          {std::vector<std::int32_t>{0, 1}, {2, 3}, {0, 0}, {4, 4}, {0, 2}, {1, 1}}) {
       model.call(0, chosen);
@@ -239,23 +260,24 @@ TEST_P(ExpertsOrder, TheLeastRecentlyUsedIsEvicted) {
 }
 
 TEST_P(ExpertsOrder, PinnedExpertsStay) {
-  with_model(3, 4, {.policy = lru_policy(), .pinned = {{1, 7}, {0, 3}, {0, 3}}}, [&](Model& model) {
-    for (int round = 0; round < 5; ++round) {
-      for (int layer = 0; layer < 3; ++layer) model.call(layer, {0, 1, 2, 4, 5, 6});
-    }
-    model.experts().synchronize();
-    const ExpertStatistics before = model.experts().statistics();
-    model.call(1, {7, 7});
-    model.call(0, {3, 3});
-    model.experts().synchronize();
-    EXPECT_EQ(model.steps().wrong(), "");
-    EXPECT_EQ(model.experts().statistics().hits, before.hits + 2);
-    EXPECT_EQ(model.experts().statistics().misses, before.misses);
-  });
+  with_model(3, 4, {.policy = lru_policy(), .pinned = {{1, 7}, {0, 3}, {0, 3}}},
+             [&](OrderModel& model) {
+               for (int round = 0; round < 5; ++round) {
+                 for (int layer = 0; layer < 3; ++layer) model.call(layer, {0, 1, 2, 4, 5, 6});
+               }
+               model.experts().synchronize();
+               const ExpertStatistics before = model.experts().statistics();
+               model.call(1, {7, 7});
+               model.call(0, {3, 3});
+               model.experts().synchronize();
+               EXPECT_EQ(model.steps().wrong(), "");
+               EXPECT_EQ(model.experts().statistics().hits, before.hits + 2);
+               EXPECT_EQ(model.experts().statistics().misses, before.misses);
+             });
 }
 
 TEST_P(ExpertsOrder, HintsAreCopiedBeforeTheCall) {
-  with_model(4, 12, {}, [&](Model& model) {
+  with_model(4, 12, {}, [&](OrderModel& model) {
     const std::vector<std::int32_t> likely{3, 9};
     model.experts().prefetch(2, likely);
     while (model.experts().statistics().prefetched < 2) std::this_thread::yield();
@@ -275,7 +297,7 @@ TEST_P(ExpertsOrder, HintsAreCopiedBeforeTheCall) {
 
 TEST_P(ExpertsOrder, ThePreviousChoiceIsPrefetched) {
   with_model(5, 8, {.policy = lru_policy(), .prefetch = ExpertPrefetch::previous},
-             [&](Model& model) {
+             [&](OrderModel& model) {
                for (int token = 0; token < 4; ++token) {
                  for (int layer = 0; layer < 3; ++layer) {
                    model.call(layer, {0, 1, 2, 3});
@@ -290,7 +312,7 @@ TEST_P(ExpertsOrder, ThePreviousChoiceIsPrefetched) {
 
 // Calls of many tokens do not wait for their routing, and the next layers are copied ahead.
 TEST_P(ExpertsOrder, PassesOverAPromptGoAhead) {
-  with_model(6, 18, {.policy = lru_policy()}, [&](Model& model) {
+  with_model(6, 18, {.policy = lru_policy()}, [&](OrderModel& model) {
     for (int pass = 0; pass < 3; ++pass) {
       for (int layer = 0; layer < 3; ++layer) model.call(layer, all_experts(32));
       model.experts().synchronize();
@@ -304,7 +326,7 @@ TEST_P(ExpertsOrder, PassesOverAPromptGoAhead) {
 
 // Experts without tokens are not waited for, also if the call did not wait for its routing.
 TEST_P(ExpertsOrder, ExpertsWithoutTokensMayBeLeftOut) {
-  with_model(7, 12, {}, [&](Model& model) {
+  with_model(7, 12, {}, [&](OrderModel& model) {
     std::vector<std::int32_t> chosen(600, 3);
     model.call(0, chosen);
     model.experts().synchronize();
@@ -316,7 +338,7 @@ TEST_P(ExpertsOrder, ExpertsWithoutTokensMayBeLeftOut) {
 TEST_P(ExpertsOrder, ObjectsGoWhileCallsAreInFlight) {
   for (std::uint32_t seed = 1; seed <= 10; ++seed) {
     const Watchdog watchdog("seed " + std::to_string(seed));
-    with_model(seed, 2 + seed, {}, [&](Model& model) {
+    with_model(seed, 2 + seed, {}, [&](OrderModel& model) {
       run_randomly(model, 15);
       model.drop();
       EXPECT_EQ(model.steps().calls(), 15U);
@@ -328,7 +350,7 @@ TEST_P(ExpertsOrder, ObjectsGoWhileCallsAreInFlight) {
 TEST_P(ExpertsOrder, ClosingEndsCallsThatAreInFlight) {
   for (std::uint32_t seed = 1; seed <= 10; ++seed) {
     const Watchdog watchdog("seed " + std::to_string(seed));
-    with_model(seed, 2 + seed, {}, [&](Model& model) {
+    with_model(seed, 2 + seed, {}, [&](OrderModel& model) {
       run_randomly(model, 15, false);
       model.experts().close();
       model.experts().close();
@@ -350,7 +372,8 @@ TEST(ExpertsEndurance, DecodeStepsTakeNoMemory) {
 #else
   constexpr int steps = 100'000;
 #endif
-  Model model(Device::cpu(), nullptr, 14, 1, 0, {.policy = frequency_policy({.remembered = 36})});
+  OrderModel model(Device::cpu(), nullptr, 14, 1, 0,
+                   {.policy = frequency_policy({.remembered = 36})});
   const auto some = [&](int count) {
     for (int i = 0; i < count; ++i) model.random_call(i % 3, 1);
     model.experts().synchronize();
@@ -366,7 +389,7 @@ TEST(ExpertsEndurance, DecodeStepsTakeNoMemory) {
 
 // Fails call after call of the driver table while calls of the model are in flight. Nothing hangs,
 // nothing leaks, no expert is computed from wrong bytes, and the object works afterwards.
-TEST(ExpertsFaults, EveryFailingCallIsSurvived) {
+void survive_every_failing_call(std::size_t host_slots) {
   std::uint64_t struck = 0;
   for (std::uint64_t n = 1; n <= 400; n += n < 120 ? 1 : 13) {
     const Watchdog watchdog("call " + std::to_string(n));
@@ -380,8 +403,8 @@ TEST(ExpertsFaults, EveryFailingCallIsSurvived) {
       }
     };
     {
-      Model model(machine.gpu(), &machine.driver(), 5, static_cast<std::uint32_t>(n), 0,
-                  {.calls_in_flight = 4});
+      OrderModel model(machine.gpu(), &machine.driver(), 5, static_cast<std::uint32_t>(n), 0,
+                       {.calls_in_flight = 4}, host_slots);
       machine.driver().fail_call(n, unknown_error);
       for (int i = 0; i < 8; ++i) {
         guarded([&] { model.random_call(i % 3, i % 3 == 2 ? 150 : 2, false); });
@@ -403,7 +426,10 @@ TEST(ExpertsFaults, EveryFailingCallIsSurvived) {
   EXPECT_GT(struck, 100U);
 }
 
-TEST(ExpertsFaults, ALostDeviceEndsEverything) {
+TEST(ExpertsFaults, EveryFailingCallIsSurvived) { survive_every_failing_call(0); }
+TEST(ExpertsFaults, EveryFailingCallIsSurvivedFromADisk) { survive_every_failing_call(3); }
+
+void survive_a_lost_device(std::size_t host_slots) {
   for (std::uint64_t n = 1; n <= 300; n += 1 + n / 8) {
     const Watchdog watchdog("call " + std::to_string(n));
     FakeMachine machine({.seed = n, .max_delay_us = 10});
@@ -416,7 +442,8 @@ TEST(ExpertsFaults, ALostDeviceEndsEverything) {
       }
     };
     {
-      Model model(machine.gpu(), &machine.driver(), 5, static_cast<std::uint32_t>(n), 0);
+      OrderModel model(machine.gpu(), &machine.driver(), 5, static_cast<std::uint32_t>(n), 0, {},
+                       host_slots);
       if (n % 2 == 0) {
         machine.driver().lose_device_at(n);
       } else {
@@ -434,10 +461,48 @@ TEST(ExpertsFaults, ALostDeviceEndsEverything) {
   }
 }
 
+TEST(ExpertsFaults, ALostDeviceEndsEverything) { survive_a_lost_device(0); }
+TEST(ExpertsFaults, ALostDeviceEndsEverythingFromADisk) { survive_a_lost_device(3); }
+
+// Calls after the file was truncated report it; those after it is whole again are right, and no
+// slot of the two caches is lost.
+TEST(ExpertsFaults, ATruncatedFileIsReported) {
+  const Watchdog watchdog("ATruncatedFileIsReported");
+  for (const bool gpu : {false, true}) {
+    FakeMachine machine({.seed = 1, .max_delay_us = 10});
+    {
+      OrderModel model(gpu ? machine.gpu() : Device::cpu(), gpu ? &machine.driver() : nullptr, 4, 1,
+                       0, {.policy = lru_policy()}, 2);
+      model.call(0, {1, 2});
+      model.experts().synchronize();
+      const auto bytes = std::filesystem::file_size(model.file());
+      const auto time = std::filesystem::last_write_time(model.file());
+      std::filesystem::resize_file(model.file(), 4096 + 512);
+      model.call(0, all_experts(), false);
+      try {
+        model.experts().synchronize();
+        FAIL() << "nothing was thrown";
+      } catch (const SystemError& error) {
+        EXPECT_NE(std::string(error.what()).find("experts"), std::string::npos) << error.what();
+      }
+      EXPECT_GT(model.steps().missing(), 0U);
+      // A file with the size and the time from before, though not with all bytes.
+      std::filesystem::resize_file(model.file(), bytes);
+      std::filesystem::last_write_time(model.file(), time);
+      for (int i = 0; i < 3; ++i) model.call(0, {0, 0});
+      model.experts().synchronize();
+      for (int layer = 1; layer < 3; ++layer) model.call(layer, all_experts(), true);
+      model.experts().synchronize();
+      EXPECT_EQ(model.experts().statistics().failed_calls, 1U);
+    }
+    EXPECT_TRUE(is_clean(machine.driver()));
+  }
+}
+
 TEST(ExpertsFaults, ACaptureIsRefused) {
   FakeMachine machine;
   {
-    Model model(machine.gpu(), &machine.driver(), 5, 1, 0);
+    OrderModel model(machine.gpu(), &machine.driver(), 5, 1, 0);
     machine.driver().set_capturing(model.stream().native(), true);
     EXPECT_THROW(model.call(0, {1, 2}), Unsupported);
     const MoeOptions call = model.options({1, 2});

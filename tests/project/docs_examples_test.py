@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = [ROOT / "tests/ops/documented_test.cpp", ROOT / "tests/gpu/transform_template_test.cu",
-         ROOT / "tests/weights/documented_test.cpp"]
+         ROOT / "tests/weights/documented_test.cpp", ROOT / "tests/outofcore/documented_test.cpp"]
 PAGES = [*sorted((ROOT / "docs/ops").glob("*.md")), ROOT / "docs/weights.md"]
 BLOCKS = [(page.stem, block) for page in PAGES
           for block in re.findall(r"```cpp\n(.*?)```", page.read_text(), re.DOTALL)]

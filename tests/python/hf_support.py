@@ -7,6 +7,7 @@ SIZES = {"vocab_size": 96, "hidden_size": 64, "num_hidden_layers": 2, "num_atten
          "num_key_value_heads": 2, "max_position_embeddings": 128, "pad_token_id": 0,
          "bos_token_id": 1, "eos_token_id": None}
 MODELS = {
+    "llama": ("Llama", {"intermediate_size": 72}),
     "qwen3_moe": ("Qwen3Moe", {"intermediate_size": 48, "moe_intermediate_size": 48, "head_dim": 16,
                                "num_experts": 8, "num_experts_per_tok": 3, "norm_topk_prob": True}),
     "mixtral": ("Mixtral", {"intermediate_size": 72, "num_local_experts": 6,

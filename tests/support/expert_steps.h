@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -37,6 +38,14 @@ inline void fill_store(const ExpertStore& store) {
       }
     }
   }
+}
+
+// A file with the same blocks.
+inline ExpertFileInfo pack(const ExpertStore& store, const std::filesystem::path& path) {
+  return pack_experts(path, store.shape(),
+                      [&](std::int64_t layer, std::int64_t expert, const MemoryView& block) {
+                        std::memcpy(block.data, store.block(layer, expert).data, block.bytes);
+                      });
 }
 
 class RecordingSteps final : public detail::ExpertSteps {

@@ -11,7 +11,7 @@ namespace ps {
 // An empty page with the version of this build.
 Page make_page(std::string_view title);
 
-// Adds a document to the page: a report of `penstock overlap` or `demo`, the results of a
+// Adds a document to the page: a report of `penstock overlap`, `moe` or `demo`, the results of a
 // benchmark, or the table of a ladder. `source` names it in errors and titles. Throws
 // InvalidArgument naming the field that is wrong; the page is then unchanged.
 void add_document(Page& page, std::string_view json, std::string_view source);

@@ -26,6 +26,12 @@ struct ExpertShape {
   bool gate_up_bias = false, down_bias = false;
 };
 
+// The weights of one expert: (2n, d) and (d, n), with swapped strides if the shape is `transposed`;
+// biases (2n) and (d), empty if the shape has none.
+struct ExpertViews {
+  TensorView gate_up, down, gate_up_bias, down_bias;
+};
+
 // One block of host memory per expert: gate_up, down and the biases, one after the other. All
 // blocks have the same size and follow each other by layer and expert, so that an expert is one
 // copy, and a layer is one range of memory.
@@ -52,12 +58,14 @@ class ExpertStore {
   // or `expert`, and OutOfMemory if the memory could not be locked.
   MemoryView block(std::int64_t layer, std::int64_t expert) const;
 
-  // Views of an expert's weights, for filling them: (2n, d) and (d, n), with swapped strides if the
-  // shape is `transposed`; biases (2n) and (d), empty if the shape has none.
+  // Views of an expert's weights, for filling them.
   TensorView gate_up(std::int64_t layer, std::int64_t expert) const;
   TensorView down(std::int64_t layer, std::int64_t expert) const;
   TensorView gate_up_bias(std::int64_t layer, std::int64_t expert) const;
   TensorView down_bias(std::int64_t layer, std::int64_t expert) const;
+
+  // The same in any block of block_bytes(shape) bytes.
+  static ExpertViews views(const ExpertShape& shape, MemoryView block);
 
   // Sets the weight arguments of moe() to `count` blocks that follow each other from `first` on.
   static void set_weights(const ExpertShape& shape, MemoryView first, std::int64_t count,

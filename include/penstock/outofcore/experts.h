@@ -1,5 +1,5 @@
-// Expert layers whose weights stay in host memory. Experts are copied to the GPU when tokens need
-// them, and the most useful ones stay there in a cache.
+// Expert layers whose weights stay in host memory or on a disk. Experts are copied to the GPU when
+// tokens need them, and the most useful ones stay there in a cache.
 //
 //   ps::ExpertStore store(gpu, {.layers = 48, .experts = 128, .hidden = 2048, .width = 768});
 //   ...                                   // fill store.gate_up(layer, expert), store.down(...)
@@ -11,7 +11,11 @@
 // they arrive, so that copies overlap with products. The result has the bits of moe() with all
 // weights on the device.
 //
-// On the CPU device, moe() works on the memory of the store, and nothing is copied.
+// With a DiskExpertStore, experts that its cache in host memory does not have are read into it, and
+// copied from there.
+//
+// On the CPU device, moe() works on the memory of the store, and nothing is copied; with a
+// DiskExpertStore, experts are computed from the slots of its cache.
 #pragma once
 
 #include <cstddef>
@@ -27,6 +31,7 @@
 #include "penstock/host/device.h"
 #include "penstock/host/stream.h"
 #include "penstock/ops/moe.h"
+#include "penstock/outofcore/disk_expert_store.h"
 #include "penstock/outofcore/expert_store.h"
 
 namespace ps {
@@ -43,7 +48,9 @@ enum class ExpertPrefetch : std::uint8_t {
 };
 
 struct StreamedExpertsOptions {
-  const ExpertStore* store = nullptr;  // lives longer than the object
+  // Where the experts are: set one of them. It lives longer than the object.
+  const ExpertStore* store = nullptr;
+  const DiskExpertStore* disk = nullptr;
   Device device = Device::best();
   // Device memory to use, for slots of one expert each and less than 1 MiB of tables. At least
   // StreamedExperts::least_bytes(). Not used on the CPU device.
@@ -59,7 +66,9 @@ struct StreamedExpertsOptions {
   std::size_t records = 0;
 };
 
-// Counts of experts since the object was made, and bytes that were copied for them.
+// Counts of experts since the object was made, and bytes that were copied for them. On the CPU
+// device with a DiskExpertStore, "on the device" is its cache, and "copied" is read. On the CPU
+// device with an ExpertStore, only calls are counted.
 struct ExpertStatistics {
   std::uint64_t calls = 0;
   std::uint64_t needed = 0;  // the sum of the next three
@@ -69,7 +78,7 @@ struct ExpertStatistics {
   std::uint64_t prefetched = 0;
   std::uint64_t wasted = 0;  // prefetched, and evicted before any call used them
   std::uint64_t evicted = 0;
-  std::uint64_t bytes = 0;  // of all copies
+  std::uint64_t bytes = 0;  // of all copies; on the CPU device, of reads
   std::uint64_t failed_calls = 0;
 };
 
@@ -110,10 +119,11 @@ class StreamedExperts {
   //
   // Enqueues on `stream`. Returns once the copies of the experts are enqueued: a call of few tokens
   // blocks until earlier work of `stream` has computed `ids`, but not until experts are copied or
-  // computed. Also blocks if calls_in_flight calls are not done. Kernels run on `stream` alone;
-  // experts are copied on a stream of the object's own. Calls are answered in the order in which
-  // they were made, so a call must not depend on one that is made later. Cannot be captured into a
-  // graph.
+  // computed. With a DiskExpertStore on a GPU, it also blocks until the experts that are not in the
+  // store's cache have been read; on the CPU device it never waits for either. Also blocks if
+  // calls_in_flight calls are not done. Kernels run on `stream` alone; experts are copied on a
+  // stream of the object's own. Calls are answered in the order in which they were made, so a call
+  // must not depend on one that is made later. Cannot be captured into a graph.
   //
   // CUDA loads a kernel when it is first launched, and may wait for all work on the device to do
   // so. A program whose other threads launch kernels meanwhile should launch each of them once
@@ -121,7 +131,8 @@ class StreamedExperts {
   //
   // Throws as moe(), InvalidArgument naming `layer`, Unsupported for a capture, ExpertsClosed, and
   // the first error of an earlier call, once. If copying an expert fails, the call still ends, its
-  // result lacks experts, and check(), synchronize() or the next call throws the error.
+  // result lacks experts, and check(), synchronize() or the next call throws the error. The same
+  // holds for an expert that cannot be read from a disk.
   void forward(std::int64_t layer, const MoeOptions& call, const Stream& stream);
 
   // Says that a later call of `layer` will probably need these experts. They are copied while no
@@ -132,8 +143,9 @@ class StreamedExperts {
   // kernel. Cannot be captured.
   void prefetch(std::int64_t layer, const TensorView& ids, const Stream& stream);
 
-  // Empties the cache, pinned experts included, and forgets what was to be prefetched. Calls made
-  // before are not affected. Blocks until they are answered.
+  // Empties the cache on the device, pinned experts included, and forgets what was to be
+  // prefetched. Calls made before are not affected. Blocks until they are answered. The cache of a
+  // DiskExpertStore stays as it is.
   void clear();
 
   // Throws the first error of a call since the last time, if there was one. Does not wait.

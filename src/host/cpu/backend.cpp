@@ -7,8 +7,8 @@
 #include <string>
 #include <thread>
 
+#include "host/cpu/address_range.h"
 #include "host/cpu/event.h"
-#include "host/cpu/growable.h"
 #include "host/cpu/pool.h"
 #include "host/cpu/stream.h"
 #include "host/huge_pages.h"
@@ -86,9 +86,9 @@ std::shared_ptr<detail::PoolImpl> Backend::make_pool(const PoolOptions& options)
   return std::make_shared<Pool>(shared_from_this(), heap_, options);
 }
 
-std::unique_ptr<detail::GrowableImpl> Backend::make_growable(std::size_t capacity) {
+std::unique_ptr<detail::AddressRangeImpl> Backend::make_address_range(std::size_t capacity) {
   ++allocations_;
-  return std::make_unique<Growable>(shared_from_this(), capacity);
+  return std::make_unique<AddressRange>(shared_from_this(), capacity);
 }
 
 // Whole pages: direct disk reads need the alignment.

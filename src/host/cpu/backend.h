@@ -27,7 +27,7 @@ class Backend final : public detail::Backend {
   std::shared_ptr<detail::StreamImpl> make_stream(const StreamOptions& options) override;
   std::shared_ptr<detail::StreamImpl> borrow_stream(void* native) override;
   std::shared_ptr<detail::PoolImpl> make_pool(const PoolOptions& options) override;
-  std::unique_ptr<detail::GrowableImpl> make_growable(std::size_t capacity) override;
+  std::unique_ptr<detail::AddressRangeImpl> make_address_range(std::size_t capacity) override;
   std::unique_ptr<detail::SignalImpl> make_signal(std::uint32_t /*value*/) override {
     return nullptr;  // a stream of the CPU waits by a host function
   }

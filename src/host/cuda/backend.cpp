@@ -6,8 +6,8 @@
 
 #include "host/available_memory.h"
 #include "host/clock.h"
+#include "host/cuda/address_range.h"
 #include "host/cuda/event.h"
-#include "host/cuda/growable.h"
 #include "host/cuda/pool.h"
 #include "host/cuda/signal.h"
 #include "host/cuda/stream.h"
@@ -138,9 +138,9 @@ std::shared_ptr<detail::PoolImpl> Backend::make_pool(const PoolOptions& options)
   return std::make_shared<Pool>(std::static_pointer_cast<Backend>(shared_from_this()), options);
 }
 
-std::unique_ptr<detail::GrowableImpl> Backend::make_growable(std::size_t capacity) {
-  return std::make_unique<Growable>(std::static_pointer_cast<Backend>(shared_from_this()),
-                                    capacity);
+std::unique_ptr<detail::AddressRangeImpl> Backend::make_address_range(std::size_t capacity) {
+  return std::make_unique<AddressRange>(std::static_pointer_cast<Backend>(shared_from_this()),
+                                        capacity);
 }
 
 std::unique_ptr<detail::SignalImpl> Backend::make_signal(std::uint32_t value) {

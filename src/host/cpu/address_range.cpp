@@ -1,4 +1,4 @@
-#include "host/cpu/growable.h"
+#include "host/cpu/address_range.h"
 
 #include <utility>
 
@@ -10,7 +10,7 @@
 
 namespace ps::cpu {
 
-Growable::Growable(std::shared_ptr<detail::Backend> backend, std::size_t capacity)
+AddressRange::AddressRange(std::shared_ptr<detail::Backend> backend, std::size_t capacity)
     : backend_(std::move(backend)),
       page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))),
       capacity_(align_up(capacity, page_, "capacity")) {
@@ -20,15 +20,17 @@ Growable::Growable(std::shared_ptr<detail::Backend> backend, std::size_t capacit
   data_ = static_cast<std::byte*>(range);
 }
 
-Growable::~Growable() { munmap(data_, capacity_); }
+AddressRange::~AddressRange() { munmap(data_, capacity_); }
 
-void Growable::map(std::size_t bytes) {
-  const std::size_t wanted = align_up(bytes, page_, "bytes");
-  if (wanted <= mapped_) return;
-  if (mprotect(data_ + mapped_, wanted - mapped_, PROT_READ | PROT_WRITE) != 0) {
-    throw OutOfMemory("host memory", wanted - mapped_);
+void AddressRange::map(std::size_t offset, std::size_t bytes) {
+  if (mprotect(data_ + offset, bytes, PROT_READ | PROT_WRITE) != 0) {
+    throw OutOfMemory("host memory", bytes);
   }
-  mapped_ = wanted;
+}
+
+void AddressRange::unmap(std::size_t offset, std::size_t bytes) noexcept {
+  madvise(data_ + offset, bytes, MADV_DONTNEED);
+  mprotect(data_ + offset, bytes, PROT_NONE);
 }
 
 }  // namespace ps::cpu

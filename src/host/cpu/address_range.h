@@ -1,18 +1,18 @@
-// Growth without moving on the CPU: a reserved range whose pages are made usable as it grows.
+// A reserved range of addresses on the CPU, with memory behind parts of it.
 #pragma once
 
 #include "host/backend.h"
 
 namespace ps::cpu {
 
-class Growable final : public detail::GrowableImpl {
+class AddressRange final : public detail::AddressRangeImpl {
  public:
-  Growable(std::shared_ptr<detail::Backend> backend, std::size_t capacity);
-  ~Growable() override;
+  AddressRange(std::shared_ptr<detail::Backend> backend, std::size_t capacity);
+  ~AddressRange() override;
 
-  void map(std::size_t bytes) override;
+  void map(std::size_t offset, std::size_t bytes) override;
+  void unmap(std::size_t offset, std::size_t bytes) noexcept override;
   std::byte* data() const override { return data_; }
-  std::size_t mapped() const override { return mapped_; }
   std::size_t capacity() const override { return capacity_; }
   std::size_t page() const override { return page_; }
   detail::Backend& backend() override { return *backend_; }
@@ -20,7 +20,6 @@ class Growable final : public detail::GrowableImpl {
  private:
   std::shared_ptr<detail::Backend> backend_;
   std::size_t page_, capacity_;
-  std::size_t mapped_ = 0;
   std::byte* data_ = nullptr;
 };
 

@@ -1,0 +1,271 @@
+"""Times the steps of a generation whose key-value cache grows, in several ways to grow it.
+
+    python3 bench/kv_cache.py --output bench/results/kv_cache.json
+
+A step appends a row to every layer, computes attention over all rows, and waits, as a generation does
+for its token. All ways do the same with the same kernels and differ in where the rows are:
+
+- ours: penstock.KVCache, whose memory a thread maps ahead;
+- allocated: tensors for all rows, allocated beforehand, in the same layout; what growth without any
+  cost would take;
+- concatenated: torch.cat at every step, as transformers' DynamicCache does;
+- cudaMalloc: larger tensors every 64 rows, by cudaMalloc, a copy and cudaFree.
+
+Meanwhile another stream has small kernels queued, with events between them. The longest time between
+two events shows whether growth stalls it.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import penstock
+import torch
+from penstock.bench import _results
+
+STEPS, ROUNDS, WARM_UP, SEED = 2000, 3, 50, 1
+LAYERS, SEQUENCES, HEADS_Q, HEADS, DIM, PROMPT = 4, 8, 32, 8, 128, 1024
+GROW_BY = 64  # rows, of the way with cudaMalloc
+DISTINCT = 61  # different new rows
+SIDE_US, SIDE_LEAD = 30, 400  # duration of a kernel of the other stream, and how many are queued
+SETTLE_STEPS = 20  # until both streams are busy; not counted
+
+
+class Allocated:
+    """Tensors for all rows, in the order of KVCache: position by position."""
+
+    def __init__(self, shape, dtype, device):
+        sequences, rows, *others = shape
+        self.tensors = [tuple(torch.empty((rows, sequences, *others), dtype=dtype, device=device)
+                              .transpose(0, 1) for _ in "kv") for _ in range(LAYERS)]
+
+    def append(self, layer, length, k, v):
+        keys, values = self.tensors[layer]
+        penstock.append_kv(k, v, keys, values, length=length)
+        end = length + k.shape[1]
+        return keys[:, :end], values[:, :end]
+
+    def waits(self):
+        return 0
+
+
+class Ours(Allocated):
+    options = {}
+
+    def __init__(self, shape, dtype, device):
+        self.cache = penstock.KVCache(layers=LAYERS, sequences=shape[0], heads=shape[2], dim=shape[3],
+                                      capacity=shape[1], dtype=dtype, device=str(device),
+                                      **self.options)
+        self.tensors = [tuple(torch.from_dlpack(each) for each in (self.cache.whole_k(layer),
+                                                                  self.cache.whole_v(layer)))
+                        for layer in range(LAYERS)]
+
+    def append(self, layer, length, k, v):
+        self.cache.append(layer, k, v)
+        keys, values = self.tensors[layer]
+        end = length + k.shape[1]
+        return keys[:, :end], values[:, :end]
+
+    def waits(self):
+        return self.cache.waits
+
+
+class Concatenated(Allocated):
+    def __init__(self, shape, dtype, device):
+        empty = torch.empty((shape[0], 0, *shape[2:]), dtype=dtype, device=device)
+        self.tensors = [(empty, empty)] * LAYERS
+
+    def append(self, layer, length, k, v):
+        keys, values = self.tensors[layer]
+        self.tensors[layer] = torch.cat((keys, k), 1), torch.cat((values, v), 1)
+        return self.tensors[layer]
+
+
+class Reallocated(Allocated):
+    def __init__(self, shape, dtype, device):
+        super().__init__((shape[0], 0, *shape[2:]), dtype, device)
+
+    def append(self, layer, length, k, v):
+        end = length + k.shape[1]
+        old = self.tensors[layer][0].shape[1]
+        if end > old:
+            rows = -(-end // GROW_BY) * GROW_BY
+            larger = []
+            for each in self.tensors[layer]:
+                made = each.new_empty((rows, each.shape[0], *each.shape[2:])).transpose(0, 1)
+                made[:, :old] = each
+                larger.append(made)
+            self.tensors[layer] = tuple(larger)
+            if each.is_cuda:
+                del each
+                torch.cuda.empty_cache()  # cudaFree of the old ones; the next are made by cudaMalloc
+        return super().append(layer, length, k, v)
+
+
+WAYS = {"ours": Ours, "allocated": Allocated, "concatenated": Concatenated, "cudaMalloc": Reallocated}
+
+
+class SideStream:
+    """Another stream on the GPU that never runs out of small kernels."""
+
+    def __init__(self):
+        self.stream = torch.cuda.Stream()
+        self.cycles, self.events = 1_000_000, []
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        for _ in range(2):
+            begin.record()
+            torch.cuda._sleep(self.cycles)
+            end.record()
+            end.synchronize()
+        self.cycles = int(self.cycles * SIDE_US / (begin.elapsed_time(end) * 1e3))
+        self.done = 0
+
+    def fill_up(self):
+        while self.done < len(self.events) and self.events[self.done].query():
+            self.done += 1
+        with torch.cuda.stream(self.stream):
+            while len(self.events) - self.done < SIDE_LEAD:
+                torch.cuda._sleep(self.cycles)
+                event = torch.cuda.Event(enable_timing=True)
+                event.record()
+                self.events.append(event)
+
+    def longest_gap_us(self):
+        self.stream.synchronize()
+        gaps = [a.elapsed_time(b) * 1e3 for a, b in zip(self.events, self.events[1:])]
+        self.events, self.done = [], 0
+        return max(gaps)
+
+
+class NoSideStream:
+    """On the CPU."""
+
+    def fill_up(self):
+        pass
+
+    def longest_gap_us(self):
+        return None
+
+
+def synchronizer(device):
+    if device.type == "cpu":
+        return lambda: None
+    event = torch.cuda.Event()
+
+    def wait():
+        event.record()
+        event.synchronize()
+
+    return wait
+
+
+def generation(way, steps, rows, q, out, side):
+    """The seconds of every step, the longest gap of the other stream, and whether the cache holds what
+    was appended."""
+    sequences, prompt = q.shape[0], rows["prompt"]
+    shape = (sequences, prompt.shape[2] + steps, *prompt.shape[3:])
+    wait = synchronizer(q.device)
+    cache = WAYS[way](shape, q.dtype, q.device)
+    for layer in range(LAYERS):
+        cache.append(layer, 0, *prompt)
+    wait()
+    taken, waits = [], cache.waits()
+    for step in range(steps):
+        side.fill_up()
+        k, v = rows["new"][step % DISTINCT]
+        begin = time.perf_counter()
+        for layer in range(LAYERS):
+            keys, values = cache.append(layer, prompt.shape[2] + step, k, v)
+            penstock.attention(q, keys, values, out=out)
+        wait()
+        taken.append(time.perf_counter() - begin)
+    gap = side.longest_gap_us()
+    wanted = [torch.cat([prompt[part], *(rows["new"][step % DISTINCT][part]
+                                         for step in range(steps))], 1) for part in (0, 1)]
+    correct = all(torch.equal(has[:, :shape[1]], want)
+                  for layer in range(LAYERS) for has, want in zip(cache.tensors[layer], wanted))
+    return taken[SETTLE_STEPS:], gap, correct, cache.waits() - waits
+
+
+def quantile(values, part):
+    return sorted(values)[min(len(values) - 1, int(part * len(values)))]
+
+
+def measured(steps, rows, q, out, side):
+    """The figures of every way, in interleaved runs: medians over the rounds, and the longest gap."""
+    found = {way: [] for way in WAYS}
+    for way in WAYS:
+        generation(way, WARM_UP, rows, q, out, NoSideStream())
+    for _ in range(ROUNDS):
+        for way in WAYS:
+            taken, gap, correct, waits = generation(way, steps, rows, q, out, side)
+            if not correct:
+                sys.exit(f"{way}: expected the rows that were appended, got others")
+            found[way].append({"p50": quantile(taken, 0.5) * 1e6, "p99": quantile(taken, 0.99) * 1e6,
+                               "gap": gap, "waits": waits})
+    figures = {}
+    for way, rounds in found.items():
+        figures[way] = {name: statistics.median(each[name] for each in rounds)
+                        for name in ("p50", "p99")}
+        figures[way]["waits"] = sum(each["waits"] for each in rounds)
+        if rounds[0]["gap"] is not None:
+            figures[way]["gap"] = max(each["gap"] for each in rounds)
+    return figures
+
+
+def case_of(name, key, figures, params):
+    return {"case": name, "params": params, "correct": True, "max_error": 0, "tolerance": 0,
+            "ours": {"call_us": figures["ours"][key]},
+            "peer": {way: {"call_us": each[key]} for way, each in figures.items() if way != "ours"},
+            "metrics": {"steps_that_waited": figures["ours"]["waits"]}}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, help="results file to write")
+    parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: the first GPU if there is one)")
+    parser.add_argument("--quick", action="store_true", help="few small steps, to try the program")
+    parser.add_argument("--ahead", type=int, help="rows that KVCache maps ahead")
+    parser.add_argument("--block-bytes", type=int, help="bytes that KVCache maps at a time")
+    args = parser.parse_args()
+    if args.output:
+        _results.check_writable("--output", args.output)
+    Ours.options = {name: value for name, value in (("ahead", args.ahead),
+                                                    ("block_bytes", args.block_bytes)) if value}
+    device = penstock.Device(args.device)
+    where = torch.device("cpu" if device.kind == "cpu" else f"cuda:{device.index}")
+    on_gpu = where.type == "cuda"
+    if on_gpu:
+        torch.cuda.set_device(where)
+    sequences, prompt, steps = (2, 16, 100) if args.quick else (SEQUENCES, PROMPT, STEPS)
+    params = {"steps": steps, "layers": LAYERS, "sequences": sequences, "heads_q": HEADS_Q,
+              "heads": HEADS, "dim": DIM, "prompt": prompt, "dtype": "bf16"}
+    torch.manual_seed(SEED)
+
+    def draw(*shape):
+        return torch.randn(shape, device=where).bfloat16()
+
+    q = draw(sequences, 1, HEADS_Q, DIM)
+    rows = {"prompt": draw(2, sequences, prompt, HEADS, DIM),
+            "new": draw(DISTINCT, 2, sequences, 1, HEADS, DIM)}
+    results = _results.document("kv_cache", device, penstock.limits(device, quick=True), SEED,
+                                {way: f"torch {torch.__version__}" for way in WAYS if way != "ours"})
+    with torch.inference_mode():
+        figures = measured(steps, rows, q, torch.empty_like(q),
+                           SideStream() if on_gpu else NoSideStream())
+    names = {"step, median": "p50", "step, 99th percentile": "p99"}
+    if on_gpu:
+        names["other stream, longest gap"] = "gap"
+    for name, key in names.items():
+        results["cases"].append(case_of(name, key, figures, params))
+        print(f"{name}: " + ", ".join(f"{way} {each[key]:.1f} us" for way, each in figures.items()),
+              flush=True)
+    print(f"steps of ours that waited for memory: {figures['ours']['waits']}")
+    if args.output:
+        _results.write(args.output, results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+#include "outofcore/expert_disk_calls.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "host/clock.h"
+#include "ops/arguments.h"
+#include "ops/scratch.h"
+#include "outofcore/expert_groups.h"
+#include "penstock/base/error.h"
+
+namespace ps::detail {
+
+struct ExpertDiskCalls::Call {
+  std::int64_t layer = 0;
+  MoeOptions options;
+  std::int64_t enqueued_ns = 0;
+  std::vector<std::uint32_t> rows;  // by expert, written by the stream
+  std::uint32_t routed = 0;
+  bool whole = false;
+};
+
+// An expert of a call, in the cache or on its way there.
+struct ExpertDiskCalls::Arriving {
+  std::int32_t expert = 0;
+  DiskExpertStore::Block block;
+};
+
+ExpertDiskCalls::ExpertDiskCalls(const StreamedExpertsOptions& options,
+                                 std::shared_ptr<ExpertSteps> steps, FirstError& error,
+                                 const std::atomic<bool>& cancelled)
+    : store_(*options.disk),
+      shape_(store_.shape()),
+      prefetch_(options.prefetch),
+      calls_in_flight_(options.calls_in_flight),
+      most_records_(options.records),
+      steps_(std::move(steps)),
+      error_(error),
+      cancelled_(cancelled),
+      inner_(Device::cpu()),
+      map_(static_cast<std::size_t>(shape_.experts)),
+      order_(shape_.layers),
+      last_needed_(static_cast<std::size_t>(shape_.layers)) {}
+
+ExpertDiskCalls::~ExpertDiskCalls() { wait(); }
+
+void ExpertDiskCalls::wait() {
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [&] { return in_flight_ == 0; });
+}
+
+// The call ends when the last copy of the pointer is gone.
+std::shared_ptr<void> ExpertDiskCalls::begin_call() {
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [&] { return cancelled_ || in_flight_ < calls_in_flight_; });
+  if (cancelled_) throw ExpertsClosed("the experts are closed");
+  ++in_flight_;
+  return {this, [](ExpertDiskCalls* mine) {
+            const std::lock_guard ending(mine->mutex_);
+            --mine->in_flight_;
+            mine->ended_.notify_all();
+          }};
+}
+
+void ExpertDiskCalls::forward(std::int64_t layer, MoeOptions options, const Stream& stream) {
+  const auto slots = static_cast<std::int64_t>(store_.slots());
+  ExpertStore::set_weights(shape_, store_.memory(), slots, options);
+  options.slots = TensorView(map_.data(), DType::i32, {shape_.experts});
+  const std::size_t bytes = moe_workspace_bytes(options);
+  const std::int64_t tokens = options.x.extent(0);
+  std::optional<Scratch> scratch;
+  if (options.workspace.data == nullptr && tokens > 0) {
+    check_pool(options.pool, bytes, stream.device());
+    scratch.emplace(*options.pool, bytes, stream);
+    options.workspace = {scratch->data(), bytes, stream.device().place()};
+  }
+  if (tokens == 0) return moe(options, stream);  // checks the arguments
+
+  auto call = std::make_shared<Call>();
+  call->layer = layer;
+  call->enqueued_ns = now_ns();
+  call->rows.resize(map_.size());
+  call->whole = options.ids.elements() >= whole_pairs * shape_.experts;
+  steps_->plan(options, stream);  // checks the arguments
+  options.check = false;
+  call->options = options;
+  const auto in_flight = begin_call();
+  steps_->publish(options, {.rows = call->rows.data(), .flag = &call->routed, .value = 1}, stream);
+  stream.call([this, call, in_flight] { compute(*call); });
+  steps_->combine(options, stream);
+}
+
+// Those that are in the cache come first.
+std::vector<std::int32_t> ExpertDiskCalls::needed_by(const Call& call) const {
+  std::vector<std::int32_t> needed;
+  for (std::int32_t e = 0; e < shape_.experts; ++e) {
+    if (call.rows[static_cast<std::size_t>(e)] > 0) needed.push_back(e);
+  }
+  std::stable_partition(needed.begin(), needed.end(),
+                        [&](std::int32_t expert) { return store_.cached(call.layer, expert); });
+  return needed;
+}
+
+void ExpertDiskCalls::compute(const Call& call) {
+  const std::lock_guard lock(computing_);
+  ExpertCallRecord record{.layer = call.layer,
+                          .tokens = call.options.x.extent(0),
+                          .enqueued_ns = call.enqueued_ns,
+                          .routed_ns = now_ns()};
+  bool failed = false;
+  try {
+    const std::vector<std::int32_t> needed = needed_by(call);
+    order_.called(call.layer, call.whole);
+    last_needed_[static_cast<std::size_t>(call.layer)] = needed;
+    auto next = needed.begin();  // the first one that is not in `arriving`
+    std::vector<Arriving> arriving, group;
+    Pauses pauses;
+    while (next != needed.end() || !arriving.empty()) {
+      if (cancelled_) throw ExpertsClosed("the experts were closed while a call was in flight");
+      const bool reads_left = next != needed.end();
+      for (; next != needed.end(); ++next) {
+        auto block = store_.try_block(call.layer, *next, ReadPriority::urgent);
+        if (!block) break;
+        const bool there = block->hit() && block->ready();
+        ++(there ? record.hits : block->hit() ? record.late : record.misses);
+        arriving.push_back({*next, std::move(*block)});
+      }
+      if (reads_left && next == needed.end()) read_ahead(call);
+      group.clear();
+      for (auto each = arriving.begin(); each != arriving.end();) {
+        if (each->block.ready()) {
+          group.push_back(std::move(*each));
+          each = arriving.erase(each);
+        } else {
+          ++each;
+        }
+      }
+      if (group.empty()) {
+        pauses.next();
+        continue;
+      }
+      record.groups += 1;
+      compute_group(call, group);
+      pauses = Pauses();
+    }
+  } catch (...) {
+    failed = true;
+    error_.set(std::current_exception());
+  }
+  record.needed = record.hits + record.late + record.misses;
+  record.answered_ns = now_ns();
+  count(record, failed);
+}
+
+void ExpertDiskCalls::compute_group(const Call& call, const std::vector<Arriving>& group) {
+  std::fill(map_.begin(), map_.end(), -1);
+  for (const Arriving& each : group) {
+    map_[static_cast<std::size_t>(each.expert)] = static_cast<std::int32_t>(each.block.slot());
+  }
+  try {
+    steps_->experts(call.options, inner_);
+  } catch (...) {
+    inner_.synchronize();
+    throw;
+  }
+  inner_.synchronize();
+}
+
+// Starts to read what the next call probably needs, into at most half of the slots.
+void ExpertDiskCalls::read_ahead(const Call& call) {
+  const std::int64_t next = order_.after(call.layer, call.whole);
+  if (next == ExpertOrder::none || next == call.layer) return;
+  std::vector<std::int32_t> likely;
+  if (call.whole) {
+    for (std::int32_t e = 0; e < shape_.experts; ++e) likely.push_back(e);
+  } else if (prefetch_ == ExpertPrefetch::previous) {
+    likely = last_needed_[static_cast<std::size_t>(next)];
+  }
+  likely.resize(std::min(likely.size(), store_.slots() / 2));
+  prefetch(next, likely);
+}
+
+void ExpertDiskCalls::prefetch(std::int64_t layer, std::span<const std::int32_t> experts) const {
+  for (const std::int32_t expert : experts) {
+    if (store_.cached(layer, expert)) continue;
+    // The read goes on without the handle.
+    if (!store_.try_block(layer, expert, ReadPriority::background)) return;
+  }
+}
+
+void ExpertDiskCalls::prefetch(std::int64_t layer, const TensorView& ids, const Stream& stream) {
+  const std::shared_ptr<void> in_flight = begin_call();
+  stream.call([this, layer, ids, in_flight] {
+    std::vector<std::int32_t> experts;
+    for (std::int64_t i = 0; i < ids.elements(); ++i) {
+      const std::int64_t id = ids.dtype() == DType::i64
+                                  ? static_cast<const std::int64_t*>(ids.data())[i]
+                                  : static_cast<const std::int32_t*>(ids.data())[i];
+      if (id >= 0 && id < shape_.experts) experts.push_back(static_cast<std::int32_t>(id));
+    }
+    prefetch(layer, experts);
+  });
+}
+
+void ExpertDiskCalls::count(const ExpertCallRecord& record, bool failed) {
+  const std::lock_guard lock(mutex_);
+  ++statistics_.calls;
+  statistics_.needed += record.needed;
+  statistics_.hits += record.hits;
+  statistics_.late += record.late;
+  statistics_.misses += record.misses;
+  statistics_.failed_calls += failed ? 1 : 0;
+  if (most_records_ == 0) return;
+  records_.push_back(record);
+  if (records_.size() > most_records_) records_.pop_front();
+}
+
+ExpertStatistics ExpertDiskCalls::statistics() const {
+  const SlotCacheStatistics cache = store_.statistics();
+  const std::lock_guard lock(mutex_);
+  ExpertStatistics counts = statistics_;
+  counts.evicted = cache.evictions;
+  counts.bytes = cache.missed_bytes;
+  counts.prefetched = cache.misses - std::min(cache.misses, counts.misses);
+  return counts;
+}
+
+std::vector<ExpertCallRecord> ExpertDiskCalls::records() const {
+  const std::lock_guard lock(mutex_);
+  return {records_.begin(), records_.end()};
+}
+
+}  // namespace ps::detail

@@ -1,0 +1,113 @@
+// penstock moe: from a disk without a GPU, as text and as JSON, bad input, interrupts.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "moe_text.h"
+#include "penstock.h"
+
+namespace ps::test {
+namespace {
+
+using Json = nlohmann::json;
+
+std::vector<std::string> of_small_experts(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"moe",      "--device", "cpu",   "--experts", "8",
+                                        "--hidden", "32",       "--ffn", "16",        "--top-k",
+                                        "2",        "--seq",    "10",    "--repeats", "1"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+TEST(MoeCommand, AnswersInJsonAndWritesItsReport) {
+  const Penstock penstock;
+  const Ended ended =
+      penstock(of_small_experts({"--json", "--sweep", "--layers", "2", "--output", "out"}));
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  const Json answer = Json::parse(ended.out);
+  EXPECT_EQ(answer["kind"], "moe");
+  EXPECT_EQ(answer["from"], "disk");
+  EXPECT_EQ(answer["shape"]["layers"], 2);
+  EXPECT_EQ(answer["shape"]["width"], 16);
+  EXPECT_EQ(answer["sweep"].size(), 7U);
+  EXPECT_FALSE(answer.contains("timelines"));
+  std::ifstream file(penstock.here().path() / "out" / "report.json");
+  EXPECT_TRUE(Json::parse(file).contains("timelines"));
+  EXPECT_TRUE(std::filesystem::exists(penstock.here().path() / "out" / "report.html"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(penstock.here().path()), {}), 1)
+      << "the weights are gone";
+}
+
+TEST(MoeCommand, PrintsTheConfigurationAndTheTimes) {
+  const Ended ended = Penstock()(of_small_experts(
+      {"--rounding", "4", "--cache", "3", "--depth", "2", "--dtype", "f32", "--distinct", "4"}));
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  for (const char* word :
+       {"8 of 32 x 16 in each of 1 layer, f32", "4 of them with weights of their own",
+        "2 experts per token", "rounded to 4", "2 slots", "3 experts stay loaded", "weight load",
+        "compute", "total", "sequential", "pipelined", "StreamedExperts was not measured",
+        "floor"}) {
+    EXPECT_NE(ended.out.find(word), std::string::npos) << word << "\n" << ended.out;
+  }
+}
+
+TEST(MoeCommand, KnowsTheModels) {
+  const Penstock penstock;
+  for (const ExpertModel& model : expert_models()) {
+    const Ended ended = penstock(of_small_experts({"--model", std::string(model.name), "--json"}));
+    ASSERT_EQ(ended.code, 0) << ended.err;
+    EXPECT_EQ(Json::parse(ended.out)["shape"]["experts"], 8);
+  }
+  const Ended ended = penstock({"moe", "--model", "unknown"});
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_NE(ended.err.find("Mixtral-8x7B"), std::string::npos) << ended.err;
+}
+
+TEST(MoeCommand, WhatMakesNoSenseIsNamed) {
+  const Penstock penstock;
+  const auto expect_refused = [&](const std::vector<std::string>& more, const char* named) {
+    const Ended ended = penstock(of_small_experts(more));
+    EXPECT_NE(ended.code, 0) << named;
+    EXPECT_EQ(ended.out, "");
+    EXPECT_NE(ended.err.find(named), std::string::npos) << ended.err;
+  };
+  expect_refused({"--layers", "0"}, "--layers");
+  expect_refused({"--depth", "0"}, "--depth");
+  expect_refused({"--streams", "17"}, "--streams");
+  expect_refused({"--cache", "-1"}, "--cache");
+  expect_refused({"--rounding", "0"}, "--rounding");
+  expect_refused({"--dtype", "f64"}, "--dtype");
+  expect_refused({"--from", "tape"}, "--from");
+  expect_refused({"--from", "memory"}, "from");
+  expect_refused({"--batch", "1000000"}, "batch");
+  expect_refused({"--directory", "/proc/none"}, "/proc/none");
+  expect_refused({"--repeats", "0"}, "--repeats");
+  const Ended ended = penstock({"moe", "--device", "cpu", "--hidden", "12"});
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_NE(ended.err.find("hidden"), std::string::npos) << ended.err;
+}
+
+TEST(MoeCommand, StopsCleanlyOnInterrupt) {
+  const Penstock penstock;
+  int interrupted = 0;
+  for (const int milliseconds : {40, 150, 400, 800}) {
+    Child child(
+        penstock.options({"moe", "--device", "cpu", "--repeats", "100000", "--output", "out"}));
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    child.signal(SIGINT);
+    const Ended ended = child.wait();
+    if (ended.signal == SIGINT) continue;  // it had not yet begun to listen
+    EXPECT_EQ(ended.code, 130) << ended.err;
+    EXPECT_EQ(ended.err, "penstock: interrupted\n");
+    for (const auto& left : std::filesystem::directory_iterator(penstock.here().path())) {
+      EXPECT_EQ(left.path().filename(), "out");
+    }
+    ++interrupted;
+  }
+  EXPECT_GT(interrupted, 0);
+}
+
+}  // namespace
+}  // namespace ps::test
