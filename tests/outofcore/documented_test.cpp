@@ -1,4 +1,4 @@
-// The C++ examples of docs/ops/expert-streaming-program.md.
+// The C++ examples of docs/experts.md.
 #include <gtest/gtest.h>
 
 #include <random>
