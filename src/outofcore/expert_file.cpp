@@ -23,7 +23,7 @@ using detail::throw_invalid;
 constexpr char magic[8] = {'P', 'S', 'E', 'X', 'P', 'R', 'T', '1'};
 
 // As in the file, little-endian.
-struct Header {
+struct FileHeader {
   char magic[8];
   std::int64_t layers, experts, hidden, width;
   std::uint8_t dtype, layout, transposed, gate_up_bias, down_bias, unused[3];
@@ -32,20 +32,20 @@ struct Header {
   double pack_seconds;
   std::uint64_t checksum;  // of the bytes before
 };
-static_assert(sizeof(Header) == 88 && std::is_trivially_copyable_v<Header>);
+static_assert(sizeof(FileHeader) == 88 && std::is_trivially_copyable_v<FileHeader>);
 
 // FNV-1a.
-std::uint64_t checksum_of(const Header& header) {
+std::uint64_t checksum_of(const FileHeader& header) {
   std::uint64_t sum = 0xcbf29ce484222325;
   const auto* bytes = reinterpret_cast<const unsigned char*>(&header);
-  for (std::size_t i = 0; i < offsetof(Header, checksum); ++i) {
+  for (std::size_t i = 0; i < offsetof(FileHeader, checksum); ++i) {
     sum = (sum ^ bytes[i]) * 0x100000001b3;
   }
   return sum;
 }
 
-Header header_of(const ExpertFileInfo& info) {
-  Header header{};
+FileHeader header_of(const ExpertFileInfo& info) {
+  FileHeader header{};
   std::memcpy(header.magic, magic, sizeof magic);
   header.layers = info.shape.layers;
   header.experts = info.shape.experts;
@@ -102,7 +102,7 @@ class Writer {
 };
 
 void write_header(const File& file, const ExpertFileInfo& info) {
-  const Header header = header_of(info);
+  const FileHeader header = header_of(info);
   const PinnedBuffer page(Device::cpu(), expert_blocks_offset);
   std::memset(page.view().data, 0, page.bytes());
   std::memcpy(page.view().data, &header, sizeof header);
@@ -151,7 +151,7 @@ ExpertFileInfo pack_experts(const std::filesystem::path& path, const ExpertShape
 ExpertFileInfo detail::read_expert_header(const File& file) {
   const std::uint64_t bytes = file.size();
   const std::string& path = file.path();
-  Header header{};
+  FileHeader header{};
   if (bytes < expert_blocks_offset) {
     throw_invalid(path, "a file of packed experts, of at least 4096 bytes",
                   fmt::format("{} bytes", bytes));
