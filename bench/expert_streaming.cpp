@@ -35,6 +35,9 @@ using bench::Json;
 using bench::microseconds;
 using Ids = std::vector<std::int32_t>;
 
+// The same numbers in every run.
+std::mt19937_64 generator(std::uint64_t seed) { return std::mt19937_64(seed); }
+
 struct Settings {
   std::string output, device = "best", only;
   bool quick = false;
@@ -46,7 +49,7 @@ constexpr std::int64_t choices = 8;
 
 // Random bf16 weights of about the size that real ones have.
 void fill(const ps::ExpertStore& store) {
-  std::mt19937_64 random(1);
+  std::mt19937_64 random = generator(1);
   std::normal_distribution<float> normal(0, 0.02F);
   // One expert of numbers, at another offset in every block: drawing all would take minutes.
   std::vector<std::uint16_t> drawn(store.block_bytes() / 2 + 65536);
@@ -85,7 +88,7 @@ class Pass {
     const auto rows = static_cast<std::size_t>(tokens * shape.hidden) * 2;
     const auto pairs = static_cast<std::size_t>(tokens * choices);
     x_ = ps::DeviceBuffer(device, rows);
-    std::mt19937_64 random(2);
+    std::mt19937_64 random = generator(2);
     std::vector<std::uint16_t> x(rows / 2);
     for (std::uint16_t& each : x) {
       each = static_cast<std::uint16_t>(0x3F00 | (random() & 0x80FF));  // +- 0.5 to 2
@@ -191,7 +194,7 @@ class Bench {
   // An empty cache of a quarter of a pass.
   void cold(const std::string& name, std::int64_t tokens) {
     if (!chosen(name)) return;
-    std::mt19937_64 random(3);
+    std::mt19937_64 random = generator(3);
     const std::vector<double> even(128, 1);
     std::vector<Ids> ids;
     for (std::int64_t layer = 0; layer < settings_.layers; ++layer) {
@@ -227,7 +230,7 @@ class Bench {
   // A quarter of the experts is cached; routing by Zipf's law, in an order of its own per layer.
   void zipf(const std::string& name, std::int64_t tokens, ps::ExpertPrefetch prefetch) {
     if (!chosen(name)) return;
-    std::mt19937_64 random(4);
+    std::mt19937_64 random = generator(4);
     std::vector<std::vector<double>> shares;
     for (std::int64_t layer = 0; layer < settings_.layers; ++layer) {
       std::vector<double>& mine = shares.emplace_back();

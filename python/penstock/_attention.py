@@ -112,7 +112,7 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
     Calls with `attn_mask` or dropout, calls that need a gradient, and shapes, dtypes and strides that
     :func:`attention` does not take go to torch.
 
-    >>> import penstock, torch
+    >>> import torch, penstock
     >>> q = torch.zeros(1, 2, 3, 8)
     >>> k, v = torch.zeros(1, 2, 4, 8), torch.ones(1, 2, 4, 8)
     >>> penstock.scaled_dot_product_attention(q, k, v).shape

@@ -47,6 +47,10 @@ class Ending {
 
 class Executor : public FailureSink, public std::enable_shared_from_this<Executor> {
  public:
+  ~Executor() override = default;
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
   // From Item.
   MemoryView slot(std::size_t stage, std::uint64_t item, RingId ring) const;
   const Stream& stream(std::size_t stage) const;
@@ -75,8 +79,6 @@ class Executor : public FailureSink, public std::enable_shared_from_this<Executo
   };
 
   Executor(StageGraph& graph, Recorder* recorder, FailureEnds failure_ends);
-  ~Executor() override = default;
-
   // What derived classes add, all with the mutex held.
   virtual void failed(std::size_t stage, std::uint64_t item, std::exception_ptr cause) noexcept = 0;
   // Whether `stage` passes over `item`: it finishes in its turn without a call of the function.

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -66,8 +67,9 @@ SessionImpl::~SessionImpl() {
   if (!core_) return;
   if (forked()) {
     // The threads exist in the parent only, and cannot be waited for.
-    static_cast<void>(new std::shared_ptr<SessionCore>(std::move(core_)));
-    static_cast<void>(graph.release());
+    [[maybe_unused]] const auto* kept =
+        new (std::nothrow) std::shared_ptr<SessionCore>(std::move(core_));
+    [[maybe_unused]] const StageGraph* stages = graph.release();
     return;
   }
   core_->close();

@@ -12,12 +12,10 @@ class ExpertOrder {
  public:
   static constexpr std::int64_t none = -1;
 
-  explicit ExpertOrder(std::int64_t layers)
-      : next_{std::vector<std::int64_t>(static_cast<std::size_t>(layers)),
-              std::vector<std::int64_t>(static_cast<std::size_t>(layers))} {
+  explicit ExpertOrder(std::int64_t layers) {
     for (auto& next : next_) {
       for (std::int64_t layer = 0; layer < layers; ++layer) {
-        next[static_cast<std::size_t>(layer)] = layer + 1 < layers ? layer + 1 : none;
+        next.push_back(layer + 1 < layers ? layer + 1 : none);
       }
     }
   }

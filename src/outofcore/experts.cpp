@@ -12,7 +12,9 @@ StreamedExperts::StreamedExperts(StreamedExpertsOptions options, detail::ExpertH
     : feeder_(std::make_unique<detail::ExpertFeeder>(std::move(options), std::move(hooks))) {}
 
 StreamedExperts::~StreamedExperts() {
-  if (detail::forked()) static_cast<void>(feeder_.release());  // its thread is the parent's
+  // In a forked child, its thread is the parent's.
+  if (detail::forked()) [[maybe_unused]]
+    const auto* kept = feeder_.release();
 }
 StreamedExperts::StreamedExperts(StreamedExperts&&) noexcept = default;
 StreamedExperts& StreamedExperts::operator=(StreamedExperts&&) noexcept = default;

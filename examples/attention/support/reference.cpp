@@ -22,7 +22,7 @@ ReferenceRow reference_row(std::span<const float> q, std::span<const float> k,
   std::vector<double> scores;
   for (std::size_t at = 0; at < k.size(); at += width) {
     scores.push_back(scale * std::inner_product(q.begin(), q.end(), k.subspan(at, width).begin(),
-                                                0.0, std::plus<>(), std::multiplies<double>()));
+                                                0.0, std::plus<>(), std::multiplies<>()));
   }
   const double most = std::ranges::max(scores);
   ReferenceRow row{.out = std::vector<double>(width), .sizes = std::vector<double>(width)};

@@ -31,7 +31,6 @@ using detail::given;
 using detail::Named;
 using detail::throw_invalid;
 
-constexpr std::int64_t most_rows = detail::attention_most_rows;
 constexpr std::size_t row_alignment = 16;  // bytes, on a GPU
 
 AttentionStrides strides_of(const TensorView& view) {
@@ -72,7 +71,7 @@ std::int32_t most(std::string_view name, std::int64_t asked, std::int64_t rows) 
 
 std::int32_t reach(std::string_view name, std::int64_t window) {
   if (window < -1) throw_invalid(name, "-1 or more", std::to_string(window));
-  if (window == -1 || window >= most_rows) return detail::attention_unlimited;
+  if (window == -1 || window >= detail::attention_most_rows) return detail::attention_unlimited;
   return static_cast<std::int32_t>(window);
 }
 

@@ -119,7 +119,7 @@ bool has_maps_of_keys(const AttentionWork& work) {
 bool attention_fits_sm90(const AttentionWork& work) {
   const bool has_pages = work.pages.table != nullptr;
   return has_sm90_dims(work) && has_maps_of_keys(work) &&
-         !(has_pages && work.sequences.first_k != nullptr) && has_map(work.q_strides) &&
+         (!has_pages || work.sequences.first_k == nullptr) && has_map(work.q_strides) &&
          has_map(work.out_strides);
 }
 

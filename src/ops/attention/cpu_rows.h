@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <numbers>
 
 #include "ops/attention/cpu.h"
 
@@ -21,8 +22,8 @@ class VectorRows {
   static constexpr AttentionRows functions() { return {softmax, accumulate}; }
 
  private:
-  using Vector = typename Lanes::Vector;
-  using Bits = typename Lanes::Bits;
+  using Vector = Lanes::Vector;
+  using Bits = Lanes::Bits;
   static constexpr std::size_t lanes = Lanes::lanes;
 
   // For x up to 88; 0 for x below -87.6; NaN for NaN.
@@ -30,9 +31,11 @@ class VectorRows {
     x = Lanes::greater(Lanes::all(-87.9F), x);
     // Adding 1.5 * 2^23 leaves the nearest integer, and 127 the biased exponent, in the last bits.
     constexpr float shift = 12582912.F + 127.F;
-    const Vector shifted = Lanes::fma(x, Lanes::all(1.44269504F), Lanes::all(shift));
+    const Vector shifted =
+        Lanes::fma(x, Lanes::all(std::numbers::log2e_v<float>), Lanes::all(shift));
     const Vector n = shifted - Lanes::all(shift);
     // Subtracts n * ln 2 in two steps, so that the difference is nearly exact.
+    // NOLINTNEXTLINE(modernize-use-std-numbers)
     Vector r = Lanes::fma(n, Lanes::all(-0.693359375F), x);
     r = Lanes::fma(n, Lanes::all(2.12194440e-4F), r);
     Vector p = Lanes::all(1.9875691500e-4F);

@@ -22,7 +22,6 @@ using detail::given;
 using detail::Named;
 using detail::throw_invalid;
 
-constexpr std::int64_t most_rows = detail::attention_most_rows;
 constexpr std::int64_t most_heads = 65535;
 constexpr std::int64_t most_sequences = 1 << 24;
 constexpr std::int64_t most_pages = 1 << 30;
@@ -71,7 +70,7 @@ Extents extents(const Named& argument, const Named& cumulative) {
   found.dim = view.extent(row + 2);
   check_range(several_lengths ? cumulative : argument, "sequences", found.sequences, 0,
               most_sequences);
-  check_range(argument, "rows", found.rows, 0, most_rows - 1);
+  check_range(argument, "rows", found.rows, 0, detail::attention_most_rows - 1);
   check_dims(argument, found);
   return found;
 }
@@ -116,10 +115,10 @@ Extents extents_of_keys(const Named& argument, const Views& views) {
                   described(view));
   }
   check_range(argument, "pages", view.extent(0), 0, most_pages);
-  check_range(argument, "rows of a page", view.extent(1), 1, most_rows - 1);
+  check_range(argument, "rows of a page", view.extent(1), 1, detail::attention_most_rows - 1);
   check_range(views.pages, "sequences", pages.extent(0), 0, most_sequences);
   check_range(views.pages, "pages of a sequence", pages.extent(1), 0,
-              (most_rows - 1) / view.extent(1));
+              (detail::attention_most_rows - 1) / view.extent(1));
   Extents found{.sequences = pages.extent(0),
                 .rows = pages.extent(1) * view.extent(1),
                 .heads = view.extent(2),

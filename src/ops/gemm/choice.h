@@ -179,7 +179,7 @@ inline double gemm_time(const GemmShape& shape, const GemmSize& size, std::size_
   const double bytes = 2.0 * (static_cast<double>(size.m + size.n) * static_cast<double>(size.k) +
                               static_cast<double>(size.m) * static_cast<double>(size.n));
   const std::size_t b = shape.split * std::min<std::size_t>(shape.tile_n, size.n);
-  const double in_flight =
+  const auto in_flight =
       static_cast<double>(std::min(fit, clusters) * b * gemm_slots(shape) * l2_line);
   const double memory = bytes / gemm_memory * (1 + gemm_crowding * in_flight);
 
