@@ -40,8 +40,9 @@ def needs_torch(name):
     return "import torch" in EXAMPLES[name]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.torch) if needs_torch(name)
-                                  else name for name in EXAMPLES])
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.torch, id=f"torch-{name}") if needs_torch(name) else name
+    for name in EXAMPLES])
 def test_example(name):
     if needs_torch(name):
         pytest.importorskip("torch", reason="torch is not installed here")
