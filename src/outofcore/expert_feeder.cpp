@@ -152,6 +152,9 @@ void ExpertFeeder::forward(std::int64_t layer, const MoeOptions& given_options,
   }
   if (tokens == 0) return moe(options, stream);  // checks the arguments
 
+  // One call at a time: while the stream of one waits for copies that are not enqueued yet, another
+  // must not load kernels.
+  const std::lock_guard one_call(forwarding_);
   std::list<ExpertCall*> taken = acquire();
   try {
     hooks_.steps->plan(options, stream);  // checks the arguments

@@ -90,6 +90,7 @@ class ExpertFeeder {
   PinnedBuffer copied_;
   std::optional<ExpertCalls> calls_;
 
+  std::mutex forwarding_;
   mutable std::mutex mutex_;
   std::condition_variable posted_or_ending_, given_back_;
   std::list<ExpertCall*> free_, posted_;

@@ -121,9 +121,10 @@ class StreamedExperts {
   // blocks until earlier work of `stream` has computed `ids`, but not until experts are copied or
   // computed. With a DiskExpertStore on a GPU, it also blocks until the experts that are not in the
   // store's cache have been read; on the CPU device it never waits for either. Also blocks if
-  // calls_in_flight calls are not done. Kernels run on `stream` alone; experts are copied on a
-  // stream of the object's own. Calls are answered in the order in which they were made, so a call
-  // must not depend on one that is made later. Cannot be captured into a graph.
+  // calls_in_flight calls are not done, and while another thread's call blocks. Kernels run on
+  // `stream` alone; experts are copied on a stream of the object's own. Calls are answered in the
+  // order in which they were made, so a call must not depend on one that is made later. Cannot be
+  // captured into a graph.
   //
   // CUDA loads a kernel when it is first launched, and may wait for all work on the device to do
   // so. A program whose other threads launch kernels meanwhile should launch each of them once
