@@ -49,6 +49,7 @@ void GrowingPlanes::need(std::size_t rows) {
   std::unique_lock lock(mutex_);
   needed_ = rows;
   wanted_ = std::min(capacity_, checked_add(rows, ahead_, "ahead"));
+  kept_ = std::max(kept_, wanted_);
   if (rows_mapped() < rows) {
     short_of_memory_ = false;
   } else if (rows_mapped() >= wanted_ || short_of_memory_) {
@@ -66,7 +67,7 @@ void GrowingPlanes::shrink(std::size_t rows) {
   StreamSet::Mark mark = streams_.mark(range_->backend().device());
   refuse_after_fork();
   const std::lock_guard lock(mutex_);
-  needed_ = wanted_ = rows;
+  needed_ = wanted_ = kept_ = rows;
   shrinking_ = std::move(mark);
   start();
 }
@@ -104,10 +105,10 @@ std::optional<std::size_t> GrowingPlanes::next_to_map() const {
   return found;
 }
 
-// A plane whose last block holds none of the rows wanted.
+// A plane whose last block holds none of the rows that are kept.
 std::optional<std::size_t> GrowingPlanes::next_to_unmap() const {
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    if (blocks_[i] > ceil_div(wanted_ * row_bytes_[i], block_bytes_)) return i;
+    if (blocks_[i] > ceil_div(kept_ * row_bytes_[i], block_bytes_)) return i;
   }
   return std::nullopt;
 }

@@ -80,6 +80,9 @@ class GrowingPlanes {
   std::vector<std::size_t> before_;  // those when need() was called last
   std::size_t needed_ = 0;           // rows
   std::size_t wanted_ = 0;           // rows: `needed_` and those ahead
+  // The most rows wanted since shrink() was called last: the work that it waits for is not all that
+  // uses them.
+  std::size_t kept_ = 0;
   bool running_ = false, closing_ = false;
   bool short_of_memory_ = false;  // nothing is mapped ahead until more is needed
   std::exception_ptr failure_;    // of mapping what is needed

@@ -103,6 +103,23 @@ TEST(GrowingPlanes, WhatIsNeededAgainIsNotUnmapped) {
   EXPECT_EQ(planes.plane(0)[59 * 4096], std::byte{7});
 }
 
+// Work that shrink() does not wait for may use them, also if fewer rows are needed later.
+TEST(GrowingPlanes, WhatWasNeededAgainIsNotUnmapped) {
+  const Watchdog watchdog("WhatWasNeededAgainIsNotUnmapped");
+  GrowingPlanes planes(Device::cpu(), {.row_bytes = {4096}, .capacity = 100});
+  SteppedStream work;
+  planes.need(80);
+  planes.use(work.stream());
+  work.enqueue();
+  planes.shrink(10);
+  planes.need(60);  // for work that is enqueued now
+  planes.need(5);
+  work.complete_all();
+  ASSERT_TRUE(comes_true([&] { return planes.mapped_rows() == 60; }));
+  planes.shrink(5);
+  ASSERT_TRUE(comes_true([&] { return planes.mapped_rows() == 5; }));
+}
+
 class GrowingPlanesGpu : public testing::Test {
  protected:
   static constexpr std::size_t page = 64 * KiB;
