@@ -56,6 +56,7 @@ void GrowingPlanes::need(std::size_t rows) {
     return;
   }
   before_ = blocks_;
+  ++calls_;
   start();
   if (rows_mapped() >= rows) return;
   ++waits_;
@@ -143,6 +144,7 @@ void GrowingPlanes::run() noexcept {
 
 void GrowingPlanes::map(std::size_t plane, std::unique_lock<std::mutex>& lock) {
   const std::size_t offset = plane * plane_bytes_ + blocks_[plane] * block_bytes_;
+  const std::uint64_t call = calls_;
   lock.unlock();
   std::exception_ptr failure;
   try {
@@ -155,7 +157,7 @@ void GrowingPlanes::map(std::size_t plane, std::unique_lock<std::mutex>& lock) {
     ++blocks_[plane];
   } else if (rows_mapped() >= needed_) {
     short_of_memory_ = true;
-  } else {
+  } else if (call == calls_) {  // otherwise need() was called meanwhile, and memory may be free now
     // Those that this need() has mapped are of no use, and no work has used them.
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       while (blocks_[i] > before_[i]) unmap(i, lock);

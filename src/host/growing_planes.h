@@ -78,6 +78,7 @@ class GrowingPlanes {
   std::condition_variable changed_;
   std::vector<std::size_t> blocks_;  // mapped of each plane
   std::vector<std::size_t> before_;  // those when need() was called last
+  std::uint64_t calls_ = 0;          // of need() that left something to map
   std::size_t needed_ = 0;           // rows
   std::size_t wanted_ = 0;           // rows: `needed_` and those ahead
   // The most rows wanted since shrink() was called last: the work that it waits for is not all that

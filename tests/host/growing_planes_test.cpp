@@ -216,7 +216,8 @@ TEST_F(GrowingPlanesGpu, ACallThatFailsLeavesNothingBehind) {
     }
     driver.disarm();
   }
-  EXPECT_GT(thrown, 10);
+  // Those of the constructors and of the first need() at least. Rows ahead are tried again.
+  EXPECT_GT(thrown, 5);
 }
 
 TEST_F(GrowingPlanesGpu, GrowWhileAStreamIsCaptured) {
