@@ -59,7 +59,7 @@ main=$(scripts/preset.sh)
 phase "format" scripts/format.sh --check
 beside "project checks" build/venv/bin/pytest tests/project
 # The GPU tests, rungs and exercises cannot run here. They are compiled only on request, since that takes
-# as long as all other kernels; `make gpu-test` compiles them on a machine with a GPU.
+# as long as all other kernels; `make gpu-test` compiles them.
 gpu_tests=${PENSTOCK_GPU_TESTS:-OFF}
 phase "build $main" scripts/build.sh "$main" "-DPENSTOCK_GPU_TESTS=$gpu_tests"
 join

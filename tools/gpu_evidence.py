@@ -7,7 +7,6 @@ gpu_evidence.py keep HOW  after a run that passed: writes the hash to tests/gpu/
                           tests were built on this machine, or 'elsewhere'. Refuses if build/gpu was
                           built from other sources.
 gpu_evidence.py show      says whether the sources are those of the last run that passed
-gpu_evidence.py current   the same, and fails if they are not
 """
 
 import datetime
@@ -102,14 +101,14 @@ def keep(root, how):
 
 
 def look(root):
-    """Whether the sources passed on a GPU, and a sentence that says so."""
+    """Whether the sources passed on a GPU, in a sentence."""
     kept = root / "tests/gpu/green.txt"
     if not kept.is_file():
-        return False, "GPU evidence: none yet: run 'make gpu-test' on a machine with a GPU"
+        return "GPU evidence: none yet: run 'make gpu-test' on a machine with a GPU"
     known, where = kept.read_text().splitlines()
     if known != source_hash(root):
-        return False, f"GPU evidence: stale: the sources have changed since they passed on {where}"
-    return True, f"GPU evidence: these sources passed on {where}"
+        return f"GPU evidence: stale: the sources have changed since they passed on {where}"
+    return f"GPU evidence: these sources passed on {where}"
 
 
 def main(arguments):
@@ -120,10 +119,7 @@ def main(arguments):
         case ["keep", ("here" | "elsewhere") as how]:
             status, text = keep(root, how)
         case ["show"]:
-            status, text = 0, look(root)[1]
-        case ["current"]:
-            passed, text = look(root)
-            status = 0 if passed else 1
+            status, text = 0, look(root)
         case _:
             status, text = 2, __doc__
     print(text)
