@@ -1,7 +1,7 @@
 // Expert layers whose weights are in host memory: prompts and single tokens with an empty cache,
 // beside the time in which the link alone moves the same experts, and beside kernels that read the
-// experts in host memory; and tokens with a cache of a quarter of the experts, beside the best fixed
-// set of that size. Writes bench/results/expert_streaming.json.
+// experts in host memory; and tokens with a cache of a quarter of the experts, beside the best
+// fixed set of that size. Writes bench/results/expert_streaming.json.
 //
 //   bench_expert_streaming --output bench/results/expert_streaming.json
 #include <fmt/format.h>
