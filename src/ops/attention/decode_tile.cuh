@@ -12,6 +12,7 @@
 namespace ps::detail::decoding {
 
 using portable_attention::exp2_approximate;
+using portable_attention::RowScale;
 
 // Head dimensions are rounded up to those of a kernel. A block of keys has one slice of 16 per
 // warp.
