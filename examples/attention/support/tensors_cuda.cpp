@@ -64,10 +64,9 @@ std::vector<unsigned> rows_of(unsigned rows) {
   return found;
 }
 
-std::size_t workspace_bytes(const ps::Stream& stream, const Shape& shape, ps::DType type) {
+std::size_t workspace_bytes(const ps::DeviceBuffer& q, const Shape& shape, ps::DType type) {
   // The shapes alone count.
-  const ps::TensorView each(nullptr, type, {shape.heads, shape.rows, 1, dim},
-                            stream.device().place());
+  const ps::TensorView each(q.view().data, type, {shape.heads, shape.rows, 1, dim}, q.view().place);
   return ps::attention_workspace_bytes({.q = each, .k = each, .v = each});
 }
 
@@ -82,7 +81,7 @@ Tensors::Tensors(const ps::Stream& stream, const Shape& shape, ps::DType type)
       v_(numbers(stream, count_of(shape), type, 3)),
       out_(stream.device(), (count_of(shape) + 2 * guard) * element),
       counter_(stream.device(), sizeof(unsigned)),
-      workspace_(stream.device(), workspace_bytes(stream, shape, type)) {
+      workspace_(stream.device(), workspace_bytes(q_, shape, type)) {
   ps::fill(counter_.view(), 0, stream);
   poison();
 }
