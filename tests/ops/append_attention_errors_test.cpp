@@ -84,7 +84,12 @@ TEST_F(AppendAttentionErrors, TypesAndShapes) {
   EXPECT_EQ(named([](auto&, auto& o) { o.q = typed(o.q, DType::f16); }), "q");
   EXPECT_EQ(named([](auto&, auto& o) { o.q = changed(o.q, {2, 2, 4, 16}); }), "q");
   EXPECT_EQ(named([](auto&, auto& o) { o.q = changed(o.q, {6, 4, 16}); }), "q");
-  EXPECT_EQ(named([](auto&, auto& o) { o.q = changed(o.q, {2, 3, 3, 16}); }), "q");
+  EXPECT_EQ(named([](auto&, auto& o) { o.q = changed(o.q, {2, 3, 3, 16}); }), "out");
+  EXPECT_EQ(named([](auto&, auto& o) {
+              o.q = changed(o.q, {2, 3, 3, 16});
+              o.out = changed(o.out, {2, 3, 3, 8});
+            }),
+            "q");
   EXPECT_EQ(named([](auto&, auto& o) { o.q = changed(o.q, {2, 3, 4, 8}); }), "k_cache");
   EXPECT_EQ(named_of_ragged([](auto&, auto& o) { o.q = changed(o.q, {5, 4, 16}); }), "q");
   EXPECT_EQ(named([](auto&, auto& o) { o.out = {}; }), "out");

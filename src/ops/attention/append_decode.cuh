@@ -15,7 +15,7 @@ namespace ps::detail::decoding {
 struct AppendDecodeCall : DecodeCall {
   static constexpr bool appends = true;
 
-  AppendWork append;  // its q is not used
+  AppendWork append{};  // its q is not used
 };
 
 // Two elements of a head's row that are rotated together, or next to each other and not rotated.
@@ -168,7 +168,7 @@ template <class C>
 __device__ inline void append_rows_of_step(const AppendDecodeCall& decode, const DecodeStep& step) {
   const NewRows rows = new_rows(decode, step.sequence, step.run, step.block, step.block + 1);
   if (rows.first >= rows.behind) return;
-  constexpr unsigned at_once = 16 / NewRow<C>::each;
+  constexpr unsigned each = NewRow<C>::each, at_once = each < 4 ? 4 : each == 4 ? 3 : 2;
   write_rows<C, at_once, 1>(decode.append, rows, step.run.sequence, step.run.head, 0);
   kit::fence_global_to_async();
   __syncwarp();
