@@ -80,14 +80,16 @@ std::size_t attention_bytes(nb::handle q, nb::handle k, nb::handle v, nb::handle
                                     .batch_invariant = batch_invariant});
 }
 
-void append_attention_arrays(
-    nb::handle q, nb::handle k, nb::handle v, nb::handle k_cache, nb::handle v_cache,
-    nb::handle lengths, nb::handle pages, nb::handle cu_new, nb::handle cos, nb::handle sin,
-    nb::handle positions, nb::handle sinks, nb::handle first_k, std::int64_t length, bool advance,
-    bool interleaved, bool causal, std::int64_t window_left, std::int64_t window_right,
-    float softcap, float scale, std::int64_t max_q, std::int64_t max_k, std::string_view kernel,
-    bool batch_invariant, bool check, nb::handle out, nb::handle lse, nb::handle workspace,
-    nb::handle stream) {
+void append_attention_arrays(nb::handle q, nb::handle k, nb::handle v, nb::handle k_cache,
+                             nb::handle v_cache, nb::handle lengths, nb::handle pages,
+                             nb::handle cu_new, nb::handle cos, nb::handle sin,
+                             nb::handle positions, nb::handle sinks, nb::handle first_k,
+                             std::int64_t length, bool advance, bool interleaved, bool causal,
+                             std::int64_t window_left, std::int64_t window_right, float softcap,
+                             float scale, std::int64_t max_q, std::int64_t max_k,
+                             std::string_view kernel, bool batch_invariant, bool check,
+                             nb::handle out, nb::handle lse, nb::handle workspace,
+                             nb::handle stream) {
   const CallStream on =
       stream_or_current(stream, std::initializer_list{q, k, k_cache, v_cache, out});
   Views views(on);

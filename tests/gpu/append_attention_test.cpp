@@ -1,4 +1,5 @@
-// append_attention() on a GPU has the bits of append_kv() and then attention() with the same kernel.
+// append_attention() on a GPU has the bits of append_kv() and then attention() with the same
+// kernel.
 #include "penstock/ops/append_attention.h"
 
 #include <cstdint>
@@ -47,8 +48,8 @@ class AppendAttentionGpuTest : public GpuTest {
     }
   }
 
-  // Runs the call in poisoned memory of the GPU, joined or in two steps. Results are as the GPU left
-  // them.
+  // Runs the call in poisoned memory of the GPU, joined or in two steps. Results are as the GPU
+  // left them.
   std::string run(AppendAttentionCall& call, const How& how, bool joined) const {
     const Stream stream(gpu);
     const Pool pool(gpu);
@@ -197,8 +198,8 @@ TEST_P(AppendAttentionGpu, SurvivesAbsurdBegins) {
   std::mt19937 random(5);
   for (int i = 0; i < 60; ++i) {
     AppendAttentionCall call(
-        1, {.capacity = 300, .cu_new = {0, 3, 5}, .lengths = {1, 200}, .advance = true,
-            .max_q = 3});
+        1,
+        {.capacity = 300, .cu_new = {0, 3, 5}, .lengths = {1, 200}, .advance = true, .max_q = 3});
     for (std::int64_t b = 0; b < 3; ++b) {
       call.cu_new().set_bits({b}, random() % 3 == 0 ? random() : random() % 8);
     }
@@ -242,8 +243,7 @@ TEST_P(AppendAttentionGpu, MayBeCaptured) {
   const auto place = [&](Strided& array) { return copies.of(array); };
   call = joined.arguments(place);
   call.attention.kernel = GetParam();
-  const DeviceBuffer workspace(gpu,
-                               append_attention_workspace_bytes(call.append, call.attention));
+  const DeviceBuffer workspace(gpu, append_attention_workspace_bytes(call.append, call.attention));
   call.attention.workspace = workspace.view();
   append_attention(call.append, call.attention, stream);  // loads the kernels
   stream.synchronize();

@@ -1,5 +1,5 @@
-// What append_attention() refuses beyond what append_kv() and attention() refuse, on the CPU and on a
-// fake GPU.
+// What append_attention() refuses beyond what append_kv() and attention() refuse, on the CPU and on
+// a fake GPU.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -161,8 +161,7 @@ class AppendAttentionGpuErrors : public testing::Test {
   }
 
   AppendAttentionCall::Arguments arguments(AppendAttentionCall& made) {
-    auto found =
-        made.arguments([&](Strided& array) { return array.view(machine->gpu().place()); });
+    auto found = made.arguments([&](Strided& array) { return array.view(machine->gpu().place()); });
     found.attention.pool = &*pool;
     return found;
   }
@@ -245,8 +244,9 @@ TEST_F(AppendAttentionOldGpu, NeedsComputeCapability80) {
     append_attention(of.append, of.attention, *stream);
     FAIL();
   } catch (const Unsupported& error) {
-    EXPECT_NE(std::string(error.what()).find("append_attention on cuda:0: needs compute capability 8.0"),
-              std::string::npos)
+    EXPECT_NE(
+        std::string(error.what()).find("append_attention on cuda:0: needs compute capability 8.0"),
+        std::string::npos)
         << error.what();
   }
 }

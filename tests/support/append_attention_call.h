@@ -52,9 +52,8 @@ class AppendAttentionCall {
     fill(q_);
     rotated_ = Strided(case_.type, shape_of_rows(heads_q(), case_.dim));
     out_ = Strided(case_.type, shape_of_rows(heads_q(), case_.dim_v));
-    lse_ = case_.cu_new.empty()
-               ? Strided(DType::f32, {case_.sequences, heads_q(), case_.each})
-               : Strided(DType::f32, {heads_q(), rows()});
+    lse_ = case_.cu_new.empty() ? Strided(DType::f32, {case_.sequences, heads_q(), case_.each})
+                                : Strided(DType::f32, {heads_q(), rows()});
     make_pages();
     k_cache_ = cache(case_.dim);
     v_cache_ = cache(case_.dim_v);
@@ -244,8 +243,8 @@ class AppendAttentionCall {
       cos_.set_bits(index, bits(std::cos(angle)));
       sin_.set_bits(index, bits(std::sin(angle)));
     }
-    const auto shape = case_.cu_new.empty() ? std::vector{case_.sequences, case_.each}
-                                            : std::vector{rows()};
+    const auto shape =
+        case_.cu_new.empty() ? std::vector{case_.sequences, case_.each} : std::vector{rows()};
     positions_ = Strided(case_.wide_positions ? DType::i64 : DType::i32, shape);
     for (std::int64_t i = 0; i < positions_.size(); ++i) {
       // Some are outside the tables.
@@ -323,8 +322,8 @@ inline AppendAttentionCase random_append_attention(std::uint32_t seed, std::int6
   } else {
     for (std::int64_t b = 0; b < made.sequences; ++b) {
       // Some sequences have no room for all rows, or rows before their beginning.
-      const std::int64_t length = below(6) == 0 ? below(made.capacity + 40) - 20
-                                                : below(made.capacity - 15);
+      const std::int64_t length =
+          below(6) == 0 ? below(made.capacity + 40) - 20 : below(made.capacity - 15);
       made.lengths.push_back(static_cast<std::int32_t>(length));
     }
   }

@@ -25,10 +25,10 @@ namespace ps {
 // cu_new, pass `max_q`, the most new rows of a sequence.
 //
 // On a GPU one kernel does both if attention() would use a decode kernel, that is, for bf16 and f16
-// with at most 16 new rows per sequence, or if `kernel` names a decode kernel. Other calls, those of
-// f32 among them, run append_kv() and attention() one after the other. The bits are those of the two
-// calls. `append.advance` adds a small kernel: in a model whose layers have the same lengths, only
-// the last layer needs it.
+// with at most 16 new rows per sequence, or if `kernel` names a decode kernel. Other calls, those
+// of f32 among them, run append_kv() and attention() one after the other. The bits are those of the
+// two calls. `append.advance` adds a small kernel: in a model whose layers have the same lengths,
+// only the last layer needs it.
 //
 // Enqueues and returns, without waiting for the device unless a `check` is set; may be captured
 // unless a `check` is set. Both options check all arrays before anything is written. Without them,

@@ -47,8 +47,7 @@ void run_on_gpu(Work work, std::byte* memory, const Stream& stream) {
 
 void append_attention(const AppendKVOptions& append, const AttentionOptions& attention,
                       const Stream& stream) {
-  const append_attending::Work work =
-      append_attending::checked(append, attention, stream.device());
+  const append_attending::Work work = append_attending::checked(append, attention, stream.device());
   detail::require_compute(stream.device(), "append_attention");
   attending::require_kernel(work.attention, stream.device());
   if (work.append.sequences == 0 || work.append.rows == 0) return;

@@ -29,8 +29,10 @@ constexpr attending::Names names{
 // That no argument is given twice.
 void check_absent(const AppendKVOptions& append, const AttentionOptions& attention) {
   const std::pair<const char*, const TensorView&> absent[] = {
-      {"append.q", append.q},           {"append.q_out", append.q_out},
-      {"attention.k", attention.k},     {"attention.v", attention.v},
+      {"append.q", append.q},
+      {"append.q_out", append.q_out},
+      {"attention.k", attention.k},
+      {"attention.v", attention.v},
       {"attention.cu_q", attention.cu_q},
       {"attention.cu_k", attention.cu_k},
       {"attention.lengths_k", attention.lengths_k},
@@ -58,10 +60,10 @@ void check_queries(const Named& q, const Named& k) {
   if (q.view.rank() == k.view.rank() && std::ranges::equal(q.view.shape().first(both), rows)) {
     return;
   }
-  throw_invalid("q",
-                fmt::format("shape [{}, heads, dimension]: sequences and rows of k",
-                            fmt::join(rows, ", ")),
-                described(q.view));
+  throw_invalid(
+      "q",
+      fmt::format("shape [{}, heads, dimension]: sequences and rows of k", fmt::join(rows, ", ")),
+      described(q.view));
 }
 
 // What neither operator compares alone.
@@ -116,8 +118,7 @@ void Work::rotate_into(std::byte* memory) {
       .head = attention.dim};
   append.heads_q = attention.heads_q;
   append.q = appending::rows_of(options.q);
-  append.q_out = {
-      .data = memory, .batch = strides.batch, .row = strides.row, .head = strides.head};
+  append.q_out = {.data = memory, .batch = strides.batch, .row = strides.row, .head = strides.head};
   attention.q = memory;
   attention.q_strides = strides;
 }

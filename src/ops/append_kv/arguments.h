@@ -18,7 +18,6 @@ detail::AppendRows rows_of(const TensorView& view);
 void check_places(const detail::AppendWork& work);
 
 // The same, of the work as it is: waits for these arrays on the stream.
-void check_places_on(const AppendKVOptions& options, detail::AppendWork work,
-                     const Stream& stream);
+void check_places_on(const AppendKVOptions& options, detail::AppendWork work, const Stream& stream);
 
 }  // namespace ps::appending

@@ -85,7 +85,8 @@ class NewRow {
  public:
   using Element = typename C::Element;
   // Pairs of each lane, if the head dimensions are those of the kernel.
-  static constexpr unsigned each = ((C::dim + C::dim_v) / 2 + kit::warp_threads - 1) / kit::warp_threads;
+  static constexpr unsigned each =
+      ((C::dim + C::dim_v) / 2 + kit::warp_threads - 1) / kit::warp_threads;
 
   __device__ void load(const AppendWork& work, std::int32_t sequence, std::int64_t number,
                        std::int32_t head) {
@@ -132,8 +133,8 @@ class NewRow {
   ElementPair<Element> pairs_[each];
 };
 
-// Writes one head of new rows. Called by `warps` warps, of which this is number `warp`; a warp loads
-// `at_once` rows before it stores them.
+// Writes one head of new rows. Called by `warps` warps, of which this is number `warp`; a warp
+// loads `at_once` rows before it stores them.
 template <class C, unsigned at_once, unsigned warps>
 __device__ inline void write_rows(const AppendWork& work, const NewRows& rows,
                                   std::int32_t sequence, std::int32_t head, unsigned warp) {

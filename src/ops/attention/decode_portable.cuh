@@ -57,8 +57,7 @@ class Turns {
 };
 
 template <class C, class Call>
-__global__ void __launch_bounds__(C::threads)
-    decode_kernel(const __grid_constant__ Call decode) {
+__global__ void __launch_bounds__(C::threads) decode_kernel(const __grid_constant__ Call decode) {
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& shared = *reinterpret_cast<PortableShared<C>*>(memory);
 

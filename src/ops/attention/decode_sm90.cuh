@@ -158,12 +158,13 @@ template <class C, class Call>
 void launch_sm90(const AttentionWork& work, Place place, cudaStream_t stream) {
   using K = typename C::K;
   using V = typename C::V;
-  const HopperCall<Call> call{.decode = decode_call<Call>(work, C::keys),
-                        .k = attention_map_of_keys(work, place, work.k, work.dim, work.k_strides,
-                                                   C::keys, K::span_elements, K::swizzle),
-                        .v = attention_map_of_keys(work, place, work.v, work.dim_v, work.v_strides,
-                                                   C::keys, V::span_elements, V::swizzle),
-                        .box_rows = static_cast<std::int32_t>(attention_box_rows(work, C::keys))};
+  const HopperCall<Call> call{
+      .decode = decode_call<Call>(work, C::keys),
+      .k = attention_map_of_keys(work, place, work.k, work.dim, work.k_strides, C::keys,
+                                 K::span_elements, K::swizzle),
+      .v = attention_map_of_keys(work, place, work.v, work.dim_v, work.v_strides, C::keys,
+                                 V::span_elements, V::swizzle),
+      .box_rows = static_cast<std::int32_t>(attention_box_rows(work, C::keys))};
   kit::LaunchOptions options;
   options.block = C::threads + kit::warp_threads;
   options.shared_bytes = sizeof(HopperShared<C>);

@@ -182,10 +182,10 @@ class DecodeTile {
       for (unsigned i = warp_ * kit::warp_threads + kit::lane_index(); i < here * pairs;
            i += C::threads) {
         const ResultRow own = result_of(step, 16 * tile + i / pairs);
-        const Element* const from = static_cast<const Element*>(decode_.call.q) +
-                                    decode_.call.q_strides.at(step.run.sequence,
-                                                              step.sequence.at.q_begin + own.query,
-                                                              own.head);
+        const Element* const from =
+            static_cast<const Element*>(decode_.call.q) +
+            decode_.call.q_strides.at(step.run.sequence, step.sequence.at.q_begin + own.query,
+                                      own.head);
         rotated_pair(decode_.append, from, decode_.append.position(step.run.sequence, own.query),
                      i % pairs)
             .store(shared + i / pairs * stride);

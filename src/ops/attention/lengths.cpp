@@ -41,9 +41,8 @@ std::int32_t rows_of(const AttentionSequences& sequences, std::int32_t b) {
 // Behind the last row of sequence b that is there, of `rows` rows.
 std::int64_t end_of(const AttentionSequences& sequences, std::int32_t b, std::int32_t rows) {
   if (sequences.appends) {
-    const std::int32_t queries = sequences.cu_q == nullptr
-                                     ? sequences.q_rows
-                                     : sequences.cu_q[b + 1] - sequences.cu_q[b];
+    const std::int32_t queries =
+        sequences.cu_q == nullptr ? sequences.q_rows : sequences.cu_q[b + 1] - sequences.cu_q[b];
     const std::int32_t had =
         sequences.lengths_k == nullptr ? sequences.had : sequences.lengths_k[b];
     return std::int64_t{had} + queries;
@@ -67,7 +66,8 @@ void check_pages(const AttentionPages& pages, std::int32_t b, std::int32_t first
 }  // namespace
 
 void check_lengths(const AttentionSequences& sequences, const AttentionPages& pages) {
-  check_cumulative(sequences.appends ? "cu_new" : "cu_q", sequences.cu_q, sequences.count, sequences.q_rows, sequences.max_q);
+  check_cumulative(sequences.appends ? "cu_new" : "cu_q", sequences.cu_q, sequences.count,
+                   sequences.q_rows, sequences.max_q);
   check_cumulative("cu_k", sequences.cu_k, sequences.count, sequences.k_rows, sequences.max_k);
   for (std::int32_t b = 0; b < sequences.count; ++b) {
     const std::int32_t rows = rows_of(sequences, b);

@@ -40,8 +40,8 @@ struct AttentionSequences {
   const std::int32_t* cu_k = nullptr;       // the same for k
   const std::int32_t* first_k = nullptr;    // (B); null: 0
   const std::int32_t* lengths_k = nullptr;  // (B); null: all rows
-  // Every row of q has a row of k, behind the lengths_k rows that its sequence had, or `had` rows if
-  // lengths_k is null.
+  // Every row of q has a row of k, behind the lengths_k rows that its sequence had, or `had` rows
+  // if lengths_k is null.
   bool appends = false;
   std::int32_t had = 0;
 
@@ -199,8 +199,8 @@ struct AttentionWork {
 
   bool batch_invariant = false;
 
-  // New rows of k and v, which the call writes first, and the rotation of q. Null: none. Only if the
-  // decode kernels compute the call.
+  // New rows of k and v, which the call writes first, and the rotation of q. Null: none. Only if
+  // the decode kernels compute the call.
   const AppendWork* append = nullptr;
 
   AttentionWorkspace space{};
