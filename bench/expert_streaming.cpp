@@ -1,7 +1,7 @@
 // Expert layers whose weights are in host memory: prompts and single tokens with an empty cache,
-// beside the time in which the link alone moves the same experts; and tokens with a cache of a
-// quarter of the experts, beside the best fixed set of that size. Writes
-// bench/results/expert_streaming.json.
+// beside the time in which the link alone moves the same experts, and beside kernels that read the
+// experts in host memory; and tokens with a cache of a quarter of the experts, beside the best
+// fixed set of that size. Writes bench/results/expert_streaming.json.
 //
 //   bench_expert_streaming --output bench/results/expert_streaming.json
 #include <fmt/format.h>
@@ -119,20 +119,31 @@ class Pass {
     stream.synchronize();
   }
 
-  // Whether the results have the bits of moe() with all experts of a layer on the device. Poisons
-  // them first.
-  bool is_right(ps::StreamedExperts& experts, const ps::ExpertStore& store,
+  // Without copies: the kernels read the weights from the store's page-locked memory.
+  void run_in_place(const ps::ExpertStore& store, const ps::Stream& stream) const {
+    for (std::size_t layer = 0; layer < calls_.size(); ++layer) {
+      ps::MoeOptions call = calls_[layer];
+      // The memory has the same addresses on the host and on the device.
+      const ps::MemoryView first{store.block(static_cast<std::int64_t>(layer), 0).data,
+                                 layer_bytes(store), stream.device().place()};
+      ps::ExpertStore::set_weights(store.shape(), first, store.shape().experts, call);
+      ps::moe(call, stream);
+    }
+    stream.synchronize();
+  }
+
+  // Whether the results of `run` have the bits of moe() with all experts of a layer on the device.
+  // Poisons them first.
+  bool is_right(const std::function<void()>& run, const ps::ExpertStore& store,
                 const ps::Stream& stream) const {
     for (const ps::MoeOptions& call : calls_) ps::fill(call.out.memory(), 0xFF, stream);
-    run(experts, stream);
-    experts.check();
+    run();
     const ps::ExpertShape& shape = store.shape();
-    const std::size_t layer_bytes = static_cast<std::size_t>(shape.experts) * store.block_bytes();
-    const ps::DeviceBuffer weights(stream.device(), layer_bytes);
+    const ps::DeviceBuffer weights(stream.device(), layer_bytes(store));
     for (std::size_t layer = 0; layer < calls_.size(); ++layer) {
       const auto streamed = fetch(calls_[layer].out, stream);
       ps::MemoryView from = store.block(static_cast<std::int64_t>(layer), 0);
-      from.bytes = layer_bytes;
+      from.bytes = weights.bytes();
       ps::copy(weights.view(), from, stream);
       ps::MoeOptions call = calls_[layer];
       ps::ExpertStore::set_weights(shape, weights.view(), shape.experts, call);
@@ -154,6 +165,9 @@ class Pass {
   }
 
  private:
+  static std::size_t layer_bytes(const ps::ExpertStore& store) {
+    return static_cast<std::size_t>(store.shape().experts) * store.block_bytes();
+  }
   static void send(ps::MemoryView to, const void* from, std::size_t bytes,
                    const ps::Stream& stream) {
     auto* data = const_cast<std::byte*>(static_cast<const std::byte*>(from));
@@ -194,37 +208,27 @@ class Bench {
   // An empty cache of a quarter of a pass.
   void cold(const std::string& name, std::int64_t tokens) {
     if (!chosen(name)) return;
-    std::mt19937_64 random = generator(3);
-    const std::vector<double> even(128, 1);
-    std::vector<Ids> ids;
-    for (std::int64_t layer = 0; layer < settings_.layers; ++layer) {
-      ids.push_back(draw(tokens, even, random));
-    }
-    const Pass pass(store_.shape(), device_, pool_, tokens, std::move(ids), stream_);
+    const Pass pass = even_pass(tokens);
     ps::StreamedExperts experts(
         {.store = &store_, .device = device_, .device_bytes = bytes_for_quarter(), .records = 64});
-    const bool correct = pass.is_right(experts, store_, stream_);
-    const auto needed = pass.needed();
-    ps::Floor floor;
-    std::vector<double> seconds;
-    for (int turn = -1; turn < settings_.turns; ++turn) {
+    const auto run = [&] {
+      pass.run(experts, stream_);
+      experts.check();
+    };
+    const auto empty = [&] {
       experts.clear();
       device_.synchronize();
-      const double took = ps::seconds_of([&] { pass.run(experts, stream_); });
-      if (turn >= 0) seconds.push_back(took);
-      experts.clear();
-      device_.synchronize();
-      floor.time([&] { copy_only(needed); });
-    }
-    add(name, tokens, correct, floor.seconds(), ps::median(seconds),
-        {{"experts_needed", needed.size()},
-         {"bytes_needed", needed.size() * store_.block_bytes()},
-         {"share_of_link", floor.seconds() / ps::median(seconds)},
-         {"link_GBps",
-          static_cast<double>(needed.size() * store_.block_bytes()) / floor.seconds() * 1e-9},
-         {"best_us", microseconds(*std::min_element(seconds.begin(), seconds.end()))},
-         {"slots", experts.slots()},
-         {"device_bytes", experts.device_bytes()}});
+    };
+    once(name, tokens, pass, run, empty,
+         {{"slots", experts.slots()}, {"device_bytes", experts.device_bytes()}});
+  }
+
+  // The same experts, read by the kernels where they are: nothing is copied, and the host takes no
+  // part.
+  void in_place(const std::string& name, std::int64_t tokens) {
+    if (!chosen(name)) return;
+    const Pass pass = even_pass(tokens);
+    once(name, tokens, pass, [&] { pass.run_in_place(store_, stream_); }, [] {}, {});
   }
 
   // A quarter of the experts is cached; routing by Zipf's law, in an order of its own per layer.
@@ -251,7 +255,11 @@ class Bench {
     for (int step = 0; step < steps; ++step) {
       passes[static_cast<std::size_t>(step)].run(experts, stream_);
     }
-    const bool correct = passes.front().is_right(experts, store_, stream_);
+    const auto first = [&] {
+      passes.front().run(experts, stream_);
+      experts.check();
+    };
+    const bool correct = passes.front().is_right(first, store_, stream_);
     experts.synchronize();
     const ps::ExpertStatistics before = experts.statistics();
     // Counted over the steps that are timed: no fixed set could do better.
@@ -308,6 +316,40 @@ class Bench {
  private:
   bool chosen(const std::string& name) const {
     return settings_.only.empty() || name.find(settings_.only) != std::string::npos;
+  }
+
+  // Every expert is as likely as the others.
+  Pass even_pass(std::int64_t tokens) const {
+    std::mt19937_64 random = generator(3);
+    const std::vector<double> even(128, 1);
+    std::vector<Ids> ids;
+    for (std::int64_t layer = 0; layer < settings_.layers; ++layer) {
+      ids.push_back(draw(tokens, even, random));
+    }
+    return {store_.shape(), device_, pool_, tokens, std::move(ids), stream_};
+  }
+
+  // Passes that begin with an empty cache, beside copies of the experts that they need.
+  void once(const std::string& name, std::int64_t tokens, const Pass& pass,
+            const std::function<void()>& run, const std::function<void()>& empty, Json metrics) {
+    const bool correct = pass.is_right(run, store_, stream_);
+    const auto needed = pass.needed();
+    ps::Floor floor;
+    std::vector<double> seconds;
+    for (int turn = -1; turn < settings_.turns; ++turn) {
+      empty();
+      const double took = ps::seconds_of(run);
+      if (turn >= 0) seconds.push_back(took);
+      empty();
+      floor.time([&] { copy_only(needed); });
+    }
+    const std::size_t bytes = needed.size() * store_.block_bytes();
+    metrics["experts_needed"] = needed.size();
+    metrics["bytes_needed"] = bytes;
+    metrics["share_of_link"] = floor.seconds() / ps::median(seconds);
+    metrics["link_GBps"] = static_cast<double>(bytes) / floor.seconds() * 1e-9;
+    metrics["best_us"] = microseconds(*std::min_element(seconds.begin(), seconds.end()));
+    add(name, tokens, correct, floor.seconds(), ps::median(seconds), std::move(metrics));
   }
 
   std::size_t bytes_for_quarter() const {
@@ -373,6 +415,8 @@ void run(const Settings& settings) {
   bench.cold("decode B1", 1);
   bench.cold("decode B8", 8);
   bench.cold("decode B64", 64);
+  bench.in_place("decode B1, read by kernels", 1);
+  bench.in_place("decode B8, read by kernels", 8);
   bench.zipf("zipf B1", 1, ps::ExpertPrefetch::none);
   bench.zipf("zipf B8", 8, ps::ExpertPrefetch::none);
   bench.zipf("zipf B1, previous", 1, ps::ExpertPrefetch::previous);

@@ -40,7 +40,7 @@ TEST_F(AppendKVGpu, ShapesOfModels) {
         for (const std::int64_t rotated : {64, 128}) {
           expect_right(7,
                        {.sequences = 3,
-                        .each = 200,
+                        .each = 40,
                         .capacity = 512,
                         .heads_k = 8,
                         .heads_q = 32,

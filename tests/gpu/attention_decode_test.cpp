@@ -1,4 +1,5 @@
 // The decode kernels of attention() on a GPU, against the formula in f64.
+#include <cmath>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -35,8 +36,9 @@ class AttentionDecodeGpu : public AttentionGpuTest,
                            public testing::WithParamInterface<AttentionKernel> {
  protected:
   void expect_right(std::uint32_t seed, const AttentionCase& of) const {
+    const AttentionCall made(seed, of);
     for (const bool batch_invariant : {false, true}) {
-      AttentionCall call(seed, of);
+      AttentionCall call = made;
       ASSERT_EQ(run(call, {.kernel = GetParam(), .batch_invariant = batch_invariant}), "")
           << "seed " << seed << (batch_invariant ? ", batch invariant" : "");
     }
@@ -110,7 +112,7 @@ TEST_P(AttentionDecodeGpu, LongSequences) {
   for (const AttentionDims& dims : fast_dims) {
     expect_right(5, {.sequences = 1,
                      .q_rows = 1,
-                     .k_rows = 40000,
+                     .k_rows = 20000,
                      .heads_q = 4,
                      .heads_k = 1,
                      .dim = dims.dim,
@@ -169,6 +171,26 @@ TEST_P(AttentionDecodeGpu, GivesTheSameBitsEveryTime) {
                       .lengths_k = {5000, 17, 3333}},
                      {.kernel = GetParam(), .batch_invariant = batch_invariant}, 200);
     if (HasFatalFailure()) return;
+  }
+}
+
+// In the hands of one part and of many.
+TEST_P(AttentionDecodeGpu, ANaNInAQueryIsOneInItsResult) {
+  for (const std::int64_t keys : {40, 20000}) {
+    AttentionCall call(
+        4, {.sequences = 1, .q_rows = 1, .k_rows = keys, .heads_q = 8, .dim = 128, .dim_v = 128});
+    call.q().set_bits({0, 0, 3, 5}, encoded(NAN, DType::bf16));
+    ASSERT_EQ(run(call, {.kernel = GetParam(), .compare = false}), "");
+    const auto is_nan = [](const Strided& array, const std::vector<std::int64_t>& index) {
+      return std::isnan(decoded(static_cast<std::uint32_t>(array.bits(index)), array.type()));
+    };
+    for (std::int64_t h = 0; h < 8; ++h) {
+      EXPECT_EQ(is_nan(call.lse(), {0, h, 0}), h == 3) << "head " << h;
+      for (std::int64_t c = 0; c < 128; ++c) {
+        ASSERT_EQ(is_nan(call.out(), {0, 0, h, c}), h == 3)
+            << keys << " keys, head " << h << ", column " << c;
+      }
+    }
   }
 }
 

@@ -152,7 +152,8 @@ class TileTask {
       lse = static_cast<float>(row.maximum + std::log(sum));
       factor = static_cast<float>(1 / sum);
     }
-    for (std::size_t c = 0; c < columns; ++c) sums[c] *= factor;
+    // Without a key, sums may be NaN: weights of 0 times infinite values.
+    for (std::size_t c = 0; c < columns; ++c) sums[c] = factor == 0 ? 0 : sums[c] * factor;
     const std::int64_t i = sequence_.q_begin + query(r);
     narrow_row(
         sums, work_.type,

@@ -75,29 +75,6 @@ struct ResultRow {
   }
 };
 
-// Divides a row's sums, with the sink.
-struct RowScale {
-  float factor, lse;
-
-  __device__ RowScale(const portable_attention::Call& call, std::int32_t head, float maximum,
-                      float sum) {
-    factor = 0.F;
-    lse = -INFINITY;
-    if (sum == 0.F) return;
-    float shrink = 1.F;
-    if (call.sinks != nullptr) {
-      // Its score may be far above or below the others.
-      const float sink = portable_attention::sink_of(call, static_cast<unsigned>(head));
-      const float most = fmaxf(maximum, sink);
-      shrink = portable_attention::exp2_approximate(maximum - most);
-      sum = sum * shrink + portable_attention::exp2_approximate(sink - most);
-      maximum = most;
-    }
-    factor = shrink / sum;
-    lse = (maximum + log2f(sum)) * 0.69314718F;
-  }
-};
-
 // The pieces of a block of threads.
 struct Part {
   std::int64_t total, begin, end;

@@ -10,7 +10,7 @@ namespace {
 
 using decoding::DecodeCall;
 using decoding::ResultRow;
-using decoding::RowScale;
+using portable_attention::RowScale;
 
 // Configuration
 constexpr unsigned warps = 4, threads = warps * kit::warp_threads;  // a warp combines a row

@@ -13,6 +13,7 @@
 namespace ps::detail::decoding {
 
 using portable_attention::exp2_approximate;
+using portable_attention::RowScale;
 
 // Head dimensions are rounded up to those of a kernel. A block of keys has one slice of 16 per
 // warp.
@@ -274,9 +275,10 @@ class DecodeTile {
     for (unsigned warp = row / 16; warp < C::warps; warp += tiles_) {
       most = fmaxf(most, meeting_.stats[warp][row % 16].x);
     }
-    for (unsigned warp = row / 16; warp < C::warps && most > -INFINITY; warp += tiles_) {
+    const float base = most == -INFINITY ? 0.F : most;  // a sum of NaN stays NaN
+    for (unsigned warp = row / 16; warp < C::warps; warp += tiles_) {
       const float2 own = meeting_.stats[warp][row % 16];
-      sum += own.y * exp2_approximate(own.x - most);
+      sum += own.y * exp2_approximate(own.x - base);
     }
     const ResultRow result = result_of(step, row);
     if (!step.run.is_whole()) {

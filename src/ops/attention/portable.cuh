@@ -75,6 +75,28 @@ __device__ inline float sink_of(const Call& call, unsigned head) {
   return sink * 1.44269504F;
 }
 
+// What divides a row's sums, with the sink. `maximum` is in units of log2.
+struct RowScale {
+  float factor, lse;
+
+  __device__ RowScale(const Call& call, std::int32_t head, float maximum, float sum) {
+    factor = 0.F;
+    lse = -INFINITY;
+    if (sum == 0.F) return;
+    float shrink = 1.F;
+    if (call.sinks != nullptr) {
+      // Its score may be far above or below the others.
+      const float sink = sink_of(call, static_cast<unsigned>(head));
+      const float most = fmaxf(maximum, sink);
+      shrink = exp2_approximate(maximum - most);
+      sum = sum * shrink + exp2_approximate(sink - most);
+      maximum = most;
+    }
+    factor = shrink / sum;
+    lse = (maximum + log2f(sum)) * 0.69314718F;
+  }
+};
+
 // Keys or values of a head of a sequence.
 template <class Element>
 __device__ inline KeyRows<const Element> key_rows(const Call& call, const void* data,
@@ -244,25 +266,21 @@ class Tile {
     const float factor = call_.scores.scaled_first ? 1.F : call_.scores.factor;
 #pragma unroll
     for (unsigned r = 0; r < 2 * C::groups; ++r) {
-      const float most = softmax_.maximum[r] * factor;  // in units of log2
-      float sum = softmax_.sum[r];
-      const bool none = sum == 0;
-      if (call_.sinks != nullptr && !none) {
-        sum += exp2_approximate(sink_of(call_, head_) - most);
-      }
-      const float scale = none ? 0.F : 1.F / sum;
+      // Without a key, sums may be NaN: weights of 0 times infinite values.
+      const bool none = softmax_.sum[r] == 0;
+      const RowScale scale(call_, head_, softmax_.maximum[r] * factor, softmax_.sum[r]);
+      const auto scaled = [&](float sum) { return none ? 0.F : sum * scale.factor; };
       const unsigned at = row(r / 2) + r % 2 * 8;
 #pragma unroll
       for (unsigned j = 0; j < C::dim_v / 8; ++j) {
-        const std::uint32_t pair = kit::packed(sums_[r / 2][j][r % 2 * 2] * scale,
-                                               sums_[r / 2][j][r % 2 * 2 + 1] * scale, Element{});
+        const std::uint32_t pair = kit::packed(scaled(sums_[r / 2][j][r % 2 * 2]),
+                                               scaled(sums_[r / 2][j][r % 2 * 2 + 1]), Element{});
         *reinterpret_cast<std::uint32_t*>(
             shared_.q + C::O::offset(at, 8 * j + kit::lane_index() % 4 * 2)) = pair;
       }
       const auto query = first_ + static_cast<std::int32_t>(at);
       if (call_.lse != nullptr && kit::lane_index() % 4 == 0 && query < sequence_.q_length) {
-        call_.lse[call_.lse_strides.at(batch_, sequence_.q_begin + query, head_)] =
-            none ? -INFINITY : (most + log2f(sum)) * 0.69314718F;
+        call_.lse[call_.lse_strides.at(batch_, sequence_.q_begin + query, head_)] = scale.lse;
       }
     }
     __syncwarp();

@@ -129,19 +129,24 @@ __global__ void __launch_bounds__(threads, 2)
     const std::int32_t query = first + static_cast<std::int32_t>(warp_row + r);
     if (query >= last) break;
     const bool none = sum[r] == 0;
-    float total = sum[r];
+    float total = sum[r], most = maximum[r], shrink = 1.F;
     if (call.sinks != nullptr && !none) {
-      total += exp2f(portable_attention::sink_of(call, head) - maximum[r] * 1.44269504F);
+      // Its score may be far above or below the others.
+      const float sink = portable_attention::sink_of(call, head) * 0.69314718F;
+      most = fmaxf(most, sink);
+      shrink = expf(maximum[r] - most);
+      total = total * shrink + expf(sink - most);
     }
     const std::int64_t row = std::int64_t{sequence.q_begin} + query;
 #pragma unroll
     for (unsigned c = 0; c < columns; ++c) {
       const unsigned column = lane + c * keys;
       if (column >= call.dim_v) continue;
-      out[call.out_strides.at(batch, row, head) + column] = none ? 0.F : sums[r][c] / total;
+      out[call.out_strides.at(batch, row, head) + column] =
+          none ? 0.F : sums[r][c] * shrink / total;
     }
     if (call.lse != nullptr && lane == 0) {
-      call.lse[call.lse_strides.at(batch, row, head)] = none ? -INFINITY : maximum[r] + logf(total);
+      call.lse[call.lse_strides.at(batch, row, head)] = none ? -INFINITY : most + logf(total);
     }
   }
 }
