@@ -132,8 +132,16 @@ Work checked(const AppendKVOptions& append, const AttentionOptions& attention,
   work.attention = attending::checked(work.options, device, names);
   check_all_apart(append, work.options);
   check_workspace(append, work, device);
-  work.attention.sequences.appends = true;
-  work.attention.sequences.had = static_cast<std::int32_t>(work.append.length);
+  detail::AttentionSequences& sequences = work.attention.sequences;
+  const auto length = static_cast<std::int32_t>(work.append.length);
+  if (work.append.lengths == nullptr && work.append.cu_new == nullptr) {
+    // The length with the new rows is known, and the same for all sequences.
+    sequences.max_k =
+        std::min(sequences.max_k, length + static_cast<std::int32_t>(work.append.each));
+  } else {
+    sequences.appends = true;
+    sequences.had = length;
+  }
   return work;
 }
 
