@@ -14,6 +14,7 @@ not survive a fork; calls there raise :class:`Unsupported`. Start processes with
 from typing import TYPE_CHECKING
 
 from . import _core, transform, weights
+from ._append_attention import append_attention
 from ._append_kv import append_kv
 from ._attention import attention, scaled_dot_product_attention
 from ._core import (Array, Device, File, Item, Ring, RunReport, Stage, Stream, Timeline, copy,
@@ -37,11 +38,11 @@ __all__ = [
     "Array", "Device", "DeviceError", "DeviceLost", "Doctor", "Error", "ExpertCallRecord",
     "ExpertStatistics", "ExpertStore", "ExpertsClosed", "File", "InvalidArgument", "Item", "KVCache",
     "Limits", "OutOfMemory", "Overlap", "Pipeline", "PipelineError", "Ring", "RunReport", "Sensor",
-    "Stage", "Stream", "StreamedExperts", "Timeline", "Unsupported", "__version__", "append_kv",
-    "attention", "compress", "compressed_bytes_limit", "copy", "decompress", "doctor", "empty", "gemm",
-    "iterate", "limits", "moe", "moe_combine", "moe_experts", "moe_plan", "moe_workspace_bytes",
-    "overlap", "read_file", "resample", "round_routes", "route", "scaled_dot_product_attention",
-    "transform", "weights", "write_file",
+    "Stage", "Stream", "StreamedExperts", "Timeline", "Unsupported", "__version__",
+    "append_attention", "append_kv", "attention", "compress", "compressed_bytes_limit", "copy",
+    "decompress", "doctor", "empty", "gemm", "iterate", "limits", "moe", "moe_combine", "moe_experts",
+    "moe_plan", "moe_workspace_bytes", "overlap", "read_file", "resample", "round_routes", "route",
+    "scaled_dot_product_attention", "transform", "weights", "write_file",
 ]
 
 __version__ = _core.version()

@@ -126,17 +126,20 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
                                                    scale, enable_gqa)
 
 
-def result_shapes(q: Any, v: Any, cu_q: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shapes of the result and of lse. The library checks everything else."""
+def result_shapes(q: Any, v: Any, cu_q: Any, names: tuple[str, str] = ("cu_q", "cu_k")
+                  ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shapes of the result and of lse. The library checks everything else. `names` are those of
+    `cu_q` and of the same for `v`."""
     rank = 4 if cu_q is None else 3
     for name, each in (("q", q), ("v", v)):
         if getattr(each, "shape", None) is None:
             raise TypeError(f"{name}: expected an array, given {type(each).__name__}")
     if len(q.shape) != rank:
-        expected = "(B, S, H, D)" if rank == 4 else "(rows, H, D), because of cu_q"
+        expected = "(B, S, H, D)" if rank == 4 else f"(rows, H, D), because of {names[0]}"
         raise InvalidArgument("q", expected, str(tuple(q.shape)))
     if len(v.shape) not in (3, 4):
-        raise InvalidArgument("v", "(B, S, H, D), or (rows, H, D) with cu_k", str(tuple(v.shape)))
+        raise InvalidArgument("v", f"(B, S, H, D), or (rows, H, D) with {names[1]}",
+                              str(tuple(v.shape)))
     *batch, rows, heads, _ = q.shape
     return (*batch, rows, heads, v.shape[-1]), (*batch, heads, rows)
 

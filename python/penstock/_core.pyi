@@ -228,6 +228,12 @@ def attention(q: Any, k: Any, v: Any, sinks: Any, cu_q: Any, cu_k: Any, first_k:
 def attention_workspace_bytes(q: Any, k: Any, v: Any, cu_q: Any, cu_k: Any, pages: Any, max_q: int, max_k: int, kernel: str, batch_invariant: bool) -> int:
     """The bytes of workspace that penstock.attention needs on a GPU."""
 
+def append_attention(q: Any, k: Any, v: Any, k_cache: Any, v_cache: Any, lengths: Any, pages: Any, cu_new: Any, cos: Any, sin: Any, positions: Any, sinks: Any, first_k: Any, length: int, advance: bool, interleaved: bool, causal: bool, window_left: int, window_right: int, softcap: float, scale: float, max_q: int, max_k: int, kernel: str, batch_invariant: bool, check: bool, out: Any, lse: Any, workspace: Any, stream: Any) -> None:
+    """Implements penstock.append_attention."""
+
+def append_attention_workspace_bytes(q: Any, k_cache: Any, v_cache: Any, cu_new: Any, pages: Any, cos: Any, max_q: int, max_k: int, kernel: str, batch_invariant: bool) -> int:
+    """The bytes of workspace that penstock.append_attention needs on a GPU."""
+
 def append_kv(k: Any, v: Any, k_cache: Any, v_cache: Any, lengths: Any, pages: Any, cu_new: Any, cos: Any, sin: Any, positions: Any, q: Any, q_out: Any, length: int, advance: bool, interleaved: bool, check: bool, stream: Any) -> None:
     """Implements penstock.append_kv."""
 

@@ -25,7 +25,8 @@ void fetch(const TensorView& view, const T*& pointer, std::vector<PinnedBuffer>&
   pointer = copies.back().view().as<const T>();
 }
 
-// Waits for the arrays that decide where rows go and checks them.
+}  // namespace
+
 void check_places_on(const AppendKVOptions& options, detail::AppendWork work,
                      const Stream& stream) {
   stream.impl().refuse_capture("append_kv with `check`, which waits for the lengths,");
@@ -60,7 +61,6 @@ void check_places_on(const AppendKVOptions& options, detail::AppendWork work,
   check_places(work);
 }
 
-}  // namespace
 }  // namespace appending
 
 void append_kv(const AppendKVOptions& options, const Stream& stream) {

@@ -72,14 +72,6 @@ Heads heads_of(const Named& argument, std::size_t rank, std::string_view meaning
   return found;
 }
 
-AppendRows rows_of(const TensorView& view) {
-  const std::size_t row = view.rank() - 3;
-  return {.data = view.data(),
-          .batch = row == 0 ? 0 : step(view, 0),
-          .row = step(view, row),
-          .head = step(view, row + 1)};
-}
-
 // The new rows: of k, and of v and q, which have the same sequences and rows.
 void check_new(const Views& views, AppendWork& work) {
   const bool ragged = views.ragged();
@@ -308,6 +300,14 @@ void check_positions(const AppendWork& work, std::int32_t sequence) {
 }
 
 }  // namespace
+
+AppendRows rows_of(const TensorView& view) {
+  const std::size_t row = view.rank() - 3;
+  return {.data = view.data(),
+          .batch = row == 0 ? 0 : step(view, 0),
+          .row = step(view, row),
+          .head = step(view, row + 1)};
+}
 
 AppendWork checked(const AppendKVOptions& options, const Device& device) {
   const Views views(options);

@@ -112,9 +112,7 @@ void run(const AppendWork& work) {
                       writer.write(static_cast<std::int64_t>(row));
                     }
                   });
-  for (std::int32_t b = 0; work.advance && b < work.sequences; ++b) {
-    work.lengths[b] = static_cast<std::int32_t>(work.advanced(b));
-  }
+  if (work.advance) detail::advance_lengths(work);
 }
 
 }  // namespace
@@ -128,7 +126,15 @@ RotateRows rotate_rows_baseline() {
 }
 
 void append_kv_cpu(const AppendWork& work, const Stream& stream) {
-  stream.call([work] { appending::run(work); });
+  stream.call([work] { compute_append_kv(work); });
+}
+
+void compute_append_kv(const AppendWork& work) { appending::run(work); }
+
+void advance_lengths(const AppendWork& work) {
+  for (std::int32_t b = 0; b < work.sequences; ++b) {
+    work.lengths[b] = static_cast<std::int32_t>(work.advanced(b));
+  }
 }
 
 }  // namespace ps::detail

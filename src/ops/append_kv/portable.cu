@@ -226,10 +226,15 @@ void append_kv_portable(const AppendWork& work, const Stream& stream) {
                    : work.type == DType::f16 ? launch<__half>
                                              : launch<__nv_bfloat16>;
   run(work, on);
-  if (!work.advance) return;
+  if (work.advance) advance_lengths_portable(work, stream);
+}
+
+void advance_lengths_portable(const AppendWork& work, const Stream& stream) {
+  using namespace appending;
+  const cuda::Guard current(backend_of(stream.device()));
   const auto blocks =
       static_cast<unsigned>(ceil_div(static_cast<std::size_t>(work.sequences), threads));
-  kit::launch(advance, {.grid = blocks, .block = threads}, on, work);
+  kit::launch(advance, {.grid = blocks, .block = threads}, cuda_stream(stream), work);
 }
 
 }  // namespace ps::detail

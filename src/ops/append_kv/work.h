@@ -70,30 +70,32 @@ struct AppendWork {
   PENSTOCK_HD constexpr std::int64_t length_of(std::int32_t sequence) const {
     return lengths != nullptr ? lengths[sequence] : length;
   }
+  // The first new row of a sequence among those of all, and their number.
+  PENSTOCK_HD constexpr std::int64_t first_of(std::int32_t sequence) const {
+    return cu_new == nullptr ? sequence * each : clamped(cu_new[sequence], 0, rows);
+  }
   PENSTOCK_HD constexpr std::int64_t new_rows_of(std::int32_t sequence) const {
     if (cu_new == nullptr) return each;
-    const std::int64_t begin = clamped(cu_new[sequence], 0, rows);
+    const std::int64_t begin = first_of(sequence);
     return clamped(cu_new[sequence + 1], begin, rows) - begin;
   }
   PENSTOCK_HD constexpr std::int64_t advanced(std::int32_t sequence) const {
     return clamped(length_of(sequence) + new_rows_of(sequence), 0, capacity);
   }
+  // Where new row `row` of all sequences is, and new row `number` of a sequence.
   PENSTOCK_HD AppendPlace place(std::int64_t row) const {
-    AppendPlace found;
-    std::int32_t sequence = 0;
-    std::int64_t number = 0;  // of the new rows of the sequence
     if (cu_new == nullptr) {
-      sequence = static_cast<std::int32_t>(row / each);
-      number = row - sequence * each;
-      found.batch = sequence;
-      found.row = number;
-    } else {
-      sequence = sequence_of(row);
-      if (sequence < 0) return found;
-      number = row - cu_new[sequence];
-      found.row = row;
+      const auto sequence = static_cast<std::int32_t>(row / each);
+      return place(sequence, row - sequence * each);
     }
+    const std::int32_t sequence = sequence_of(row);
+    return sequence < 0 ? AppendPlace{} : place(sequence, row - cu_new[sequence]);
+  }
+  PENSTOCK_HD AppendPlace place(std::int32_t sequence, std::int64_t number) const {
+    AppendPlace found;
     found.any = true;
+    found.batch = cu_new == nullptr ? sequence : 0;
+    found.row = number + (cu_new == nullptr ? 0 : first_of(sequence));
     found.length = length_of(sequence) + number;
     found.kept = found.length >= 0 && found.length < capacity;
     if (found.kept) {
@@ -106,8 +108,13 @@ struct AppendWork {
         found.kept = found.page >= 0 && found.page < page_count;
       }
     }
-    found.position = clamped(position_of(row, found.length), 0, table_rows - 1);
+    found.position = position(sequence, number);
     return found;
+  }
+  // The position of new row `number` of a sequence, inside the tables.
+  PENSTOCK_HD constexpr std::int64_t position(std::int32_t sequence, std::int64_t number) const {
+    const std::int64_t row = first_of(sequence) + number;
+    return clamped(position_of(row, length_of(sequence) + number), 0, table_rows - 1);
   }
   PENSTOCK_HD constexpr std::int64_t position_of(std::int64_t row,
                                                  std::int64_t length_there) const {
@@ -146,8 +153,14 @@ PENSTOCK_HD inline RotatedPair rotate_pair(float x, float y, float cos, float si
 }
 
 void append_kv_cpu(const AppendWork& work, const Stream& stream);
-
 // On a GPU of compute capability 8.0 or later. Throws DeviceError.
 void append_kv_portable(const AppendWork& work, const Stream& stream);
+
+// The same as append_kv_cpu() at once.
+void compute_append_kv(const AppendWork& work);
+
+// What `advance` adds, on the CPU at once and on a GPU.
+void advance_lengths(const AppendWork& work);
+void advance_lengths_portable(const AppendWork& work, const Stream& stream);
 
 }  // namespace ps::detail

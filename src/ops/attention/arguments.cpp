@@ -160,8 +160,8 @@ void check_workspace(const AttentionOptions& options, const Views& views, std::s
 
 }  // namespace
 
-std::size_t workspace_bytes(const AttentionOptions& options) {
-  const Views views(options);
+AttentionWork sized_work(const AttentionOptions& options, const Names& names) {
+  const Views views(options, names);
   const Shapes shapes{extents_of_queries(views), extents_of_keys(views.k, views),
                       extents_of_keys(views.v, views)};
   check_heads(views, shapes);
@@ -170,11 +170,14 @@ std::size_t workspace_bytes(const AttentionOptions& options) {
   AttentionWork work;
   work.space = spaces.space;
   work.decode_space = spaces.decode;
-  return work.memory_bytes();
+  work.type = options.q.dtype();
+  work.kernel = options.kernel;
+  work.sequences.max_q = most("max_q", options.max_q, shapes.q.rows);
+  return work;
 }
 
-AttentionWork checked(const AttentionOptions& options, const Device& device) {
-  const Views views(options);
+AttentionWork checked(const AttentionOptions& options, const Device& device, const Names& names) {
+  const Views views(options, names);
   const Shapes shapes = checked_shapes(views);
   check_numbers(options);
   AttentionWork work;

@@ -21,7 +21,22 @@ using detail::AttentionWork;
 
 bool on_cpu(const Stream& stream) { return stream.device().kind() == DeviceKind::cpu; }
 
-// That the kernel named runs on the device and takes the call.
+// The entries of `pages`, and what lies between them: a row of memory.
+MemoryView span_of(const TensorView& pages) {
+  MemoryView span{static_cast<std::byte*>(pages.data()), 0, pages.place()};
+  if (pages.elements() == 0) return span;
+  const std::int64_t entries = (pages.extent(0) - 1) * pages.strides()[0] + pages.extent(1);
+  span.bytes = static_cast<std::size_t>(entries) * sizeof(std::int32_t);
+  return span;
+}
+
+void run(const AttentionWork& work, const Stream& stream) {
+  if (on_cpu(stream)) return detail::attention_cpu(work, stream);
+  detail::attention_gpu(work, stream);
+}
+
+}  // namespace
+
 void require_kernel(const AttentionWork& work, const Device& device) {
   detail::require_compute(device, "attention");
   if (device.kind() == DeviceKind::cpu) return;
@@ -48,16 +63,6 @@ void require_kernel(const AttentionWork& work, const Device& device) {
                         "sm90");
 }
 
-// The entries of `pages`, and what lies between them: a row of memory.
-MemoryView span_of(const TensorView& pages) {
-  MemoryView span{static_cast<std::byte*>(pages.data()), 0, pages.place()};
-  if (pages.elements() == 0) return span;
-  const std::int64_t entries = (pages.extent(0) - 1) * pages.strides()[0] + pages.extent(1);
-  span.bytes = static_cast<std::size_t>(entries) * sizeof(std::int32_t);
-  return span;
-}
-
-// Waits for the arrays of lengths and pages and checks them.
 void check_lengths_on(const AttentionOptions& options, AttentionSequences sequences,
                       AttentionPages pages, const Stream& stream) {
   stream.impl().refuse_capture("attention with `check`, which waits for the lengths,");
@@ -81,12 +86,6 @@ void check_lengths_on(const AttentionOptions& options, AttentionSequences sequen
   check_lengths(sequences, pages);
 }
 
-void run(const AttentionWork& work, const Stream& stream) {
-  if (on_cpu(stream)) return detail::attention_cpu(work, stream);
-  detail::attention_gpu(work, stream);
-}
-
-}  // namespace
 }  // namespace attending
 
 namespace detail {
@@ -130,7 +129,7 @@ bool attention_decode_fits_sm90(const AttentionWork& work) {
 }  // namespace detail
 
 std::size_t attention_workspace_bytes(const AttentionOptions& options) {
-  return attending::workspace_bytes(options);
+  return attending::sized_work(options).memory_bytes();
 }
 
 void attention(const AttentionOptions& options, const Stream& stream) {

@@ -203,4 +203,6 @@ void attention_cpu(const AttentionWork& work, const Stream& stream) {
   stream.call([work] { compute(work); });
 }
 
+void compute_attention(const AttentionWork& work) { compute(work); }
+
 }  // namespace ps::detail

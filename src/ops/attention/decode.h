@@ -18,6 +18,12 @@ void attention_decode_portable_f16(const AttentionWork& work, cudaStream_t strea
 void attention_decode_sm90_bf16(const AttentionWork& work, Place place, cudaStream_t stream);
 void attention_decode_sm90_f16(const AttentionWork& work, Place place, cudaStream_t stream);
 
+// The same for work with new rows, which they write before they read them.
+void attention_append_decode_portable_bf16(const AttentionWork& work, cudaStream_t stream);
+void attention_append_decode_portable_f16(const AttentionWork& work, cudaStream_t stream);
+void attention_append_decode_sm90_bf16(const AttentionWork& work, Place place, cudaStream_t stream);
+void attention_append_decode_sm90_f16(const AttentionWork& work, Place place, cudaStream_t stream);
+
 // Combines what `parts` parts left in the workspace. `keys` is the size of their blocks of keys.
 void attention_decode_combine(const AttentionWork& work, std::int32_t parts, std::int32_t keys,
                               cudaStream_t stream);

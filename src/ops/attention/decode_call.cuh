@@ -20,6 +20,8 @@ struct Partials {
 };
 
 struct DecodeCall {
+  static constexpr bool appends = false;  // AppendDecodeCall: true
+
   portable_attention::Call call;
   DecodeShape shape;
   Partials partials;
@@ -43,6 +45,14 @@ inline DecodeCall decode_call(const AttentionWork& work, std::int32_t keys) {
                        .tile_rows = space.tile_rows,
                        .chunks = space.chunks},
           .group = kit::Divisor(static_cast<unsigned>(work.group()))};
+}
+
+// The same as a type that may have more members.
+template <class Call>
+Call decode_call(const AttentionWork& work, std::int32_t keys) {
+  Call call{decode_call(work, keys)};
+  if constexpr (Call::appends) call.append = *work.append;
+  return call;
 }
 
 // The blocks of threads of a launch, of which `resident` fit on the GPU.

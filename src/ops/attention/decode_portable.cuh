@@ -56,14 +56,14 @@ class Turns {
   unsigned next_ = 0;
 };
 
-template <class C>
-__global__ void __launch_bounds__(C::threads)
-    decode_kernel(const __grid_constant__ DecodeCall decode) {
+template <class C, class Call>
+__global__ void __launch_bounds__(C::threads) decode_kernel(const __grid_constant__ Call decode) {
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& shared = *reinterpret_cast<PortableShared<C>*>(memory);
 
   // Setup
   find_part<C::threads>(decode.shape, shared.search);
+  if constexpr (Call::appends) append_rows_of_part<C>(decode, shared.search.part);
   // In shared memory, because products need the registers. One step ahead of the loads.
   auto& steps = reinterpret_cast<DecodeSteps&>(shared.walk);
   if (threadIdx.x == 0) new (&steps) DecodeSteps(decode, shared.search.part);
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(C::threads)
   for (unsigned i = 0; i + 1 < C::stages; ++i) load_next();
 
   // Steps
-  DecodeTile<C> tile(decode, shared.meeting, kit::warp_index());
+  DecodeTile<C, Call> tile(decode, shared.meeting, kit::warp_index());
   for (;;) {
     const DecodeStep& step = shared.steps[to_compute()];
     if (!step.is_there) break;
@@ -100,32 +100,32 @@ __global__ void __launch_bounds__(C::threads)
 }
 
 // Launch
-template <class C>
+template <class C, class Call>
 void launch_portable(const AttentionWork& work, cudaStream_t stream) {
   kit::LaunchOptions options;
   options.block = C::threads;
   options.shared_bytes = sizeof(PortableShared<C>);
-  options.grid = decode_grid(kit::resident_clusters(decode_kernel<C>, options));
-  kit::launch(decode_kernel<C>, options, stream, decode_call(work, C::keys));
+  options.grid = decode_grid(kit::resident_clusters(decode_kernel<C, Call>, options));
+  kit::launch(decode_kernel<C, Call>, options, stream, decode_call<Call>(work, C::keys));
   attention_decode_combine(work, static_cast<std::int32_t>(options.grid.x), C::keys, stream);
 }
 
-template <class Element>
+template <class Element, class Call>
 void run_portable(const AttentionWork& work, cudaStream_t stream) {
   const std::int32_t d = work.dim, v = work.dim_v;
   if (d <= 64 && v <= 64) {
-    return launch_portable<DecodeConfig<Element, 64, 64, 64, 4>>(work, stream);
+    return launch_portable<DecodeConfig<Element, 64, 64, 64, 4>, Call>(work, stream);
   }
   if (d <= 96 && v <= 96) {
-    return launch_portable<DecodeConfig<Element, 96, 96, 64, 3>>(work, stream);
+    return launch_portable<DecodeConfig<Element, 96, 96, 64, 3>, Call>(work, stream);
   }
   if (d <= 128 && v <= 128) {
-    return launch_portable<DecodeConfig<Element, 128, 128, 64, 2>>(work, stream);
+    return launch_portable<DecodeConfig<Element, 128, 128, 64, 2>, Call>(work, stream);
   }
   if (d <= 192 && v <= 128) {
-    return launch_portable<DecodeConfig<Element, 192, 128, 64, 2>>(work, stream);
+    return launch_portable<DecodeConfig<Element, 192, 128, 64, 2>, Call>(work, stream);
   }
-  launch_portable<DecodeConfig<Element, 256, 256, 64, 2>>(work, stream);
+  launch_portable<DecodeConfig<Element, 256, 256, 64, 2>, Call>(work, stream);
 }
 
 }  // namespace ps::detail::decoding

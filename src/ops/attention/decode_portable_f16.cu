@@ -3,7 +3,7 @@
 namespace ps::detail {
 
 void attention_decode_portable_f16(const AttentionWork& work, cudaStream_t stream) {
-  decoding::run_portable<__half>(work, stream);
+  decoding::run_portable<__half, decoding::DecodeCall>(work, stream);
 }
 
 }  // namespace ps::detail

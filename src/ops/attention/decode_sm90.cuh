@@ -16,8 +16,9 @@
 namespace ps::detail::decoding {
 
 // The arguments of the kernel.
+template <class Call>
 struct HopperCall {
-  DecodeCall decode;
+  Call decode;
   kit::TensorMap k, v;  // {sequences or pages, heads, rows, dimension}
   std::int32_t box_rows;
 };
@@ -33,10 +34,10 @@ struct HopperShared {
 };
 
 // Loads the blocks of a part. Used by a warp, of which every lane loads some boxes.
-template <class C>
+template <class C, class Call>
 class HopperLoader {
  public:
-  __device__ HopperLoader(HopperShared<C>& shared, const HopperCall& call)
+  __device__ HopperLoader(HopperShared<C>& shared, const HopperCall<Call>& call)
       : shared_(shared), call_(call), ring_(shared.ring) {}
 
   __device__ void run() {
@@ -56,6 +57,9 @@ class HopperLoader {
         }
       }
       __syncwarp();
+      if constexpr (Call::appends) {
+        if (is_there) append_rows_of_step<C>(call_.decode, step);
+      }
       if (is_there) load(slot, step);
     }
     if (leads) steps.store_joint();
@@ -97,14 +101,14 @@ class HopperLoader {
   }
 
   HopperShared<C>& shared_;
-  const HopperCall& call_;
+  const HopperCall<Call>& call_;
   kit::Producer<kit::Barrier, C::stages> ring_;
 };
 
-template <class C>
-__device__ inline void consume(HopperShared<C>& shared, const DecodeCall& decode, unsigned warp) {
+template <class C, class Call>
+__device__ inline void consume(HopperShared<C>& shared, const Call& decode, unsigned warp) {
   kit::Consumer<kit::Barrier, C::stages> ring(shared.ring);
-  DecodeTile<C> tile(decode, shared.meeting, warp);
+  DecodeTile<C, Call> tile(decode, shared.meeting, warp);
   for (;;) {
     const unsigned slot = ring.wait();
     const DecodeStep& step = shared.steps[slot];
@@ -121,9 +125,9 @@ __device__ inline void consume(HopperShared<C>& shared, const DecodeCall& decode
   }
 }
 
-template <class C>
+template <class C, class Call>
 __global__ void __launch_bounds__(C::threads + kit::warp_threads, 1)
-    decode_sm90_kernel(const __grid_constant__ HopperCall call) {
+    decode_sm90_kernel(const __grid_constant__ HopperCall<Call> call) {
   static_assert(sizeof(HopperShared<C>) <= 227 * 1024, "a block has 227 KiB of shared memory");
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& shared = *reinterpret_cast<HopperShared<C>*>(memory);
@@ -143,45 +147,46 @@ __global__ void __launch_bounds__(C::threads + kit::warp_threads, 1)
 
   // Roles
   if (kit::warp_index() == 0) {
-    HopperLoader<C>(shared, call).run();
+    HopperLoader<C, Call>(shared, call).run();
   } else {
     consume<C>(shared, call.decode, kit::warp_index() - 1);
   }
 }
 
 // Launch
-template <class C>
+template <class C, class Call>
 void launch_sm90(const AttentionWork& work, Place place, cudaStream_t stream) {
   using K = typename C::K;
   using V = typename C::V;
-  const HopperCall call{.decode = decode_call(work, C::keys),
-                        .k = attention_map_of_keys(work, place, work.k, work.dim, work.k_strides,
-                                                   C::keys, K::span_elements, K::swizzle),
-                        .v = attention_map_of_keys(work, place, work.v, work.dim_v, work.v_strides,
-                                                   C::keys, V::span_elements, V::swizzle),
-                        .box_rows = static_cast<std::int32_t>(attention_box_rows(work, C::keys))};
+  const HopperCall<Call> call{
+      .decode = decode_call<Call>(work, C::keys),
+      .k = attention_map_of_keys(work, place, work.k, work.dim, work.k_strides, C::keys,
+                                 K::span_elements, K::swizzle),
+      .v = attention_map_of_keys(work, place, work.v, work.dim_v, work.v_strides, C::keys,
+                                 V::span_elements, V::swizzle),
+      .box_rows = static_cast<std::int32_t>(attention_box_rows(work, C::keys))};
   kit::LaunchOptions options;
   options.block = C::threads + kit::warp_threads;
   options.shared_bytes = sizeof(HopperShared<C>);
   options.overlaps_previous = true;
-  options.grid = decode_grid(kit::resident_clusters(decode_sm90_kernel<C>, options));
-  kit::launch(decode_sm90_kernel<C>, options, stream, call);
+  options.grid = decode_grid(kit::resident_clusters(decode_sm90_kernel<C, Call>, options));
+  kit::launch(decode_sm90_kernel<C, Call>, options, stream, call);
   attention_decode_combine(work, static_cast<std::int32_t>(options.grid.x), C::keys, stream);
 }
 
-template <class Element>
+template <class Element, class Call>
 void run_sm90(const AttentionWork& work, Place place, cudaStream_t stream) {
   switch (work.dim) {
     case 64:
-      return launch_sm90<DecodeConfig<Element, 64, 64, 128, 6>>(work, place, stream);
+      return launch_sm90<DecodeConfig<Element, 64, 64, 128, 6>, Call>(work, place, stream);
     case 96:
-      return launch_sm90<DecodeConfig<Element, 96, 96, 128, 4>>(work, place, stream);
+      return launch_sm90<DecodeConfig<Element, 96, 96, 128, 4>, Call>(work, place, stream);
     case 128:
-      return launch_sm90<DecodeConfig<Element, 128, 128, 128, 3>>(work, place, stream);
+      return launch_sm90<DecodeConfig<Element, 128, 128, 128, 3>, Call>(work, place, stream);
     case 192:
-      return launch_sm90<DecodeConfig<Element, 192, 128, 64, 5>>(work, place, stream);
+      return launch_sm90<DecodeConfig<Element, 192, 128, 64, 5>, Call>(work, place, stream);
     default:
-      return launch_sm90<DecodeConfig<Element, 256, 256, 64, 3>>(work, place, stream);
+      return launch_sm90<DecodeConfig<Element, 256, 256, 64, 3>, Call>(work, place, stream);
   }
 }
 

@@ -3,7 +3,7 @@
 namespace ps::detail {
 
 void attention_decode_sm90_bf16(const AttentionWork& work, Place place, cudaStream_t stream) {
-  decoding::run_sm90<__nv_bfloat16>(work, place, stream);
+  decoding::run_sm90<__nv_bfloat16, decoding::DecodeCall>(work, place, stream);
 }
 
 }  // namespace ps::detail

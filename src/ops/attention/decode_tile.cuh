@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "ops/attention/append_decode.cuh"
 #include "ops/attention/decode_call.cuh"
 #include "penstock/kit/fence.cuh"
 
@@ -44,15 +45,15 @@ struct Meeting {
 };
 
 // One warp's part of the runs of a block of threads.
-template <class C>
+template <class C, class Call>
 class DecodeTile {
   using Element = typename C::Element;
 
  public:
-  __device__ DecodeTile(const DecodeCall& decode, Meeting<C>& meeting, unsigned warp)
+  __device__ DecodeTile(const Call& decode, Meeting<C>& meeting, unsigned warp)
       : decode_(decode), meeting_(meeting), warp_(warp) {}
 
-  // Steps are those of one run.
+  // Steps are those of one run. Called by all warps that multiply.
   __device__ void begin(const DecodeStep& step) {
     tiles_ = static_cast<unsigned>(step.sequence.row_tiles);
     const std::int32_t all = step.sequence.at.q_length * decode_.shape.group;
@@ -65,7 +66,10 @@ class DecodeTile {
       const ResultRow own(decode_, step.sequence.at, step.run.sequence, step.run.head, at);
       keys_[r] = attention_keys(own.query, step.sequence.at.q_length, step.sequence.at.k_length,
                                 decode_.shape.reach);
-      load_queries(step, own, r);
+      if (!rotates()) load_queries(step, own, r);
+    }
+    if constexpr (Call::appends) {
+      if (rotates()) rotate_queries(step);
     }
     softmax_ = {};
 #pragma unroll
@@ -140,6 +144,14 @@ class DecodeTile {
 
   __device__ static void meet() { kit::named_barrier_wait(1, C::threads); }
 
+  __device__ bool rotates() const {
+    if constexpr (Call::appends) {
+      return decode_.append.rotated > 0;
+    } else {
+      return false;
+    }
+  }
+
   // Row r of this lane, in the layout of mma.sync.
   __device__ void load_queries(const DecodeStep& step, const ResultRow& row, int r) {
     const portable_attention::Call& call = decode_.call;
@@ -154,6 +166,45 @@ class DecodeTile {
         std::uint32_t& to = queries_[slice][static_cast<unsigned>(r) + 2 * half];
         to = column < call.dim ? *reinterpret_cast<const std::uint32_t*>(from + column) : 0;
       }
+    }
+  }
+
+  // The same for all rows, which all threads rotate in the memory in which sums meet, 16 rows at a
+  // time.
+  __device__ void rotate_queries(const DecodeStep& step) {
+    constexpr unsigned stride = C::dim + 8;  // of a row, so that lanes read from different banks
+    static_assert(16 * stride * sizeof(Element) <= sizeof(meeting_.sums));
+    auto* const shared = reinterpret_cast<Element*>(meeting_.sums);
+    const auto rows = static_cast<unsigned>(rows_);
+    const unsigned pairs = decode_.call.dim / 2;
+    for (unsigned tile = 0; 16 * tile < rows; ++tile) {
+      const unsigned here = min(rows - 16 * tile, 16U);
+      meet();  // nobody reads the rows before
+      for (unsigned i = warp_ * kit::warp_threads + kit::lane_index(); i < here * pairs;
+           i += C::threads) {
+        const ResultRow own = result_of(step, 16 * tile + i / pairs);
+        const Element* const from =
+            static_cast<const Element*>(decode_.call.q) +
+            decode_.call.q_strides.at(step.run.sequence, step.sequence.at.q_begin + own.query,
+                                      own.head);
+        rotated_pair(decode_.append, from, decode_.append.position(step.run.sequence, own.query),
+                     i % pairs)
+            .store(shared + i / pairs * stride);
+      }
+      meet();
+      if (warp_ % tiles_ == tile) read_queries(shared, stride, here);
+    }
+  }
+
+  // This lane's rows of `rows` rows, in the layout of mma.sync.
+  __device__ void read_queries(const Element* from, unsigned stride, unsigned rows) {
+#pragma unroll
+    for (unsigned i = 0; i < C::dim / 4; ++i) {
+      const unsigned slice = i / 4, row = min(kit::lane_index() / 4 + i % 2 * 8, rows - 1);
+      const unsigned column = 16 * slice + i % 4 / 2 * 8 + kit::lane_index() % 4 * 2;
+      const bool there = column < decode_.call.dim;
+      queries_[slice][i % 4] =
+          there ? *reinterpret_cast<const std::uint32_t*>(from + row * stride + column) : 0;
     }
   }
 
@@ -272,7 +323,7 @@ class DecodeTile {
     return std::int64_t{decode_slot(part, step.run.is_first)} * partials.tile_rows + row;
   }
 
-  const DecodeCall& decode_;
+  const Call& decode_;
   Meeting<C>& meeting_;
   unsigned warp_;
 

@@ -12,16 +12,22 @@ bool is_hopper(const Device& gpu) {
 }
 
 void decode(const AttentionWork& work, const Stream& stream) {
-  const bool is_f16 = work.type == DType::f16;
+  const bool is_f16 = work.type == DType::f16, appends = work.append != nullptr;
   // Tensor maps have no empty dimensions.
   const bool empty =
       work.sequences.k_rows == 0 || (work.pages.table != nullptr && work.pages.count == 0);
   if (work.kernel != AttentionKernel::decode_portable && is_hopper(stream.device()) && !empty &&
       attention_decode_fits_sm90(work)) {
-    const auto run = is_f16 ? attention_decode_sm90_f16 : attention_decode_sm90_bf16;
+    const auto run =
+        appends  ? is_f16 ? attention_append_decode_sm90_f16 : attention_append_decode_sm90_bf16
+        : is_f16 ? attention_decode_sm90_f16
+                 : attention_decode_sm90_bf16;
     return run(work, stream.device().place(), cuda_stream(stream));
   }
-  const auto run = is_f16 ? attention_decode_portable_f16 : attention_decode_portable_bf16;
+  const auto run = appends  ? is_f16 ? attention_append_decode_portable_f16
+                                     : attention_append_decode_portable_bf16
+                   : is_f16 ? attention_decode_portable_f16
+                            : attention_decode_portable_bf16;
   run(work, cuda_stream(stream));
 }
 

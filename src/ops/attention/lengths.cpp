@@ -38,6 +38,18 @@ std::int32_t rows_of(const AttentionSequences& sequences, std::int32_t b) {
   return sequences.cu_k[b + 1] - sequences.cu_k[b];
 }
 
+// Behind the last row of sequence b that is there, of `rows` rows.
+std::int64_t end_of(const AttentionSequences& sequences, std::int32_t b, std::int32_t rows) {
+  if (sequences.appends) {
+    const std::int32_t queries =
+        sequences.cu_q == nullptr ? sequences.q_rows : sequences.cu_q[b + 1] - sequences.cu_q[b];
+    const std::int32_t had =
+        sequences.lengths_k == nullptr ? sequences.had : sequences.lengths_k[b];
+    return std::int64_t{had} + queries;
+  }
+  return sequences.lengths_k == nullptr ? rows : sequences.lengths_k[b];
+}
+
 // That the pages with keys [first, end) of sequence b exist.
 void check_pages(const AttentionPages& pages, std::int32_t b, std::int32_t first,
                  std::int32_t end) {
@@ -54,13 +66,14 @@ void check_pages(const AttentionPages& pages, std::int32_t b, std::int32_t first
 }  // namespace
 
 void check_lengths(const AttentionSequences& sequences, const AttentionPages& pages) {
-  check_cumulative("cu_q", sequences.cu_q, sequences.count, sequences.q_rows, sequences.max_q);
+  check_cumulative(sequences.appends ? "cu_new" : "cu_q", sequences.cu_q, sequences.count,
+                   sequences.q_rows, sequences.max_q);
   check_cumulative("cu_k", sequences.cu_k, sequences.count, sequences.k_rows, sequences.max_k);
   for (std::int32_t b = 0; b < sequences.count; ++b) {
     const std::int32_t rows = rows_of(sequences, b);
-    const std::int32_t end = sequences.lengths_k == nullptr ? rows : sequences.lengths_k[b];
+    const std::int64_t end = end_of(sequences, b, rows);
     if (end < 0 || end > rows) {
-      throw_invalid("lengths_k",
+      throw_invalid(sequences.appends ? "lengths" : "lengths_k",
                     fmt::format("values from 0 to {}, the rows of sequence {}", rows, b),
                     fmt::format("{} at {}", end, b));
     }
@@ -69,7 +82,8 @@ void check_lengths(const AttentionSequences& sequences, const AttentionPages& pa
       throw_invalid("first_k", fmt::format("values from 0 to {}, the end of sequence {}", end, b),
                     fmt::format("{} at {}", first, b));
     }
-    check_pages(pages, b, first, std::min(end, sequences.max_k));
+    check_pages(pages, b, first,
+                static_cast<std::int32_t>(std::min<std::int64_t>(end, sequences.max_k)));
   }
 }
 

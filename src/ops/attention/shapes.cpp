@@ -145,7 +145,7 @@ Shapes checked_shapes(const Views& views) {
   if (k.sequences != q.sequences) {
     throw_invalid(given(views.cu_k.view) ? "cu_k"
                   : views.paged()        ? "pages"
-                                         : "k",
+                                         : views.k.name(),
                   fmt::format("{} sequences, as in q", q.sequences),
                   fmt::format("{} sequences", k.sequences));
   }

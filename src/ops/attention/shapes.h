@@ -3,24 +3,30 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 #include "ops/arguments.h"
 #include "penstock/ops/attention.h"
 
 namespace ps::attending {
 
+// The names of arguments that another operator may call otherwise.
+struct Names {
+  std::string_view k = "k", v = "v", cu_q = "cu_q", lengths_k = "lengths_k";
+};
+
 struct Views {
   detail::Named q, k, v, sinks, cu_q, cu_k, first_k, lengths_k, pages, lse, out;
 
-  explicit Views(const AttentionOptions& options)
+  explicit Views(const AttentionOptions& options, const Names& names = {})
       : q{"q", options.q},
-        k{"k", options.k},
-        v{"v", options.v},
+        k{names.k, options.k},
+        v{names.v, options.v},
         sinks{"sinks", options.sinks},
-        cu_q{"cu_q", options.cu_q},
+        cu_q{names.cu_q, options.cu_q},
         cu_k{"cu_k", options.cu_k},
         first_k{"first_k", options.first_k},
-        lengths_k{"lengths_k", options.lengths_k},
+        lengths_k{names.lengths_k, options.lengths_k},
         pages{"pages", options.pages},
         lse{"lse", options.lse},
         out{"out", options.out} {}

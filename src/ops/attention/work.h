@@ -13,6 +13,8 @@
 
 namespace ps::detail {
 
+struct AppendWork;
+
 // In elements. Elements of a row follow each other. `batch` is 0 for sequences one after the other.
 struct AttentionStrides {
   std::int64_t batch = 0, row = 0, head = 0;
@@ -38,6 +40,10 @@ struct AttentionSequences {
   const std::int32_t* cu_k = nullptr;       // the same for k
   const std::int32_t* first_k = nullptr;    // (B); null: 0
   const std::int32_t* lengths_k = nullptr;  // (B); null: all rows
+  // Every row of q has a row of k, behind the lengths_k rows that its sequence had, or `had` rows
+  // if lengths_k is null.
+  bool appends = false;
+  std::int32_t had = 0;
 
   // Reads the arrays of lengths, in device memory on a GPU. Whatever they hold, the rows are inside
   // q and k.
@@ -51,9 +57,15 @@ struct AttentionSequences {
       found.k_begin = clamped(cu_k[b], 0, k_rows);
       found.k_length = clamped(cu_k[b + 1], found.k_begin, k_rows) - found.k_begin;
     }
+    const std::int32_t appended = found.q_length;
     if (found.q_length > max_q) found.q_length = max_q;
     if (found.k_length > max_k) found.k_length = max_k;
-    if (lengths_k != nullptr) found.k_length = clamped(lengths_k[b], 0, found.k_length);
+    if (appends) {
+      const std::int32_t before = lengths_k != nullptr ? lengths_k[b] : had;
+      found.k_length = clamped(clamped(before, -q_rows, k_rows) + appended, 0, found.k_length);
+    } else if (lengths_k != nullptr) {
+      found.k_length = clamped(lengths_k[b], 0, found.k_length);
+    }
     if (first_k != nullptr) {
       const std::int32_t first = clamped(first_k[b], 0, found.k_length);
       found.k_begin += first;
@@ -187,6 +199,10 @@ struct AttentionWork {
 
   bool batch_invariant = false;
 
+  // New rows of k and v, which the call writes first, and the rotation of q. Null: none. Only if
+  // the decode kernels compute the call.
+  const AppendWork* append = nullptr;
+
   AttentionWorkspace space{};
   AttentionDecodeSpace decode_space{};  // no bytes if the decode kernels do not run
   std::byte* memory = nullptr;          // of either, aligned to 256; null on the CPU
@@ -211,6 +227,8 @@ constexpr bool attention_decodes(AttentionKernel kernel, DType type, std::int64_
 
 // The work has at least one sequence and a row of q. There may be no row of k.
 void attention_cpu(const AttentionWork& work, const Stream& stream);
+// The same at once.
+void compute_attention(const AttentionWork& work);
 // `kernel` may be `best`.
 void attention_gpu(const AttentionWork& work, const Stream& stream);
 

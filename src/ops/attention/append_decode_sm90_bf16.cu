@@ -1,0 +1,10 @@
+#include "ops/attention/decode_sm90.cuh"
+
+namespace ps::detail {
+
+void attention_append_decode_sm90_bf16(const AttentionWork& work, Place place,
+                                       cudaStream_t stream) {
+  decoding::run_sm90<__nv_bfloat16, decoding::AppendDecodeCall>(work, place, stream);
+}
+
+}  // namespace ps::detail
