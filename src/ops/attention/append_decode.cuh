@@ -166,11 +166,11 @@ __device__ inline void append_rows_of_part(const AppendDecodeCall& decode, const
 // Those of one block of keys, before it is loaded through tensor maps. Called by a warp, which has
 // other blocks in flight meanwhile; enough rows at once for these to cover the time.
 template <class C>
-__device__ inline void append_rows_of_step(const AppendDecodeCall& decode, const DecodeStep& step) {
-  const NewRows rows = new_rows(decode, step.sequence, step.run, step.block, step.block + 1);
+__device__ inline void append_rows_of_block(const AppendDecodeCall& decode, const SequenceRun& of,
+                                            std::int32_t block) {
+  const NewRows rows = new_rows(decode, of.sequence, of.run, block, block + 1);
   if (rows.first >= rows.behind) return;
-  constexpr unsigned each = NewRow<C>::each, at_once = each < 4 ? 4 : each == 4 ? 3 : 2;
-  write_rows<C, at_once, 1>(decode.append, rows, step.run.sequence, step.run.head, 0);
+  write_rows<C, 2, 1>(decode.append, rows, of.run.sequence, of.run.head, 0);
   kit::fence_global_to_async();
   __syncwarp();
 }

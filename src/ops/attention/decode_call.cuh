@@ -162,22 +162,26 @@ __device__ inline void find_part(const DecodeShape& shape, PartSearch& search) {
   __syncthreads();
 }
 
-// One block of keys of a run, as a step of the kernels. In shared memory, where one thread writes
-// it.
-struct DecodeStep {
+// A run and its sequence. In shared memory, where the threads that multiply read it.
+struct SequenceRun {
   DecodeSequence sequence;
   DecodeRun run;
-  std::int32_t block;
-  bool is_there;      // false behind the last one
-  bool begins, ends;  // the run
 
-  // The key that is first in the block; negative ones are before the sequence.
-  __device__ std::int32_t first_key(std::int32_t keys) const {
+  // The key that is first in a block; negative ones are before the sequence.
+  __device__ std::int32_t first_key(std::int32_t block, std::int32_t keys) const {
     return block * keys - sequence.shift;
   }
 };
 
-// The steps of a part, one after the other, in one thread.
+// One block of keys of a run, as a step of the kernels.
+struct alignas(8) DecodeStep {
+  std::int32_t block = 0;
+  unsigned char run = 0;              // index in the ring of runs
+  bool is_there = false;              // false behind the last one
+  bool begins = false, ends = false;  // the run
+};
+
+// The steps of a part, one after the other. Several threads may have the same steps.
 class DecodeSteps {
  public:
   __device__ DecodeSteps(const DecodeCall& decode, const Part& part)
@@ -185,21 +189,27 @@ class DecodeSteps {
         part_(part),
         walk_(decode.shape, part.sequence, part.offset, part.count()) {}
 
-  __device__ void next(DecodeStep& step) {
+  // If a run begins, it is the next one in the ring `runs`, where it is stored if `stores`. A ring
+  // of n runs is enough for n steps at a time.
+  template <unsigned depth>
+  __device__ DecodeStep next(SequenceRun (&runs)[depth], bool stores) {
+    DecodeStep step;
     step.begins = ++block_ >= run_.end;
     if (step.begins) {
-      if (!walk_.next(run_)) {
-        step.is_there = false;
-        return;
-      }
+      if (!walk_.next(run_)) return step;
       block_ = run_.begin;
+      index_ = index_ + 1 == depth ? 0 : index_ + 1;
+      if (stores) runs[index_] = run();
     }
     step.is_there = true;
-    step.sequence = walk_.sequence();
-    step.run = run_;
     step.block = block_;
+    step.run = static_cast<unsigned char>(index_);
     step.ends = block_ + 1 == run_.end;
+    return step;
   }
+
+  // That of the last step.
+  __device__ SequenceRun run() const { return {walk_.sequence(), run_}; }
 
   // Tells the combination which item this part leaves to others, if any. The last call.
   __device__ void store_joint() const {
@@ -218,6 +228,7 @@ class DecodeSteps {
   DecodeWalk walk_;
   DecodeRun run_{};
   std::int32_t block_ = -1;
+  unsigned index_ = 0;  // of the run in its ring
 };
 
 }  // namespace ps::detail::decoding

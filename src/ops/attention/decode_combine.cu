@@ -69,8 +69,8 @@ __device__ void combine(const DecodeCall& decode, const AttentionSequence& seque
 template <class Element>
 __global__ void __launch_bounds__(threads)
     combine_parts(const __grid_constant__ DecodeCall decode) {
-  kit::wait_for_previous();
   kit::let_next_start();
+  kit::wait_for_previous();
   const auto part = static_cast<std::int32_t>(blockIdx.x);
   const DecodeJoint joint = decode.partials.joints[part];
   if (joint.sequence < 0) return;
@@ -90,8 +90,8 @@ __global__ void __launch_bounds__(threads)
 template <class Element>
 __global__ void __launch_bounds__(threads)
     combine_chunks(const __grid_constant__ DecodeCall decode) {
-  kit::wait_for_previous();
   kit::let_next_start();
+  kit::wait_for_previous();
   const std::int64_t own = std::int64_t{blockIdx.x} * warps + kit::warp_index();
   const std::int64_t rows = std::int64_t{decode.shape.sequences.max_q} * decode.shape.group;
   const std::int64_t head = own / rows, b = head / decode.shape.heads_k;

@@ -17,6 +17,7 @@ template <class C>
 struct PortableShared {
   typename C::Stage stages[C::stages];
   DecodeStep steps[C::stages + 1];
+  SequenceRun runs[C::stages + 1];
   alignas(DecodeSteps) unsigned char walk[sizeof(DecodeSteps)];  // of thread 0
   Meeting<C> meeting;
   PartSearch search;
@@ -24,21 +25,21 @@ struct PortableShared {
 
 template <class C>
 __device__ inline void load_block(typename C::Stage& stage, const DecodeCall& decode,
-                                  const DecodeStep& step) {
+                                  const SequenceRun& of, std::int32_t block) {
   using Element = typename C::Element;
   const portable_attention::Call& call = decode.call;
-  const auto head = static_cast<std::uint32_t>(step.run.head);
+  const auto head = static_cast<std::uint32_t>(of.run.head);
   // Rows before the first key have negative numbers, and count as rows behind the last one.
-  const auto first = static_cast<unsigned>(step.first_key(C::keys));
+  const auto first = static_cast<unsigned>(of.first_key(block, C::keys));
   C::K::template load<C::threads>(
       stage.k,
-      portable_attention::key_rows<Element>(call, call.k, call.k_strides, step.run.sequence, head,
-                                            step.sequence.at, call.dim),
+      portable_attention::key_rows<Element>(call, call.k, call.k_strides, of.run.sequence, head,
+                                            of.sequence.at, call.dim),
       first);
   C::V::template load<C::threads>(
       stage.v,
-      portable_attention::key_rows<Element>(call, call.v, call.v_strides, step.run.sequence, head,
-                                            step.sequence.at, call.dim_v),
+      portable_attention::key_rows<Element>(call, call.v, call.v_strides, of.run.sequence, head,
+                                            of.sequence.at, call.dim_v),
       first);
 }
 
@@ -70,12 +71,12 @@ __global__ void __launch_bounds__(C::threads) decode_kernel(const __grid_constan
   Turns<C::stages + 1> to_write, to_load, to_compute;
   Turns<C::stages> filled, emptied;
   const auto write_step = [&] {
-    if (threadIdx.x == 0) steps.next(shared.steps[to_write()]);
+    if (threadIdx.x == 0) shared.steps[to_write()] = steps.next(shared.runs, true);
   };
   const auto load_next = [&] {
     const DecodeStep& step = shared.steps[to_load()];
     typename C::Stage& stage = shared.stages[filled()];
-    if (step.is_there) load_block<C>(stage, decode, step);
+    if (step.is_there) load_block<C>(stage, decode, shared.runs[step.run], step.block);
     kit::cp_async_commit();
   };
   for (unsigned i = 0; i < C::stages; ++i) write_step();
@@ -91,9 +92,9 @@ __global__ void __launch_bounds__(C::threads) decode_kernel(const __grid_constan
     __syncthreads();  // the block is there, and nobody uses the step and the stage before
     load_next();
     write_step();
-    if (step.begins) tile.begin(step);
-    tile.add(shared.stages[emptied()], step);
-    if (step.ends) tile.finish(static_cast<std::int32_t>(blockIdx.x), step);
+    if (step.begins) tile.begin(shared.runs[step.run]);
+    tile.add(shared.stages[emptied()], shared.runs[step.run], step.block);
+    if (step.ends) tile.finish(static_cast<std::int32_t>(blockIdx.x), shared.runs[step.run]);
   }
   kit::cp_async_wait<0>();
   if (threadIdx.x == 0) steps.store_joint();

@@ -2,6 +2,7 @@
 // ring, the others multiply.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "ops/attention/decode.h"
@@ -11,6 +12,7 @@
 #include "penstock/kit/fence.cuh"
 #include "penstock/kit/launch.cuh"
 #include "penstock/kit/ring.h"
+#include "penstock/kit/roles.cuh"
 #include "penstock/kit/tma.cuh"
 
 namespace ps::detail::decoding {
@@ -20,7 +22,7 @@ template <class Call>
 struct HopperCall {
   Call decode;
   kit::TensorMap k, v;  // {sequences or pages, heads, rows, dimension}
-  std::int32_t box_rows;
+  unsigned box_shift;   // a block of keys has 2^box_shift boxes, at most 32
 };
 
 // Shared storage
@@ -28,12 +30,14 @@ template <class C>
 struct HopperShared {
   typename C::Stage stages[C::stages];
   DecodeStep steps[C::stages];
+  SequenceRun runs[C::stages + 1];  // the loader is a step ahead of the ring
   kit::Ring<kit::Barrier, C::stages> ring;
   Meeting<C> meeting;
   PartSearch search;
 };
 
-// Loads the blocks of a part. Used by a warp, of which every lane loads some boxes.
+// Loads the blocks of a part. Used by a warp, whose lanes all know the steps, and load some boxes
+// of each.
 template <class C, class Call>
 class HopperLoader {
  public:
@@ -44,12 +48,13 @@ class HopperLoader {
     DecodeSteps steps(call_.decode, shared_.search.part);
     const bool leads = kit::lane_index() == 0;
     for (bool is_there = true; is_there;) {
-      const unsigned slot = ring_.acquire();
-      DecodeStep& step = shared_.steps[slot];
-      if (leads) steps.next(step);
-      __syncwarp();
+      const DecodeStep step = steps.next(shared_.runs, leads);
       is_there = step.is_there;
+      AttentionPlace from{};
+      if (is_there) from = place(steps.run(), step.block);  // pages are looked up before the wait
+      const unsigned slot = ring_.acquire();
       if (leads) {
+        shared_.steps[slot] = step;
         if (is_there) {
           ring_.full(slot).arrive_expect(C::K::bytes + C::V::bytes);
         } else {
@@ -57,47 +62,54 @@ class HopperLoader {
         }
       }
       __syncwarp();
+      if (!is_there) break;
       if constexpr (Call::appends) {
-        if (is_there) append_rows_of_step<C>(call_.decode, step);
+        append_rows_of_block<C>(call_.decode, steps.run(), step.block);
       }
-      if (is_there) load(slot, step);
+      load(slot, steps.run().run.head, from);
     }
     if (leads) steps.store_joint();
   }
 
  private:
-  __device__ void load(unsigned slot, const DecodeStep& step) {
-    const auto boxes = C::keys / static_cast<unsigned>(call_.box_rows);
+  // Where the box of this lane is, in every panel of a block. Boxes outside the tensor are zeros:
+  // those of pages that do not exist, and those without a key of the sequence, whose pages are not
+  // looked up.
+  __device__ AttentionPlace place(const SequenceRun& of, std::int32_t block) const {
+    const AttentionPages& pages = call_.decode.call.pages;
+    const AttentionSequence& sequence = of.sequence.at;
+    const std::int32_t key = of.first_key(block, C::keys) + static_cast<std::int32_t>(in_block());
+    const std::int64_t row = std::int64_t{sequence.k_begin} + key;
+    if (pages.table == nullptr) return {of.run.sequence, row};
+    AttentionPlace found{0, 0, false};
+    if (key < sequence.k_length) found = pages(of.run.sequence, row);
+    return found.there ? found : AttentionPlace{pages.count, 0, false};
+  }
+
+  __device__ void load(unsigned slot, std::int32_t head, const AttentionPlace& from) {
     typename C::Stage& stage = shared_.stages[slot];
-    for (unsigned i = kit::lane_index(); i < boxes * C::K::panels; i += kit::warp_threads) {
-      load_box<typename C::K>(stage.k, call_.k, slot, step, i % boxes, i / boxes);
-    }
-    for (unsigned i = kit::lane_index(); i < boxes * C::V::panels; i += kit::warp_threads) {
-      load_box<typename C::V>(stage.v, call_.v, slot, step, i % boxes, i / boxes);
+    const unsigned at_once = kit::warp_threads >> call_.box_shift;
+    for (unsigned panel = kit::lane_index() >> call_.box_shift; panel < C::K::panels + C::V::panels;
+         panel += at_once) {
+      if (panel < C::K::panels) {
+        load_box<typename C::K>(stage.k, call_.k, slot, head, from, panel);
+      } else {
+        load_box<typename C::V>(stage.v, call_.v, slot, head, from, panel - C::K::panels);
+      }
     }
   }
 
   template <class Tile>
   __device__ void load_box(unsigned char* to, const kit::TensorMap& map, unsigned slot,
-                           const DecodeStep& step, unsigned box, unsigned panel) {
-    const std::int32_t in_block = static_cast<std::int32_t>(box) * call_.box_rows;
-    const AttentionPlace at = place(step, step.first_key(C::keys) + in_block);
-    kit::tensor_load(
-        to + panel * Tile::panel_bytes + static_cast<unsigned>(in_block) * Tile::span_bytes, map,
-        ring_.full(slot), kit::evict_first(), static_cast<int>(at.batch), step.run.head,
-        static_cast<int>(at.row), static_cast<int>(panel * Tile::span_elements));
+                           std::int32_t head, const AttentionPlace& from, unsigned panel) {
+    kit::tensor_load(to + panel * Tile::panel_bytes + in_block() * Tile::span_bytes, map,
+                     ring_.full(slot), kit::evict_first(), static_cast<int>(from.batch), head,
+                     static_cast<int>(from.row), static_cast<int>(panel * Tile::span_elements));
   }
 
-  // Where key `key` of a sequence is. Boxes outside the tensor are zeros: those of pages that do
-  // not exist, and those without a key of the sequence, whose pages are not looked up.
-  __device__ AttentionPlace place(const DecodeStep& step, std::int32_t key) const {
-    const AttentionPages& pages = call_.decode.call.pages;
-    const AttentionSequence& sequence = step.sequence.at;
-    const std::int64_t row = std::int64_t{sequence.k_begin} + key;
-    if (pages.table == nullptr) return {step.run.sequence, row};
-    AttentionPlace found{0, 0, false};
-    if (key < sequence.k_length) found = pages(step.run.sequence, row);
-    return found.there ? found : AttentionPlace{pages.count, 0, false};
+  // The first row of this lane's box.
+  __device__ unsigned in_block() const {
+    return (kit::lane_index() & ((1U << call_.box_shift) - 1)) * (C::keys >> call_.box_shift);
   }
 
   HopperShared<C>& shared_;
@@ -111,22 +123,18 @@ __device__ inline void consume(HopperShared<C>& shared, const Call& decode, unsi
   DecodeTile<C, Call> tile(decode, shared.meeting, warp);
   for (;;) {
     const unsigned slot = ring.wait();
-    const DecodeStep& step = shared.steps[slot];
+    const DecodeStep step = shared.steps[slot];
     if (!step.is_there) return;
-    if (step.begins) tile.begin(step);
-    tile.add(shared.stages[slot], step);
-    if (step.ends) tile.finish(static_cast<std::int32_t>(blockIdx.x), step);
+    if (step.begins) tile.begin(shared.runs[step.run]);
+    tile.add(shared.stages[slot], shared.runs[step.run], step.block);
+    if (step.ends) tile.finish(static_cast<std::int32_t>(blockIdx.x), shared.runs[step.run]);
     __syncwarp();
-    if (kit::elect()) {
-      ring.release();
-    } else {
-      ring.skip_release();
-    }
+    if (kit::elect()) ring.empty(slot).arrive();
   }
 }
 
 template <class C, class Call>
-__global__ void __launch_bounds__(C::threads + kit::warp_threads, 1)
+__global__ void __launch_bounds__(C::threads + kit::warpgroup_threads, 1)
     decode_sm90_kernel(const __grid_constant__ HopperCall<Call> call) {
   static_assert(sizeof(HopperShared<C>) <= 227 * 1024, "a block has 227 KiB of shared memory");
   extern __shared__ __align__(1024) unsigned char memory[];
@@ -141,15 +149,20 @@ __global__ void __launch_bounds__(C::threads + kit::warp_threads, 1)
     shared.ring.init(1, C::warps);
     kit::fence_barrier_init();
   }
+  // The kernel before may compute the lengths.
+  if (!call.decode.shape.alike()) kit::wait_for_previous();
+  find_part<C::threads + kit::warpgroup_threads>(call.decode.shape, shared.search);
   kit::wait_for_previous();
   kit::let_next_start();
-  find_part<C::threads + kit::warp_threads>(call.decode.shape, shared.search);
 
   // Roles
-  if (kit::warp_index() == 0) {
-    HopperLoader<C, Call>(shared, call).run();
+  constexpr bool moves_registers = C::warps > 4;  // otherwise all threads have 255
+  if (kit::warpgroup_index() == 0) {
+    if constexpr (moves_registers) kit::give_registers<136>();
+    if (kit::warp_index() == 0) HopperLoader<C, Call>(shared, call).run();
   } else {
-    consume<C>(shared, call.decode, kit::warp_index() - 1);
+    if constexpr (moves_registers) kit::take_registers<184>();
+    consume<C>(shared, call.decode, kit::warp_index() - 4);
   }
 }
 
@@ -164,9 +177,10 @@ void launch_sm90(const AttentionWork& work, Place place, cudaStream_t stream) {
                                  K::span_elements, K::swizzle),
       .v = attention_map_of_keys(work, place, work.v, work.dim_v, work.v_strides, C::keys,
                                  V::span_elements, V::swizzle),
-      .box_rows = static_cast<std::int32_t>(attention_box_rows(work, C::keys))};
+      .box_shift = static_cast<unsigned>(
+          std::countr_zero(C::keys / static_cast<unsigned>(attention_box_rows(work, C::keys))))};
   kit::LaunchOptions options;
-  options.block = C::threads + kit::warp_threads;
+  options.block = C::threads + kit::warpgroup_threads;
   options.shared_bytes = sizeof(HopperShared<C>);
   options.overlaps_previous = true;
   options.grid = decode_grid(kit::resident_clusters(decode_sm90_kernel<C, Call>, options));
@@ -178,11 +192,11 @@ template <class Element, class Call>
 void run_sm90(const AttentionWork& work, Place place, cudaStream_t stream) {
   switch (work.dim) {
     case 64:
-      return launch_sm90<DecodeConfig<Element, 64, 64, 128, 6>, Call>(work, place, stream);
+      return launch_sm90<DecodeConfig<Element, 64, 64, 128, 6, 32, 2>, Call>(work, place, stream);
     case 96:
-      return launch_sm90<DecodeConfig<Element, 96, 96, 128, 4>, Call>(work, place, stream);
+      return launch_sm90<DecodeConfig<Element, 96, 96, 128, 4, 32, 2>, Call>(work, place, stream);
     case 128:
-      return launch_sm90<DecodeConfig<Element, 128, 128, 128, 3>, Call>(work, place, stream);
+      return launch_sm90<DecodeConfig<Element, 128, 128, 128, 3, 32, 2>, Call>(work, place, stream);
     case 192:
       return launch_sm90<DecodeConfig<Element, 192, 128, 64, 5>, Call>(work, place, stream);
     default:

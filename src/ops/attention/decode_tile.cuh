@@ -15,15 +15,18 @@ namespace ps::detail::decoding {
 using portable_attention::exp2_approximate;
 using portable_attention::RowScale;
 
-// Head dimensions are rounded up to those of a kernel. A block of keys has one slice of 16 per
-// warp.
-template <class Element_, unsigned dim_, unsigned dim_v_, unsigned keys_, unsigned stages_>
+// Head dimensions are rounded up to those of a kernel. A warp multiplies a slice of a block of keys
+// at a time, and the warps of a team have a slice each. The teams take the blocks of a run in turn,
+// so that one multiplies while the other waits for its next block.
+template <class Element_, unsigned dim_, unsigned dim_v_, unsigned keys_, unsigned stages_,
+          unsigned slice_ = 16, unsigned teams_ = 1>
 struct DecodeConfig {
   using Element = Element_;
   static constexpr unsigned dim = dim_, dim_v = dim_v_, keys = keys_, stages = stages_;
-  static constexpr unsigned warps = keys / 16;
+  static constexpr unsigned slice = slice_, teams = teams_;
+  static constexpr unsigned team_warps = keys / slice, warps = teams * team_warps;
   static constexpr unsigned threads = warps * kit::warp_threads;  // that multiply
-  static_assert(warps >= 4, "a tile has up to 4 times 16 rows, each of another warp");
+  static_assert(team_warps >= 4, "a tile has up to 4 times 16 rows, each of another warp");
 
   using K = portable_attention::RowTile<Element, keys, dim>;
   using V = portable_attention::RowTile<Element, keys, dim_v>;
@@ -48,28 +51,34 @@ struct Meeting {
 template <class C, class Call>
 class DecodeTile {
   using Element = typename C::Element;
+  static constexpr unsigned eights = C::slice / 8;  // groups of 8 keys in a slice
 
  public:
   __device__ DecodeTile(const Call& decode, Meeting<C>& meeting, unsigned warp)
       : decode_(decode), meeting_(meeting), warp_(warp) {}
 
   // Steps are those of one run. Called by all warps that multiply.
-  __device__ void begin(const DecodeStep& step) {
-    tiles_ = static_cast<unsigned>(step.sequence.row_tiles);
-    const std::int32_t all = step.sequence.at.q_length * decode_.shape.group;
-    rows_ = min(step.sequence.tile_rows(), all - first_row(step));
+  __device__ void begin(const SequenceRun& of) {
+    const unsigned tiles = row_tiles(of);
+    const bool has_rows = 16 * row_tile(of) < rows(of);
+    first_slice_ = has_rows ? warp_ % C::team_warps / tiles : C::team_warps;
+    slice_step_ = C::team_warps / tiles;
+    const std::int32_t all = of.sequence.at.q_length * decode_.shape.group;
     const std::int32_t row =
-        first_row(step) + static_cast<std::int32_t>(warp_ % tiles_ * 16 + kit::lane_index() / 4);
+        first_row(of) + static_cast<std::int32_t>(16 * row_tile(of) + kit::lane_index() / 4);
+    AttentionKeys keys[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int at = min(row + 8 * r, all - 1);  // what other rows compute is not stored
-      const ResultRow own(decode_, step.sequence.at, step.run.sequence, step.run.head, at);
-      keys_[r] = attention_keys(own.query, step.sequence.at.q_length, step.sequence.at.k_length,
-                                decode_.shape.reach);
-      if (!rotates()) load_queries(step, own, r);
+      const ResultRow own(decode_, of.sequence.at, of.run.sequence, of.run.head, at);
+      query_[r] = own.query;
+      keys[r] = keys_of(of, own.query);
+      if (!rotates()) load_queries(of, own, r);
     }
+    whole_ = {__reduce_max_sync(~0U, max(keys[0].begin, keys[1].begin)),
+              __reduce_min_sync(~0U, min(keys[0].end, keys[1].end))};
     if constexpr (Call::appends) {
-      if (rotates()) rotate_queries(step);
+      if (rotates()) rotate_queries(of);
     }
     softmax_ = {};
 #pragma unroll
@@ -80,19 +89,25 @@ class DecodeTile {
   }
 
   // Adds this warp's keys of a block.
-  __device__ void add(const typename C::Stage& stage, const DecodeStep& step) {
-    if (static_cast<std::int32_t>(warp_ % tiles_ * 16) >= rows_) return;
-    const std::int32_t begin = step.first_key(C::keys), count = step.sequence.at.k_length;
-    for (unsigned slice = warp_ / tiles_; slice < C::keys / 16; slice += C::warps / tiles_) {
-      const std::int32_t first = begin + static_cast<std::int32_t>(16 * slice);
-      if (first + 16 <= 0 || first >= count) continue;
-      add_slice(stage, slice, first, count);
+  __device__ void add(const typename C::Stage& stage, const SequenceRun& of, std::int32_t block) {
+    const unsigned team = C::teams == 1 ? 0 : warp_ / C::team_warps;
+    if (static_cast<unsigned>(block - of.run.begin) % C::teams != team) return;
+    constexpr auto keys = static_cast<std::int32_t>(C::keys);
+    constexpr auto size = static_cast<std::int32_t>(C::slice);
+    const std::int32_t begin = of.first_key(block, keys);
+    for (unsigned slice = first_slice_; slice < C::team_warps; slice += slice_step_) {
+      const std::int32_t first = begin + static_cast<std::int32_t>(slice) * size;
+      if (first >= whole_.begin && first + size <= whole_.end) {
+        add_slice<false>(stage, of, slice, first);
+      } else if (first + size > 0 && first < of.sequence.at.k_length) {
+        add_slice<true>(stage, of, slice, first);
+      }
     }
   }
 
   // Adds up what the warps have, and stores it as a result or for the combination. Called by all
   // warps that multiply.
-  __device__ void finish(std::int32_t part, const DecodeStep& step) {
+  __device__ void finish(std::int32_t part, const SequenceRun& of) {
     softmax_.finish();
     const unsigned lane = kit::lane_index(), row = lane / 4;
     const float factor = decode_.call.scores.scaled_first ? 1.F : decode_.call.scores.factor;
@@ -104,15 +119,15 @@ class DecodeTile {
     }
     meet();
     const unsigned thread = warp_ * kit::warp_threads + lane;
-    if (thread < static_cast<unsigned>(rows_)) meeting_.rows[thread] = scale_of(part, step, thread);
+    if (thread < rows(of)) meeting_.rows[thread] = scale_of(part, of, thread);
     meet();
     float scale[2];
 #pragma unroll
     for (unsigned r = 0; r < 2; ++r) {
-      const unsigned at = warp_ % tiles_ * 16 + row + 8 * r;
+      const unsigned at = 16 * row_tile(of) + row + 8 * r;
       const float own = softmax_.maximum[r] * factor;
       // Rows that are not there have no maximum.
-      const bool none = own == -INFINITY || at >= static_cast<unsigned>(rows_);
+      const bool none = own == -INFINITY || at >= rows(of);
       scale[r] = none ? 0.F : exp2_approximate(own - meeting_.rows[at].x);
     }
     constexpr unsigned wide = Meeting<C>::columns;
@@ -131,15 +146,31 @@ class DecodeTile {
         }
       }
       meet();
-      store(part, step, begin + lane);
+      store(part, of, begin + lane);
       meet();
     }
   }
 
  private:
   // Of the tile, among the rows of its item's sequence and head.
-  __device__ static std::int32_t first_row(const DecodeStep& step) {
-    return step.run.tile * step.sequence.tile_rows();
+  __device__ static std::int32_t first_row(const SequenceRun& of) {
+    return of.run.tile * of.sequence.tile_rows();
+  }
+
+  __device__ static unsigned row_tiles(const SequenceRun& of) {
+    return static_cast<unsigned>(of.sequence.row_tiles);
+  }
+  // The rows of this warp are the 16 of this number, of the tile.
+  __device__ unsigned row_tile(const SequenceRun& of) const { return warp_ % row_tiles(of); }
+  // Rows of the tile that are there.
+  __device__ unsigned rows(const SequenceRun& of) const {
+    const std::int32_t all = of.sequence.at.q_length * decode_.shape.group;
+    return static_cast<unsigned>(min(of.sequence.tile_rows(), all - first_row(of)));
+  }
+
+  __device__ AttentionKeys keys_of(const SequenceRun& of, std::int32_t query) const {
+    return attention_keys(query, of.sequence.at.q_length, of.sequence.at.k_length,
+                          decode_.shape.reach);
   }
 
   __device__ static void meet() { kit::named_barrier_wait(1, C::threads); }
@@ -153,11 +184,11 @@ class DecodeTile {
   }
 
   // Row r of this lane, in the layout of mma.sync.
-  __device__ void load_queries(const DecodeStep& step, const ResultRow& row, int r) {
+  __device__ void load_queries(const SequenceRun& of, const ResultRow& row, int r) {
     const portable_attention::Call& call = decode_.call;
     const Element* const from =
         static_cast<const Element*>(call.q) +
-        call.q_strides.at(step.run.sequence, step.sequence.at.q_begin + row.query, row.head);
+        call.q_strides.at(of.run.sequence, of.sequence.at.q_begin + row.query, row.head);
 #pragma unroll
     for (unsigned slice = 0; slice < C::dim / 16; ++slice) {
 #pragma unroll
@@ -171,28 +202,28 @@ class DecodeTile {
 
   // The same for all rows, which all threads rotate in the memory in which sums meet, 16 rows at a
   // time.
-  __device__ void rotate_queries(const DecodeStep& step) {
+  __device__ void rotate_queries(const SequenceRun& of) {
     constexpr unsigned stride = C::dim + 8;  // of a row, so that lanes read from different banks
     static_assert(16 * stride * sizeof(Element) <= sizeof(meeting_.sums));
     auto* const shared = reinterpret_cast<Element*>(meeting_.sums);
-    const auto rows = static_cast<unsigned>(rows_);
+    const unsigned rows = this->rows(of);
     const unsigned pairs = decode_.call.dim / 2;
     for (unsigned tile = 0; 16 * tile < rows; ++tile) {
       const unsigned here = min(rows - 16 * tile, 16U);
       meet();  // nobody reads the rows before
       for (unsigned i = warp_ * kit::warp_threads + kit::lane_index(); i < here * pairs;
            i += C::threads) {
-        const ResultRow own = result_of(step, 16 * tile + i / pairs);
+        const ResultRow own = result_of(of, 16 * tile + i / pairs);
         const Element* const from =
             static_cast<const Element*>(decode_.call.q) +
-            decode_.call.q_strides.at(step.run.sequence, step.sequence.at.q_begin + own.query,
+            decode_.call.q_strides.at(of.run.sequence, of.sequence.at.q_begin + own.query,
                                       own.head);
-        rotated_pair(decode_.append, from, decode_.append.position(step.run.sequence, own.query),
+        rotated_pair(decode_.append, from, decode_.append.position(of.run.sequence, own.query),
                      i % pairs)
             .store(shared + i / pairs * stride);
       }
       meet();
-      if (warp_ % tiles_ == tile) read_queries(shared, stride, here);
+      if (row_tile(of) == tile) read_queries(shared, stride, here);
     }
   }
 
@@ -208,33 +239,42 @@ class DecodeTile {
     }
   }
 
-  __device__ void add_slice(const typename C::Stage& stage, unsigned slice, std::int32_t first,
-                            std::int32_t count) {
+  // Without a mask, all rows of the warp attend to all keys of the slice.
+  template <bool masked>
+  __device__ void add_slice(const typename C::Stage& stage, const SequenceRun& of, unsigned slice,
+                            std::int32_t first) {
     const typename C::K::Address k_at;
     const typename C::V::Address v_at;
-    float s[1][2][4] = {};
+    float s[1][eights][4] = {};
 #pragma unroll
     for (unsigned i = 0; i < C::dim / 16; ++i) {
-      std::uint32_t b[4];
-      kit::load_matrices(b, stage.k + k_at(slice, i));
-      kit::mma<Element>(s[0][0], queries_[i], {b[0], b[2]});
-      kit::mma<Element>(s[0][1], queries_[i], {b[1], b[3]});
+#pragma unroll
+      for (unsigned part = 0; part < eights / 2; ++part) {
+        std::uint32_t b[4];
+        kit::load_matrices(b, stage.k + k_at(slice * (eights / 2) + part, i));
+        kit::mma<Element>(s[0][2 * part], queries_[i], {b[0], b[2]});
+        kit::mma<Element>(s[0][2 * part + 1], queries_[i], {b[1], b[3]});
+      }
     }
     if (decode_.call.scores.scaled_first) {
 #pragma unroll
-      for (unsigned i = 0; i < 8; ++i) s[0][i / 4][i % 4] = score_of(s[0][i / 4][i % 4]);
+      for (unsigned i = 0; i < 4 * eights; ++i) s[0][i / 4][i % 4] = score_of(s[0][i / 4][i % 4]);
     }
-    const std::int32_t own = first + static_cast<std::int32_t>(kit::lane_index() % 4 * 2);
-    std::uint32_t there[2] = {};  // masks of values: what is beyond the sequence may be NaN
+    std::uint32_t there[eights] = {};  // masks of values: what is beyond the sequence may be NaN
+    if constexpr (masked) {
+      const std::int32_t own = first + static_cast<std::int32_t>(kit::lane_index() % 4 * 2);
+      const std::int32_t count = of.sequence.at.k_length;
+      const AttentionKeys keys[2] = {keys_of(of, query_[0]), keys_of(of, query_[1])};
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
+      for (int eight = 0; eight < static_cast<int>(eights); ++eight) {
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const std::int32_t key = own + 8 * half + e;
-        if (key >= 0 && key < count) there[half] |= e == 0 ? 0xffffU : 0xffff0000U;
+        for (int e = 0; e < 2; ++e) {
+          const std::int32_t key = own + 8 * eight + e;
+          if (key >= 0 && key < count) there[eight] |= e == 0 ? 0xffffU : 0xffff0000U;
 #pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          if (key < keys_[r].begin || key >= keys_[r].end) s[0][half][2 * r + e] = -INFINITY;
+          for (int r = 0; r < 2; ++r) {
+            if (key < keys[r].begin || key >= keys[r].end) s[0][eight][2 * r + e] = -INFINITY;
+          }
         }
       }
     }
@@ -247,16 +287,23 @@ class DecodeTile {
         for (unsigned e = 0; e < 4; ++e) four[e] *= factors[e / 2];
       }
     }
-    const std::uint32_t p[4] = {kit::packed(s[0][0][0], s[0][0][1], Element{}),
-                                kit::packed(s[0][0][2], s[0][0][3], Element{}),
-                                kit::packed(s[0][1][0], s[0][1][1], Element{}),
-                                kit::packed(s[0][1][2], s[0][1][3], Element{})};
 #pragma unroll
-    for (unsigned j = 0; j < C::dim_v / 16; ++j) {
-      std::uint32_t b[4];
-      kit::load_matrices<true>(b, stage.v + v_at(slice, j));
-      kit::mma<Element>(sums_[2 * j], p, {b[0] & there[0], b[1] & there[1]});
-      kit::mma<Element>(sums_[2 * j + 1], p, {b[2] & there[0], b[3] & there[1]});
+    for (unsigned part = 0; part < eights / 2; ++part) {
+      const float (&s0)[4] = s[0][2 * part], (&s1)[4] = s[0][2 * part + 1];
+      const std::uint32_t p[4] = {
+          kit::packed(s0[0], s0[1], Element{}), kit::packed(s0[2], s0[3], Element{}),
+          kit::packed(s1[0], s1[1], Element{}), kit::packed(s1[2], s1[3], Element{})};
+#pragma unroll
+      for (unsigned j = 0; j < C::dim_v / 16; ++j) {
+        std::uint32_t b[4];
+        kit::load_matrices<true>(b, stage.v + v_at(slice * (eights / 2) + part, j));
+        if constexpr (masked) {
+#pragma unroll
+          for (unsigned i = 0; i < 4; ++i) b[i] &= there[2 * part + i % 2];
+        }
+        kit::mma<Element>(sums_[2 * j], p, {b[0], b[1]});
+        kit::mma<Element>(sums_[2 * j + 1], p, {b[2], b[3]});
+      }
     }
   }
 
@@ -270,19 +317,19 @@ class DecodeTile {
   }
 
   // {maximum, factor} of a row of the tile over all warps; stores its lse or its stats.
-  __device__ float2 scale_of(std::int32_t part, const DecodeStep& step, unsigned row) const {
+  __device__ float2 scale_of(std::int32_t part, const SequenceRun& of, unsigned row) const {
     float most = -INFINITY, sum = 0.F;
-    for (unsigned warp = row / 16; warp < C::warps; warp += tiles_) {
+    for (unsigned warp = row / 16; warp < C::warps; warp += row_tiles(of)) {
       most = fmaxf(most, meeting_.stats[warp][row % 16].x);
     }
     const float base = most == -INFINITY ? 0.F : most;  // a sum of NaN stays NaN
-    for (unsigned warp = row / 16; warp < C::warps; warp += tiles_) {
+    for (unsigned warp = row / 16; warp < C::warps; warp += row_tiles(of)) {
       const float2 own = meeting_.stats[warp][row % 16];
       sum += own.y * exp2_approximate(own.x - base);
     }
-    const ResultRow result = result_of(step, row);
-    if (!step.run.is_whole()) {
-      decode_.partials.stats[partial_of(part, step, row, result)] = {most, sum};
+    const ResultRow result = result_of(of, row);
+    if (!of.run.is_whole()) {
+      decode_.partials.stats[partial_of(part, of, row, result)] = {most, sum};
       return {most, 1.F};
     }
     const RowScale scale(decode_.call, result.head, most, sum);
@@ -291,48 +338,48 @@ class DecodeTile {
   }
 
   // One column of the rows that this warp stores.
-  __device__ void store(std::int32_t part, const DecodeStep& step, unsigned column) const {
+  __device__ void store(std::int32_t part, const SequenceRun& of, unsigned column) const {
     if (column >= decode_.call.dim_v) return;
     const portable_attention::Call& call = decode_.call;
-    for (unsigned row = warp_; row < static_cast<unsigned>(rows_); row += C::warps) {
+    for (unsigned row = warp_; row < rows(of); row += C::warps) {
       float sum = 0.F;
-      for (unsigned warp = row / 16; warp < C::warps; warp += tiles_) {
+      for (unsigned warp = row / 16; warp < C::warps; warp += row_tiles(of)) {
         sum += meeting_.sums[warp][row % 16][column % Meeting<C>::columns];
       }
-      const ResultRow result = result_of(step, row);
-      if (!step.run.is_whole()) {
-        decode_.partials.sums[partial_of(part, step, row, result) * call.dim_v + column] = sum;
+      const ResultRow result = result_of(of, row);
+      if (!of.run.is_whole()) {
+        decode_.partials.sums[partial_of(part, of, row, result) * call.dim_v + column] = sum;
         continue;
       }
-      auto* const out = static_cast<Element*>(call.out) +
-                        call.out_strides.at(step.run.sequence,
-                                            step.sequence.at.q_begin + result.query, result.head);
+      auto* const out =
+          static_cast<Element*>(call.out) +
+          call.out_strides.at(of.run.sequence, of.sequence.at.q_begin + result.query, result.head);
       out[column] = static_cast<Element>(sum * meeting_.rows[row].y);
     }
   }
 
-  __device__ ResultRow result_of(const DecodeStep& step, unsigned row) const {
-    return {decode_, step.sequence.at, step.run.sequence, step.run.head,
-            first_row(step) + static_cast<std::int32_t>(row)};
+  __device__ ResultRow result_of(const SequenceRun& of, unsigned row) const {
+    return {decode_, of.sequence.at, of.run.sequence, of.run.head,
+            first_row(of) + static_cast<std::int32_t>(row)};
   }
 
-  __device__ std::int64_t partial_of(std::int32_t part, const DecodeStep& step, unsigned row,
+  __device__ std::int64_t partial_of(std::int32_t part, const SequenceRun& of, unsigned row,
                                      const ResultRow& result) const {
     const Partials& partials = decode_.partials;
-    if (partials.chunks > 0) return result.number * partials.chunks + step.run.piece;
-    return std::int64_t{decode_slot(part, step.run.is_first)} * partials.tile_rows + row;
+    if (partials.chunks > 0) return result.number * partials.chunks + of.run.piece;
+    return std::int64_t{decode_slot(part, of.run.is_first)} * partials.tile_rows + row;
   }
 
   const Call& decode_;
   Meeting<C>& meeting_;
   unsigned warp_;
 
-  std::int32_t rows_ = 0;  // of the tile
-  unsigned tiles_ = 1;
-  AttentionKeys keys_[2];  // of this lane's rows
+  unsigned first_slice_ = 0, slice_step_ = 1;  // of this warp's slices in a block
+  std::int32_t query_[2];                      // of this lane's rows
+  AttentionKeys whole_;                        // those that all rows of the warp attend to
 
   std::uint32_t queries_[C::dim / 16][4];
-  portable_attention::Softmax<1, 2> softmax_;
+  portable_attention::Softmax<1, eights> softmax_;
   float sums_[C::dim_v / 8][4];
 };
 
