@@ -198,6 +198,21 @@ TEST(DecodeParts, TheWorkspaceHoldsAllChunks) {
   }
 }
 
+TEST(DecodeParts, EndWhereItemsDoIfThatCostsFewParts) {
+  EXPECT_EQ(detail::decode_parts(128, 264), 256);  // two parts per item
+  EXPECT_EQ(detail::decode_parts(8, 264), 264);
+  EXPECT_EQ(detail::decode_parts(512, 264), 256);  // two items per part
+  EXPECT_EQ(detail::decode_parts(200, 264), 264);  // 200 parts would leave too much of the GPU idle
+  EXPECT_EQ(detail::decode_parts(0, 264), 264);
+  for (std::int32_t most = 1; most < 600; ++most) {
+    for (std::int64_t items = 1; items < 1000; items += 7) {
+      const std::int32_t parts = detail::decode_parts(items, most);
+      EXPECT_LE(parts, most);
+      EXPECT_GE(parts, most - most / 16);
+    }
+  }
+}
+
 TEST(DecodeParts, SlotsOfAnItem) {
   // Parts of 5 pieces in items of 12: the second item begins in part 2 and ends in part 4.
   EXPECT_EQ(detail::decode_slot(2, true), 5);

@@ -83,7 +83,18 @@ struct DecodeShape {
 // part is empty if there are at most as many as pieces.
 PENSTOCK_HD constexpr std::int64_t decode_cut(std::int64_t total, std::int32_t parts,
                                               std::int32_t part) {
-  return total * part / parts;
+  // As total * part / parts, with a single division of 64 bits for all parts.
+  const std::int64_t each = total / parts;
+  const auto rest = static_cast<std::int32_t>(total - each * parts);
+  return each * part + rest * part / parts;
+}
+// How many parts to cut items of equal size into, of which `most` can run at once: if a few less
+// do, so many that parts end where items do.
+constexpr std::int32_t decode_parts(std::int64_t items, std::int32_t most) {
+  for (std::int32_t parts = most; parts >= most - most / 16; --parts) {
+    if (items > 0 && (items % parts == 0 || parts % items == 0)) return parts;
+  }
+  return most;
 }
 PENSTOCK_HD constexpr std::int32_t decode_part_of(std::int64_t total, std::int32_t parts,
                                                   std::int64_t piece) {

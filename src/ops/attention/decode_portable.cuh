@@ -106,7 +106,7 @@ void launch_portable(const AttentionWork& work, cudaStream_t stream) {
   kit::LaunchOptions options;
   options.block = C::threads;
   options.shared_bytes = sizeof(PortableShared<C>);
-  options.grid = decode_grid(kit::resident_clusters(decode_kernel<C, Call>, options));
+  options.grid = decode_grid(work, kit::resident_clusters(decode_kernel<C, Call>, options));
   kit::launch(decode_kernel<C, Call>, options, stream, decode_call<Call>(work, C::keys));
   attention_decode_combine(work, static_cast<std::int32_t>(options.grid.x), C::keys, stream);
 }

@@ -12,7 +12,6 @@
 #include "penstock/kit/fence.cuh"
 #include "penstock/kit/launch.cuh"
 #include "penstock/kit/ring.h"
-#include "penstock/kit/roles.cuh"
 #include "penstock/kit/tma.cuh"
 
 namespace ps::detail::decoding {
@@ -35,6 +34,10 @@ struct HopperShared {
   Meeting<C> meeting;
   PartSearch search;
 };
+
+// Blocks of threads that share an SM: one begins or ends while the other one loads.
+template <class C>
+inline constexpr unsigned hopper_blocks = 227 * 1024 / (sizeof(HopperShared<C>) + 1024);
 
 // Loads the blocks of a part. Used by a warp, whose lanes all know the steps, and load some boxes
 // of each.
@@ -134,9 +137,8 @@ __device__ inline void consume(HopperShared<C>& shared, const Call& decode, unsi
 }
 
 template <class C, class Call>
-__global__ void __launch_bounds__(C::threads + kit::warpgroup_threads, 1)
+__global__ void __launch_bounds__(C::threads + kit::warp_threads, hopper_blocks<C>)
     decode_sm90_kernel(const __grid_constant__ HopperCall<Call> call) {
-  static_assert(sizeof(HopperShared<C>) <= 227 * 1024, "a block has 227 KiB of shared memory");
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& shared = *reinterpret_cast<HopperShared<C>*>(memory);
 
@@ -151,18 +153,15 @@ __global__ void __launch_bounds__(C::threads + kit::warpgroup_threads, 1)
   }
   // The kernel before may compute the lengths.
   if (!call.decode.shape.alike()) kit::wait_for_previous();
-  find_part<C::threads + kit::warpgroup_threads>(call.decode.shape, shared.search);
+  find_part<C::threads + kit::warp_threads>(call.decode.shape, shared.search);
   kit::wait_for_previous();
   kit::let_next_start();
 
   // Roles
-  constexpr bool moves_registers = C::warps > 4;  // otherwise all threads have 255
-  if (kit::warpgroup_index() == 0) {
-    if constexpr (moves_registers) kit::give_registers<136>();
-    if (kit::warp_index() == 0) HopperLoader<C, Call>(shared, call).run();
+  if (kit::warp_index() == 0) {
+    HopperLoader<C, Call>(shared, call).run();
   } else {
-    if constexpr (moves_registers) kit::take_registers<184>();
-    consume<C>(shared, call.decode, kit::warp_index() - 4);
+    consume<C>(shared, call.decode, kit::warp_index() - 1);
   }
 }
 
@@ -171,19 +170,21 @@ template <class C, class Call>
 void launch_sm90(const AttentionWork& work, Place place, cudaStream_t stream) {
   using K = typename C::K;
   using V = typename C::V;
+  // Every row is read once. Parts of it are not fetched ahead, and neighbours are other heads.
+  constexpr auto promotion = kit::L2Promotion::b128;
   const HopperCall<Call> call{
       .decode = decode_call<Call>(work, C::keys),
       .k = attention_map_of_keys(work, place, work.k, work.dim, work.k_strides, C::keys,
-                                 K::span_elements, K::swizzle),
+                                 K::span_elements, K::swizzle, promotion),
       .v = attention_map_of_keys(work, place, work.v, work.dim_v, work.v_strides, C::keys,
-                                 V::span_elements, V::swizzle),
+                                 V::span_elements, V::swizzle, promotion),
       .box_shift = static_cast<unsigned>(
           std::countr_zero(C::keys / static_cast<unsigned>(attention_box_rows(work, C::keys))))};
   kit::LaunchOptions options;
-  options.block = C::threads + kit::warpgroup_threads;
+  options.block = C::threads + kit::warp_threads;
   options.shared_bytes = sizeof(HopperShared<C>);
   options.overlaps_previous = true;
-  options.grid = decode_grid(kit::resident_clusters(decode_sm90_kernel<C, Call>, options));
+  options.grid = decode_grid(work, kit::resident_clusters(decode_sm90_kernel<C, Call>, options));
   kit::launch(decode_sm90_kernel<C, Call>, options, stream, call);
   attention_decode_combine(work, static_cast<std::int32_t>(options.grid.x), C::keys, stream);
 }
@@ -192,11 +193,11 @@ template <class Element, class Call>
 void run_sm90(const AttentionWork& work, Place place, cudaStream_t stream) {
   switch (work.dim) {
     case 64:
-      return launch_sm90<DecodeConfig<Element, 64, 64, 128, 6, 32, 2>, Call>(work, place, stream);
+      return launch_sm90<DecodeConfig<Element, 64, 64, 64, 6>, Call>(work, place, stream);
     case 96:
-      return launch_sm90<DecodeConfig<Element, 96, 96, 128, 4, 32, 2>, Call>(work, place, stream);
+      return launch_sm90<DecodeConfig<Element, 96, 96, 64, 4>, Call>(work, place, stream);
     case 128:
-      return launch_sm90<DecodeConfig<Element, 128, 128, 128, 3, 32, 2>, Call>(work, place, stream);
+      return launch_sm90<DecodeConfig<Element, 128, 128, 64, 3>, Call>(work, place, stream);
     case 192:
       return launch_sm90<DecodeConfig<Element, 192, 128, 64, 5>, Call>(work, place, stream);
     default:

@@ -15,18 +15,15 @@ namespace ps::detail::decoding {
 using portable_attention::exp2_approximate;
 using portable_attention::RowScale;
 
-// Head dimensions are rounded up to those of a kernel. A warp multiplies a slice of a block of keys
-// at a time, and the warps of a team have a slice each. The teams take the blocks of a run in turn,
-// so that one multiplies while the other waits for its next block.
-template <class Element_, unsigned dim_, unsigned dim_v_, unsigned keys_, unsigned stages_,
-          unsigned slice_ = 16, unsigned teams_ = 1>
+// Head dimensions are rounded up to those of a kernel. A block of keys has one slice of 16 per
+// warp.
+template <class Element_, unsigned dim_, unsigned dim_v_, unsigned keys_, unsigned stages_>
 struct DecodeConfig {
   using Element = Element_;
   static constexpr unsigned dim = dim_, dim_v = dim_v_, keys = keys_, stages = stages_;
-  static constexpr unsigned slice = slice_, teams = teams_;
-  static constexpr unsigned team_warps = keys / slice, warps = teams * team_warps;
+  static constexpr unsigned warps = keys / 16;
   static constexpr unsigned threads = warps * kit::warp_threads;  // that multiply
-  static_assert(team_warps >= 4, "a tile has up to 4 times 16 rows, each of another warp");
+  static_assert(warps >= 4, "a tile has up to 4 times 16 rows, each of another warp");
 
   using K = portable_attention::RowTile<Element, keys, dim>;
   using V = portable_attention::RowTile<Element, keys, dim_v>;
@@ -38,20 +35,19 @@ struct DecodeConfig {
   };
 };
 
-// Shared storage in which the warps add up their sums, 32 columns at a time.
+// Shared storage in which the warps add up their sums, some columns at a time: 32 of 16 rows, or
+// more of fewer rows.
 template <class C>
 struct Meeting {
-  static constexpr unsigned columns = 32;
   float2 stats[C::warps][16];          // {maximum, sum} of a warp's rows
   float2 rows[attention_decode_rows];  // {maximum, factor} of the tile's rows
-  float sums[C::warps][16][columns + 4];
+  float sums[C::warps][16 * (32 + 4)];
 };
 
 // One warp's part of the runs of a block of threads.
 template <class C, class Call>
 class DecodeTile {
   using Element = typename C::Element;
-  static constexpr unsigned eights = C::slice / 8;  // groups of 8 keys in a slice
 
  public:
   __device__ DecodeTile(const Call& decode, Meeting<C>& meeting, unsigned warp)
@@ -61,8 +57,8 @@ class DecodeTile {
   __device__ void begin(const SequenceRun& of) {
     const unsigned tiles = row_tiles(of);
     const bool has_rows = 16 * row_tile(of) < rows(of);
-    first_slice_ = has_rows ? warp_ % C::team_warps / tiles : C::team_warps;
-    slice_step_ = C::team_warps / tiles;
+    first_slice_ = has_rows ? warp_ / tiles : C::warps;
+    slice_step_ = C::warps / tiles;
     const std::int32_t all = of.sequence.at.q_length * decode_.shape.group;
     const std::int32_t row =
         first_row(of) + static_cast<std::int32_t>(16 * row_tile(of) + kit::lane_index() / 4);
@@ -90,16 +86,12 @@ class DecodeTile {
 
   // Adds this warp's keys of a block.
   __device__ void add(const typename C::Stage& stage, const SequenceRun& of, std::int32_t block) {
-    const unsigned team = C::teams == 1 ? 0 : warp_ / C::team_warps;
-    if (static_cast<unsigned>(block - of.run.begin) % C::teams != team) return;
-    constexpr auto keys = static_cast<std::int32_t>(C::keys);
-    constexpr auto size = static_cast<std::int32_t>(C::slice);
-    const std::int32_t begin = of.first_key(block, keys);
-    for (unsigned slice = first_slice_; slice < C::team_warps; slice += slice_step_) {
-      const std::int32_t first = begin + static_cast<std::int32_t>(slice) * size;
-      if (first >= whole_.begin && first + size <= whole_.end) {
+    const std::int32_t begin = of.first_key(block, C::keys);
+    for (unsigned slice = first_slice_; slice < C::warps; slice += slice_step_) {
+      const std::int32_t first = begin + static_cast<std::int32_t>(16 * slice);
+      if (first >= whole_.begin && first + 16 <= whole_.end) {
         add_slice<false>(stage, of, slice, first);
-      } else if (first + size > 0 && first < of.sequence.at.k_length) {
+      } else if (first + 16 > 0 && first < of.sequence.at.k_length) {
         add_slice<true>(stage, of, slice, first);
       }
     }
@@ -118,36 +110,40 @@ class DecodeTile {
       }
     }
     meet();
-    const unsigned thread = warp_ * kit::warp_threads + lane;
-    if (thread < rows(of)) meeting_.rows[thread] = scale_of(part, of, thread);
-    meet();
+    const unsigned count = rows(of), thread = warp_ * kit::warp_threads + lane;
+    if (thread < count) meeting_.rows[thread] = scale_of(part, of, thread);
     float scale[2];
 #pragma unroll
     for (unsigned r = 0; r < 2; ++r) {
       const unsigned at = 16 * row_tile(of) + row + 8 * r;
       const float own = softmax_.maximum[r] * factor;
       // Rows that are not there have no maximum.
-      const bool none = own == -INFINITY || at >= rows(of);
-      scale[r] = none ? 0.F : exp2_approximate(own - meeting_.rows[at].x);
+      const bool none = own == -INFINITY || at >= count;
+      scale[r] = none ? 0.F : exp2_approximate(own - maximum_of(of, at));
     }
-    constexpr unsigned wide = Meeting<C>::columns;
+    // Groups of 32 columns that meet at once.
+    const unsigned at_once = count > 8 ? 1 : count > 4 ? 2 : 4, stride = 32 * at_once + 4;
+    constexpr unsigned groups = C::dim_v / 32;
 #pragma unroll
-    for (unsigned begin = 0; begin < C::dim_v; begin += wide) {
+    for (unsigned group = 0; group < groups; ++group) {
+      const unsigned place = group % at_once;
 #pragma unroll
       for (unsigned r = 0; r < 2; ++r) {
-        float* const to = meeting_.sums[warp_][row + 8 * r] + lane % 4 * 2;
+        if ((row + 8 * r) * at_once >= 16) continue;
+        float* const to = meeting_.sums[warp_] + (row + 8 * r) * stride + 32 * place + lane % 4 * 2;
 #pragma unroll
-        for (unsigned j = 0; j < wide / 8; ++j) {
-          const float (&from)[4] = sums_[begin / 8 + j];
+        for (unsigned j = 0; j < 4; ++j) {
+          const float (&from)[4] = sums_[4 * group + j];
           // Without a key, sums may be NaN: weights of 0 times infinite values.
           const bool none = scale[r] == 0.F;
           to[8 * j] = none ? 0.F : from[2 * r] * scale[r];
           to[8 * j + 1] = none ? 0.F : from[2 * r + 1] * scale[r];
         }
       }
+      if (place + 1 < at_once && group + 1 < groups) continue;
       meet();
-      store(part, of, begin + lane);
-      meet();
+      store(part, of, 32 * (group - place), 32 * (place + 1), stride);
+      if (group + 1 < groups) meet();
     }
   }
 
@@ -245,35 +241,32 @@ class DecodeTile {
                             std::int32_t first) {
     const typename C::K::Address k_at;
     const typename C::V::Address v_at;
-    float s[1][eights][4] = {};
+    float s[1][2][4] = {};
 #pragma unroll
     for (unsigned i = 0; i < C::dim / 16; ++i) {
-#pragma unroll
-      for (unsigned part = 0; part < eights / 2; ++part) {
-        std::uint32_t b[4];
-        kit::load_matrices(b, stage.k + k_at(slice * (eights / 2) + part, i));
-        kit::mma<Element>(s[0][2 * part], queries_[i], {b[0], b[2]});
-        kit::mma<Element>(s[0][2 * part + 1], queries_[i], {b[1], b[3]});
-      }
+      std::uint32_t b[4];
+      kit::load_matrices(b, stage.k + k_at(slice, i));
+      kit::mma<Element>(s[0][0], queries_[i], {b[0], b[2]});
+      kit::mma<Element>(s[0][1], queries_[i], {b[1], b[3]});
     }
     if (decode_.call.scores.scaled_first) {
 #pragma unroll
-      for (unsigned i = 0; i < 4 * eights; ++i) s[0][i / 4][i % 4] = score_of(s[0][i / 4][i % 4]);
+      for (unsigned i = 0; i < 8; ++i) s[0][i / 4][i % 4] = score_of(s[0][i / 4][i % 4]);
     }
-    std::uint32_t there[eights] = {};  // masks of values: what is beyond the sequence may be NaN
+    std::uint32_t there[2] = {};  // masks of values: what is beyond the sequence may be NaN
     if constexpr (masked) {
       const std::int32_t own = first + static_cast<std::int32_t>(kit::lane_index() % 4 * 2);
       const std::int32_t count = of.sequence.at.k_length;
       const AttentionKeys keys[2] = {keys_of(of, query_[0]), keys_of(of, query_[1])};
 #pragma unroll
-      for (int eight = 0; eight < static_cast<int>(eights); ++eight) {
+      for (int half = 0; half < 2; ++half) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const std::int32_t key = own + 8 * eight + e;
-          if (key >= 0 && key < count) there[eight] |= e == 0 ? 0xffffU : 0xffff0000U;
+          const std::int32_t key = own + 8 * half + e;
+          if (key >= 0 && key < count) there[half] |= e == 0 ? 0xffffU : 0xffff0000U;
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
-            if (key < keys[r].begin || key >= keys[r].end) s[0][eight][2 * r + e] = -INFINITY;
+            if (key < keys[r].begin || key >= keys[r].end) s[0][half][2 * r + e] = -INFINITY;
           }
         }
       }
@@ -287,23 +280,20 @@ class DecodeTile {
         for (unsigned e = 0; e < 4; ++e) four[e] *= factors[e / 2];
       }
     }
+    const std::uint32_t p[4] = {kit::packed(s[0][0][0], s[0][0][1], Element{}),
+                                kit::packed(s[0][0][2], s[0][0][3], Element{}),
+                                kit::packed(s[0][1][0], s[0][1][1], Element{}),
+                                kit::packed(s[0][1][2], s[0][1][3], Element{})};
 #pragma unroll
-    for (unsigned part = 0; part < eights / 2; ++part) {
-      const float (&s0)[4] = s[0][2 * part], (&s1)[4] = s[0][2 * part + 1];
-      const std::uint32_t p[4] = {
-          kit::packed(s0[0], s0[1], Element{}), kit::packed(s0[2], s0[3], Element{}),
-          kit::packed(s1[0], s1[1], Element{}), kit::packed(s1[2], s1[3], Element{})};
+    for (unsigned j = 0; j < C::dim_v / 16; ++j) {
+      std::uint32_t b[4];
+      kit::load_matrices<true>(b, stage.v + v_at(slice, j));
+      if constexpr (masked) {
 #pragma unroll
-      for (unsigned j = 0; j < C::dim_v / 16; ++j) {
-        std::uint32_t b[4];
-        kit::load_matrices<true>(b, stage.v + v_at(slice * (eights / 2) + part, j));
-        if constexpr (masked) {
-#pragma unroll
-          for (unsigned i = 0; i < 4; ++i) b[i] &= there[2 * part + i % 2];
-        }
-        kit::mma<Element>(sums_[2 * j], p, {b[0], b[1]});
-        kit::mma<Element>(sums_[2 * j + 1], p, {b[2], b[3]});
+        for (unsigned i = 0; i < 4; ++i) b[i] &= there[i % 2];
       }
+      kit::mma<Element>(sums_[2 * j], p, {b[0], b[1]});
+      kit::mma<Element>(sums_[2 * j + 1], p, {b[2], b[3]});
     }
   }
 
@@ -316,12 +306,19 @@ class DecodeTile {
     return scores.outer * (1.F - __fdividef(2.F, 1.F + power));
   }
 
-  // {maximum, factor} of a row of the tile over all warps; stores its lse or its stats.
-  __device__ float2 scale_of(std::int32_t part, const SequenceRun& of, unsigned row) const {
-    float most = -INFINITY, sum = 0.F;
+  // Of a row of the tile, over all warps.
+  __device__ float maximum_of(const SequenceRun& of, unsigned row) const {
+    float most = -INFINITY;
     for (unsigned warp = row / 16; warp < C::warps; warp += row_tiles(of)) {
       most = fmaxf(most, meeting_.stats[warp][row % 16].x);
     }
+    return most;
+  }
+
+  // {maximum, factor} of a row of the tile over all warps; stores its lse or its stats.
+  __device__ float2 scale_of(std::int32_t part, const SequenceRun& of, unsigned row) const {
+    const float most = maximum_of(of, row);
+    float sum = 0.F;
     const float base = most == -INFINITY ? 0.F : most;  // a sum of NaN stays NaN
     for (unsigned warp = row / 16; warp < C::warps; warp += row_tiles(of)) {
       const float2 own = meeting_.stats[warp][row % 16];
@@ -337,24 +334,29 @@ class DecodeTile {
     return {most, scale.factor};
   }
 
-  // One column of the rows that this warp stores.
-  __device__ void store(std::int32_t part, const SequenceRun& of, unsigned column) const {
-    if (column >= decode_.call.dim_v) return;
+  // `columns` columns from `first` on of the rows that this warp stores. They met with a `stride`
+  // between rows.
+  __device__ void store(std::int32_t part, const SequenceRun& of, unsigned first, unsigned columns,
+                        unsigned stride) const {
     const portable_attention::Call& call = decode_.call;
-    for (unsigned row = warp_; row < rows(of); row += C::warps) {
-      float sum = 0.F;
-      for (unsigned warp = row / 16; warp < C::warps; warp += row_tiles(of)) {
-        sum += meeting_.sums[warp][row % 16][column % Meeting<C>::columns];
-      }
+    const unsigned count = rows(of);
+    for (unsigned row = warp_; row < count; row += C::warps) {
       const ResultRow result = result_of(of, row);
-      if (!of.run.is_whole()) {
-        decode_.partials.sums[partial_of(part, of, row, result) * call.dim_v + column] = sum;
-        continue;
-      }
       auto* const out =
           static_cast<Element*>(call.out) +
           call.out_strides.at(of.run.sequence, of.sequence.at.q_begin + result.query, result.head);
-      out[column] = static_cast<Element>(sum * meeting_.rows[row].y);
+      for (unsigned i = kit::lane_index(); i < columns && first + i < call.dim_v;
+           i += kit::warp_threads) {
+        float sum = 0.F;
+        for (unsigned warp = row / 16; warp < C::warps; warp += row_tiles(of)) {
+          sum += meeting_.sums[warp][row % 16 * stride + i];
+        }
+        if (of.run.is_whole()) {
+          out[first + i] = static_cast<Element>(sum * meeting_.rows[row].y);
+        } else {
+          decode_.partials.sums[partial_of(part, of, row, result) * call.dim_v + first + i] = sum;
+        }
+      }
     }
   }
 
@@ -379,7 +381,7 @@ class DecodeTile {
   AttentionKeys whole_;                        // those that all rows of the warp attend to
 
   std::uint32_t queries_[C::dim / 16][4];
-  portable_attention::Softmax<1, eights> softmax_;
+  portable_attention::Softmax<1, 2> softmax_;
   float sums_[C::dim_v / 8][4];
 };
 

@@ -15,14 +15,15 @@ inline kit::TensorMap attention_map(const AttentionWork& work, Place place, cons
                                     std::int64_t batch, std::int64_t heads, std::int64_t rows,
                                     std::int64_t dim, const AttentionStrides& strides,
                                     std::int64_t box_rows, std::int64_t columns,
-                                    kit::Swizzle swizzle) {
+                                    kit::Swizzle swizzle,
+                                    kit::L2Promotion promotion = kit::L2Promotion::b256) {
   const std::int64_t extents[] = {batch, heads, rows, dim};
   const std::int64_t steps[] = {strides.batch, strides.head, strides.row, 1};
   return kit::encode(
       {.tensor = TensorView(const_cast<void*>(data), work.type, extents, steps, place),
        .box = {1, 1, box_rows, columns},
        .swizzle = swizzle,
-       .l2_promotion = kit::L2Promotion::b256});
+       .l2_promotion = promotion});
 }
 
 // The rows of one box of keys or values, of which a block of `keys` keys consists: those of a page
@@ -39,11 +40,12 @@ constexpr std::int64_t attention_box_rows(const AttentionWork& work, std::int64_
 inline kit::TensorMap attention_map_of_keys(const AttentionWork& work, Place place,
                                             const void* data, std::int64_t dim,
                                             const AttentionStrides& strides, std::int64_t keys,
-                                            std::int64_t columns, kit::Swizzle swizzle) {
+                                            std::int64_t columns, kit::Swizzle swizzle,
+                                            kit::L2Promotion promotion = kit::L2Promotion::b256) {
   const bool paged = work.pages.table != nullptr;
   return attention_map(work, place, data, paged ? work.pages.count : work.sequences.count,
                        work.heads_k, paged ? work.pages.rows.value() : work.sequences.k_rows, dim,
-                       strides, attention_box_rows(work, keys), columns, swizzle);
+                       strides, attention_box_rows(work, keys), columns, swizzle, promotion);
 }
 
 }  // namespace ps::detail
