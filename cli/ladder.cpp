@@ -257,6 +257,12 @@ void add_ladder(Program& program) {
                .about = "Attention: from scalar arithmetic to tensor cores that never wait",
                .example = "wgmma"});
   add_kernels(command, program,
+              {.name = "decode",
+               .about = "Attention of one query per sequence: from one block per sequence to equal "
+                        "parts of all keys",
+               .example = "equal-cuts",
+               .traced = false});
+  add_kernels(command, program,
               {.name = "moe",
                .about = "An expert layer: without overlap inside the kernels, and with it",
                .example = "overlapped",

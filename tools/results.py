@@ -71,6 +71,8 @@ ABOUT = {
     "kv_cache": "steps of a generation whose key-value cache grows",
     "ladder_attention": "attention kernels, step by step",
     "ladder_copy": "copy kernels, step by step",
+    "ladder_decode": "attention kernels for one query per sequence, step by step",
+    "ladder_experts": "experts that do not fit on the GPU, step by step",
     "ladder_gemm": "matrix products, step by step",
     "ladder_host": "copies and kernels from the host, step by step",
     "ladder_resample": "resampling kernels, step by step",

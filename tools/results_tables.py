@@ -185,7 +185,7 @@ def of_rungs(document):
                    f"{compared} / time"], rows),
             "*speed-up*: relative to the first row of the same work. *hidden*: the share that overlap "
             "hid of the time that it can hide."
-            + (" *yardstick*: cudaMemcpy, or the measured peak of the arithmetic." if kernels else ""),
+            + (" *yardstick*: cudaMemcpy, a plain read, or the measured peak of the arithmetic." if kernels else ""),
             *of_counters(document), *of_verdicts(document)]
 
 

@@ -78,12 +78,6 @@ __device__ void multiply_values(float (&o)[groups][dim / 8][4],
   }
 }
 
-// The accumulators of 16 rows as one array.
-template <unsigned columns>
-__device__ float (&flat(float (&sums)[columns][4]))[4 * columns] {
-  return reinterpret_cast<float (&)[4 * columns]>(sums);
-}
-
 template <class Element>
 __global__ void __launch_bounds__(threads, 2) mma_sync(const __grid_constant__ Problem p) {
   extern __shared__ __align__(1024) unsigned char memory[];

@@ -174,6 +174,32 @@ TEST(LadderResample, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(ladder("copy --all-shapes").code, 2) << "it has one shape";
 }
 
+TEST(LadderDecode, ListsItsRungsWithoutAGpu) {
+  const Ended run = ladder("decode --list --json");
+  ASSERT_EQ(run.code, 0) << run.err;
+  std::vector<std::string> names;
+  const auto json = nlohmann::json::parse(run.out);
+  for (const auto& rung : json.at("rungs")) {
+    names.push_back(rung.at("name"));
+    EXPECT_EQ(rung.at("ladder"), "decode");
+    const bool is_library = names.back() == "library";  // whose machine code is elsewhere
+    EXPECT_EQ(rung.at("machine").at("holds").empty(), is_library) << names.back();
+  }
+#if PENSTOCK_WITH_CUDA && PENSTOCK_GPU_TESTS
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"one-block", "split", "equal-cuts", "paged", "library"}));
+#else
+  EXPECT_TRUE(names.empty());
+#endif
+}
+
+TEST(LadderDecode, NeedsAGpuAndSaysSo) {
+  const Ended run = ladder("decode --quick --device cpu");
+  EXPECT_EQ(run.code, 1) << run.err;
+  EXPECT_NE(run.err.find("'decode' needs a GPU: "), std::string::npos) << run.err;
+  EXPECT_EQ(ladder("decode --trace out").code, 2) << "it has no traces";
+}
+
 const std::vector<std::string> attention_rungs{
     "scalar", "double-buffered", "pipeline", "tma",        "mma-sync",     "wgmma",
     "roles",  "ping-pong",       "overlap",  "persistent", "causal-order", "library"};

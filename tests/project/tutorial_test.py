@@ -13,7 +13,7 @@ from links_test import links
 
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIAL = ROOT / "docs/tutorial"
-LADDERS = ("copy", "gemm", "attention")
+LADDERS = ("copy", "gemm", "attention", "decode")
 CHAPTERS = [chapter for ladder in LADDERS for chapter in sorted((TUTORIAL / ladder).glob("*.md"))]
 PAGES = sorted(TUTORIAL.rglob("*.md"))
 

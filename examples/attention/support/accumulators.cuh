@@ -12,6 +12,12 @@ using ps::detail::pack_probabilities;
 using ps::detail::scale_rows;
 using Softmax = ps::detail::AttentionSoftmax;
 
+// The accumulators of 16 rows as one array.
+template <unsigned columns>
+__device__ float (&flat(float (&sums)[columns][4]))[4 * columns] {
+  return reinterpret_cast<float (&)[4 * columns]>(sums);
+}
+
 // Sets the scores of keys beyond the last row to -infinity; the first `left` keys of the tile
 // exist.
 template <unsigned count>

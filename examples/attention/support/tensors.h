@@ -49,7 +49,6 @@ class Tensors {
   };
   const std::vector<Row>& references(const Problem& p) const;
   std::vector<float> download(const void* matrix, std::size_t row, std::size_t rows) const;
-  unsigned long long count_nan(const void* from, std::size_t elements) const;
 
   ps::Stream stream_;
   Shape shape_;

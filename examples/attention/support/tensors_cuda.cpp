@@ -3,24 +3,19 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <stdexcept>
 
+#include "attention/support/numbers.h"
 #include "attention/support/tensors.h"
-#include "gemm/support/fill.h"
 #include "penstock/base/error.h"
-#include "penstock/host/cuda.h"
 #include "penstock/ops/attention.h"
-#include "support/check_cuda.h"
 
 namespace ladder::attention {
 namespace {
 
-constexpr std::size_t element = 2;      // bytes
 constexpr std::size_t guard = 2 * dim;  // elements of NaN before and after the result
-constexpr int nan_byte = 0xff;
-constexpr double few = 1 << 19;  // scores up to which all rows are compared
+constexpr double few = 1 << 19;         // scores up to which all rows are compared
 
 std::size_t count_of(const Shape& shape) { return std::size_t{shape.heads} * shape.rows * dim; }
 
@@ -33,21 +28,6 @@ Shape checked(const Shape& shape, ps::DType type) {
     ps::detail::throw_invalid("type", "bf16 or f16", std::string(name(type)));
   }
   return shape;
-}
-
-// Calls call(pointer to the type's elements).
-template <class Call>
-auto with_type(ps::DType type, void* data, const Call& call) {
-  return type == ps::DType::f16 ? call(static_cast<__half*>(data))
-                                : call(static_cast<__nv_bfloat16*>(data));
-}
-
-ps::DeviceBuffer numbers(const ps::Stream& stream, std::size_t count, ps::DType type,
-                         std::uint32_t seed) {
-  ps::DeviceBuffer buffer(stream.device(), count * element);
-  with_type(type, buffer.view().data,
-            [&](auto* to) { gemm::fill_random(to, count, seed, ps::cuda_stream(stream)); });
-  return buffer;
 }
 
 // Rows to look at: the first and last ones, the borders of tiles, and some others.
@@ -76,10 +56,10 @@ Tensors::Tensors(const ps::Stream& stream, const Shape& shape, ps::DType type)
     : stream_(stream),
       shape_(checked(shape, type)),
       type_(type),
-      q_(numbers(stream, count_of(shape), type, 1)),
-      k_(numbers(stream, count_of(shape), type, 2)),
-      v_(numbers(stream, count_of(shape), type, 3)),
-      out_(stream.device(), (count_of(shape) + 2 * guard) * element),
+      q_(random_numbers(stream, count_of(shape), type, 1)),
+      k_(random_numbers(stream, count_of(shape), type, 2)),
+      v_(random_numbers(stream, count_of(shape), type, 3)),
+      out_(stream.device(), (count_of(shape) + 2 * guard) * element_bytes),
       counter_(stream.device(), sizeof(unsigned)),
       workspace_(stream.device(), workspace_bytes(q_, shape, type)) {
   ps::fill(counter_.view(), 0, stream);
@@ -90,7 +70,7 @@ Problem Tensors::problem(bool causal, float scale) const {
   return {.q = q_.view().data,
           .k = k_.view().data,
           .v = v_.view().data,
-          .out = out_.view().sub(guard * element, count_of(shape_) * element).data,
+          .out = out_.view().sub(guard * element_bytes, count_of(shape_) * element_bytes).data,
           .heads = shape_.heads,
           .rows = shape_.rows,
           .causal = causal,
@@ -104,13 +84,14 @@ void Tensors::poison() const { ps::fill(out_.view(), nan_byte, stream_); }
 std::size_t Tensors::check(const Problem& p) const {
   const std::size_t count = count_of(shape_);
   const auto out_at = [&](std::size_t at) {
-    return out_.view().data + at * element;  // from the guard on
+    return out_.view().data + at * element_bytes;  // from the guard on
   };
-  if (const auto missing = count_nan(out_at(guard), count); missing > 0) {
+  if (const auto missing = count_nan(stream_, out_at(guard), type_, count); missing > 0) {
     throw std::runtime_error(
         fmt::format("{} of {} elements are NaN or were never written", missing, count));
   }
-  if (count_nan(out_at(0), guard) != guard || count_nan(out_at(guard + count), guard) != guard) {
+  if (count_nan(stream_, out_at(0), type_, guard) != guard ||
+      count_nan(stream_, out_at(guard + count), type_, guard) != guard) {
     throw std::runtime_error("something was written before or after the result");
   }
   const double epsilon = type_ == ps::DType::f16 ? 0x1p-10 : 0x1p-7;
@@ -155,31 +136,8 @@ const std::vector<Tensors::Row>& Tensors::references(const Problem& p) const {
 }
 
 std::vector<float> Tensors::download(const void* matrix, std::size_t row, std::size_t rows) const {
-  const std::size_t count = rows * dim;
-  std::vector<std::uint16_t> bits(count);
-  stream_.synchronize();
-  ladder::check(cudaMemcpy(bits.data(), static_cast<const std::byte*>(matrix) + row * dim * element,
-                           count * element, cudaMemcpyDeviceToHost),
-                "cudaMemcpy");
-  std::vector<float> values;
-  values.reserve(count);
-  with_type(type_, bits.data(), [&](const auto* from) {
-    for (std::size_t i = 0; i < count; ++i) values.push_back(static_cast<float>(from[i]));
-  });
-  return values;
-}
-
-unsigned long long Tensors::count_nan(const void* from, std::size_t elements) const {
-  const ps::DeviceBuffer found(stream_.device(), sizeof(unsigned long long));
-  ps::fill(found.view(), 0, stream_);
-  with_type(type_, const_cast<void*>(from), [&](auto* in) {
-    gemm::count_nan(in, elements, found.view().as<unsigned long long>(), ps::cuda_stream(stream_));
-  });
-  stream_.synchronize();
-  unsigned long long answer = 0;
-  ladder::check(cudaMemcpy(&answer, found.view().data, sizeof(answer), cudaMemcpyDeviceToHost),
-                "cudaMemcpy");
-  return answer;
+  return downloaded(stream_, static_cast<const std::byte*>(matrix) + row * dim * element_bytes,
+                    type_, rows, dim, dim);
 }
 
 }  // namespace ladder::attention
