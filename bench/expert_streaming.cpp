@@ -1,7 +1,8 @@
 // Expert layers whose weights are in host memory: prompts and single tokens with an empty cache,
 // beside the time in which the link alone moves the same experts, and beside kernels that read the
-// experts in host memory; and tokens with a cache of a quarter of the experts, beside the best
-// fixed set of that size. Writes bench/results/expert_streaming.json.
+// experts in host memory; the same from compressed experts, beside the plain ones; and tokens with
+// a cache of a quarter of the experts, beside the best fixed set of that size. Writes
+// bench/results/expert_streaming.json.
 //
 //   bench_expert_streaming --output bench/results/expert_streaming.json
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <set>
@@ -47,7 +49,7 @@ struct Settings {
 
 constexpr std::int64_t choices = 8;
 
-// Random bf16 weights of about the size that real ones have.
+// Normally distributed bf16 weights of about the size that real ones have.
 void fill(const ps::ExpertStore& store) {
   std::mt19937_64 random = generator(1);
   std::normal_distribution<float> normal(0, 0.02F);
@@ -231,6 +233,57 @@ class Bench {
     once(name, tokens, pass, [&] { pass.run_in_place(store_, stream_); }, [] {}, {});
   }
 
+  // From compressed experts, with an empty cache of a quarter of a pass, in turn with plain ones.
+  // The floor is the link with the compressed bytes.
+  void compressed(const std::string& name, std::int64_t tokens) {
+    if (!chosen(name)) return;
+    const ps::CompressedExpertStore& store = compressed_store();
+    const Pass pass = even_pass(tokens);
+    const ps::ExpertShape& shape = store_.shape();
+    const std::size_t buffers = ps::StreamedExperts::least_bytes(shape, 0, 64, true) -
+                                ps::StreamedExperts::least_bytes(shape);
+    ps::StreamedExperts plain(
+        {.store = &store_, .device = device_, .device_bytes = bytes_for_quarter()});
+    ps::StreamedExperts experts(
+        {.compressed = &store, .device = device_, .device_bytes = bytes_for_quarter() + buffers});
+    const auto run = [&](ps::StreamedExperts& from) {
+      pass.run(from, stream_);
+      from.check();
+    };
+    const auto seconds_of = [&](ps::StreamedExperts& from) {
+      from.clear();
+      device_.synchronize();
+      return ps::seconds_of([&] { run(from); });
+    };
+    const bool correct = pass.is_right([&] { run(experts); }, store_, stream_);
+    const auto needed = pass.needed();
+    const auto block = [&](std::int64_t layer, std::int32_t e) { return store.block(layer, e); };
+    std::size_t bytes = 0;
+    for (const auto& [layer, e] : needed) bytes += block(layer, e).bytes;
+    ps::Floor floor;
+    std::vector<double> seconds, plain_seconds;
+    for (int turn = -1; turn < settings_.turns; ++turn) {
+      const double of_plain = seconds_of(plain), own = seconds_of(experts);
+      floor.time([&] { copy_only(needed, block); });
+      if (turn < 0) continue;
+      plain_seconds.push_back(of_plain);
+      seconds.push_back(own);
+    }
+    const double took = ps::median(seconds), plain_took = ps::median(plain_seconds);
+    add(name, tokens, correct, floor.seconds(), took,
+        {{"slots", experts.slots()},
+         {"device_bytes", experts.device_bytes()},
+         {"experts_needed", needed.size()},
+         {"bytes_needed", bytes},
+         {"share_of_bytes",
+          static_cast<double>(bytes) / static_cast<double>(needed.size() * store_.block_bytes())},
+         {"plain_us", microseconds(plain_took)},
+         {"over_plain", took / plain_took},
+         {"share_of_link", floor.seconds() / took},
+         {"link_GBps", static_cast<double>(bytes) / floor.seconds() * 1e-9},
+         {"best_us", microseconds(*std::min_element(seconds.begin(), seconds.end()))}});
+  }
+
   // A quarter of the experts is cached; routing by Zipf's law, in an order of its own per layer.
   void zipf(const std::string& name, std::int64_t tokens, ps::ExpertPrefetch prefetch) {
     if (!chosen(name)) return;
@@ -296,7 +349,7 @@ class Bench {
                         static_cast<std::int32_t>(i % 128));
     }
     ps::Floor floor;
-    for (int turn = 0; turn < settings_.turns; ++turn) floor.time([&] { copy_only(some); });
+    for (int turn = 0; turn < settings_.turns; ++turn) floor.time([&] { copy_plain(some); });
     const double per_byte =
         floor.seconds() / (static_cast<double>(some.size() * store_.block_bytes()));
     const double predicted = per_byte * static_cast<double>(bytes) / steps;
@@ -341,7 +394,7 @@ class Bench {
       const double took = ps::seconds_of(run);
       if (turn >= 0) seconds.push_back(took);
       empty();
-      floor.time([&] { copy_only(needed); });
+      floor.time([&] { copy_plain(needed); });
     }
     const std::size_t bytes = needed.size() * store_.block_bytes();
     metrics["experts_needed"] = needed.size();
@@ -358,13 +411,36 @@ class Bench {
     return slots * block + ps::StreamedExperts::least_bytes(store_.shape()) % block;
   }
 
-  void copy_only(const std::vector<std::pair<std::int64_t, std::int32_t>>& experts) const {
+  // `block` returns the memory of an expert.
+  template <class Block>
+  void copy_only(const std::vector<std::pair<std::int64_t, std::int32_t>>& experts,
+                 const Block& block) const {
     std::size_t next = 0;
     for (const auto& [layer, expert] : experts) {
-      ps::copy(slot_.view().sub(next++ % 4 * store_.block_bytes(), store_.block_bytes()),
-               store_.block(layer, expert), stream_);
+      const ps::MemoryView from = block(layer, expert);
+      ps::copy(slot_.view().sub(next++ % 4 * store_.block_bytes(), from.bytes), from, stream_);
     }
     stream_.synchronize();
+  }
+  void copy_plain(const std::vector<std::pair<std::int64_t, std::int32_t>>& experts) const {
+    copy_only(experts, [&](std::int64_t layer, std::int32_t e) { return store_.block(layer, e); });
+  }
+
+  // The same weights, compressed when they are first needed.
+  const ps::CompressedExpertStore& compressed_store() {
+    if (compressed_) return *compressed_;
+    const ps::ExpertShape& shape = store_.shape();
+    compressed_ = std::make_unique<ps::CompressedExpertStore>(device_, shape);
+    const double seconds = ps::seconds_of([&] {
+      for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+        for (std::int64_t e = 0; e < shape.experts; ++e) {
+          compressed_->set(layer, e, store_.block(layer, e));
+        }
+      }
+    });
+    fmt::print("compressed to {} in {}\n", ps::format_bytes(compressed_->bytes()),
+               ps::format_seconds(seconds));
+    return *compressed_;
   }
 
   void add(const std::string& name, std::int64_t tokens, bool correct, double floor, double seconds,
@@ -395,6 +471,7 @@ class Bench {
   ps::Device device_;
   bench::Results& results_;
   ps::ExpertStore store_;
+  std::unique_ptr<ps::CompressedExpertStore> compressed_;
   ps::Stream stream_;
   ps::Pool pool_;
   ps::DeviceBuffer slot_;
@@ -415,6 +492,9 @@ void run(const Settings& settings) {
   bench.cold("decode B1", 1);
   bench.cold("decode B8", 8);
   bench.cold("decode B64", 64);
+  bench.compressed("prefill 1x4096, compressed", 4096);
+  bench.compressed("prefill 4x4096, compressed", 16384);
+  bench.compressed("decode B1, compressed", 1);
   bench.in_place("decode B1, read by kernels", 1);
   bench.in_place("decode B8, read by kernels", 8);
   bench.zipf("zipf B1", 1, ps::ExpertPrefetch::none);

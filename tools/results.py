@@ -126,7 +126,9 @@ NAMES = {
                       "of 7168 x 14336, of which 64 have weights of their own; *balanced*: with so many "
                       "tokens that computing takes about as long as loading.",
     "expert_streaming": "*prefill*, *decode*: passes through all layers with an empty cache; the floor is the "
-                        "time in which the link alone copies every chosen expert once. *zipf*: single "
+                        "time in which the link alone copies every chosen expert once. *compressed*: "
+                        "from a CompressedExpertStore; the link's time is that of the compressed bytes. "
+                        "*zipf*: single "
                         "tokens routed by Zipf's law with a quarter of the experts cached; the floor is the "
                         "time of the copies that were made.",
     "expert_streaming_transformers": "Wall times. *experts*: the experts of all layers, router excluded; "

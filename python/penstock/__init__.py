@@ -20,6 +20,7 @@ from ._attention import attention, scaled_dot_product_attention
 from ._core import (Array, Device, File, Item, Ring, RunReport, Stage, Stream, Timeline, copy,
                     iterate)
 from ._compress import compress, compressed_bytes_limit, decompress
+from ._compressed_experts import CompressedExpertStore
 from ._errors import (DeviceError, DeviceLost, Error, ExpertsClosed, InvalidArgument, OutOfMemory,
                       PipelineError, Unsupported)
 from ._experts import ExpertCallRecord, ExpertStatistics, ExpertStore, StreamedExperts
@@ -35,10 +36,10 @@ from ._round_routes import round_routes
 from ._route import route
 
 __all__ = [
-    "Array", "Device", "DeviceError", "DeviceLost", "Doctor", "Error", "ExpertCallRecord",
-    "ExpertStatistics", "ExpertStore", "ExpertsClosed", "File", "InvalidArgument", "Item", "KVCache",
-    "Limits", "OutOfMemory", "Overlap", "Pipeline", "PipelineError", "Ring", "RunReport", "Sensor",
-    "Stage", "Stream", "StreamedExperts", "Timeline", "Unsupported", "__version__",
+    "Array", "CompressedExpertStore", "Device", "DeviceError", "DeviceLost", "Doctor", "Error",
+    "ExpertCallRecord", "ExpertStatistics", "ExpertStore", "ExpertsClosed", "File", "InvalidArgument",
+    "Item", "KVCache", "Limits", "OutOfMemory", "Overlap", "Pipeline", "PipelineError", "Ring",
+    "RunReport", "Sensor", "Stage", "Stream", "StreamedExperts", "Timeline", "Unsupported", "__version__",
     "append_attention", "append_kv", "attention", "compress", "compressed_bytes_limit", "copy",
     "decompress", "doctor", "empty", "gemm", "iterate", "limits", "moe", "moe_combine", "moe_experts",
     "moe_plan", "moe_workspace_bytes", "overlap", "read_file", "resample", "round_routes", "route",

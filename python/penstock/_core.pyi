@@ -420,7 +420,7 @@ class ExpertShape:
     @property
     def nbytes(self) -> int: ...
 
-    def least_bytes(self, pinned: int, calls_in_flight: int) -> int:
+    def least_bytes(self, pinned: int, calls_in_flight: int, compressed: bool) -> int:
         """Of the memory of a GPU."""
 
 class ExpertStore:
@@ -439,10 +439,26 @@ def expert_part(store: ExpertStore, layer: int, expert: int, part: str) -> Array
     The bytes of 'gate_up', 'down', 'gate_up_bias' or 'down_bias' of an expert.
     """
 
+class CompressedExpertStore:
+    """See penstock.CompressedExpertStore."""
+
+    def __init__(self, device: Device, shape: ExpertShape) -> None: ...
+
+    def set(self, layer: int, expert: int, plain: ExpertStore, plain_layer: int, plain_expert: int) -> None: ...
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def complete(self) -> bool: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
 class StreamedExperts:
     """See penstock.StreamedExperts."""
 
-    def __init__(self, store: ExpertStore, device: Device, device_bytes: int, policy: str, pinned: Sequence[tuple[int, int]], prefetch: str, calls_in_flight: int, records: int) -> None: ...
+    def __init__(self, store: ExpertStore | CompressedExpertStore, device: Device, device_bytes: int, policy: str, pinned: Sequence[tuple[int, int]], prefetch: str, calls_in_flight: int, records: int) -> None: ...
 
     def forward(self, layer: int, x: Any, ids: Any, weights: Any, shared_gate_up: Any, shared_down: Any, shared_weights: Any, activation: str, alpha: float, limit: float, kernel: str, batch_invariant: bool, check: bool, out: Any, workspace: Any, stream: Any) -> None: ...
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from . import _core
 from ._check import not_negative
@@ -12,6 +12,9 @@ from ._errors import InvalidArgument
 from ._memory import empty_like
 from ._sizes import as_bytes
 from ._torch_part import TorchPart
+
+if TYPE_CHECKING:
+    from ._compressed_experts import CompressedExpertStore
 
 _DLPACK_CUDA = 2
 
@@ -90,7 +93,7 @@ class ExpertStore:
         """The least `device_bytes` of :class:`StreamedExperts` on a GPU with these experts, `pinned` of
         them pinned."""
         return self._shape.least_bytes(not_negative("pinned", pinned),
-                                       not_negative("calls_in_flight", calls_in_flight))
+                                       not_negative("calls_in_flight", calls_in_flight), False)
 
     def _bytes(self, layer: int, expert: int, part: str) -> _core.Array:
         """The memory of a part of an expert as u8, in the order in which it is stored."""
@@ -122,7 +125,7 @@ class ExpertStore:
 @dataclass(frozen=True)
 class ExpertStatistics:
     """Counts of experts since :class:`StreamedExperts` was made. All are 0 on the CPU, except the
-    calls."""
+    calls, unless the store is compressed."""
 
     calls: int
     needed: int  #: experts that calls needed: the sum of the next three
@@ -132,7 +135,7 @@ class ExpertStatistics:
     prefetched: int
     wasted: int  #: prefetched, and evicted before any call used them
     evicted: int
-    bytes: int  #: of all copies
+    bytes: int  #: of all copies; of compressed experts, the compressed bytes
     failed_calls: int
 
     @property
@@ -159,15 +162,17 @@ class ExpertCallRecord:
 
 
 class StreamedExperts:
-    """Computes expert layers whose weights are in an :class:`ExpertStore`.
+    """Computes expert layers whose weights are in an :class:`ExpertStore` or a
+    :class:`CompressedExpertStore`.
 
     Experts are copied to the GPU when tokens need them, and the most useful ones stay there. Copies
     overlap with the computation of experts that are there already. The result has the bits of
-    :func:`moe` with all weights on the GPU. On the CPU the experts are computed where they are.
+    :func:`moe` with all weights on the GPU. On the CPU the experts are computed where they are, and
+    compressed ones in a cache of decompressed experts, as on a GPU.
 
     `device` is the first GPU by default, or the CPU if there is none. `device_bytes` of its memory are
-    used, at least :meth:`ExpertStore.least_bytes`; a number, or text such as ``"8GiB"``. It is required
-    on a GPU.
+    used, at least ``store.least_bytes()``; a number, or text such as ``"8GiB"``. It is required on a
+    GPU, and for compressed experts, all of which must be set.
 
     `policy` chooses which expert is evicted: ``"frequency"``, the one that was used least often, where
     recent uses count more; or ``"lru"``, the one whose last use is longest ago. `pinned`, pairs of a
@@ -190,14 +195,16 @@ class StreamedExperts:
     array([ 2.924, 11.697], dtype=float32)
     """
 
-    def __init__(self, store: ExpertStore, *, device: str | _core.Device | None = None,
-                 device_bytes: int | str | None = None, policy: str = "frequency",
+    def __init__(self, store: "ExpertStore | CompressedExpertStore", *,
+                 device: str | _core.Device | None = None, device_bytes: int | str | None = None, policy: str = "frequency",
                  pinned: Iterable[tuple[int, int]] = (), prefetch: str = "none",
                  calls_in_flight: int = 64, records: int = 0) -> None:
-        if not isinstance(store, ExpertStore):
-            raise InvalidArgument("store", "an ExpertStore", type(store).__name__)
+        compressed = isinstance(getattr(store, "_core", None), _core.CompressedExpertStore)
+        if not compressed and not isinstance(store, ExpertStore):
+            raise InvalidArgument("store", "an ExpertStore or a CompressedExpertStore",
+                                  type(store).__name__)
         where = _core.Device(device)
-        if where.kind != "cpu" and device_bytes is None:
+        if (where.kind != "cpu" or compressed) and device_bytes is None:
             raise InvalidArgument("device_bytes", "a number of bytes, or text such as '8GiB'", "None")
         if where.kind != "cpu" and store.device.kind == "cpu":
             raise InvalidArgument("store", "one in page-locked memory, made with device='cuda'",
@@ -271,17 +278,17 @@ class StreamedExperts:
 
     @property
     def records(self) -> list[ExpertCallRecord]:
-        """The last calls, the oldest first. Empty on the CPU."""
+        """The last calls, the oldest first. Empty on the CPU, unless the store is compressed."""
         return [ExpertCallRecord(**each) for each in self._core.records]
 
     @property
     def slots(self) -> int:
-        """The number of experts that fit on the GPU; 0 on the CPU."""
+        """The number of experts that fit on the GPU; 0 on the CPU, unless the store is compressed."""
         return self._core.slots
 
     @property
     def device_bytes(self) -> int:
-        """The bytes of GPU memory that are used; 0 on the CPU."""
+        """The bytes of GPU memory that are used; 0 on the CPU, unless the store is compressed."""
         return self._core.device_bytes
 
     @property

@@ -12,6 +12,7 @@ from transformers import AutoConfig
 from transformers.utils import logging
 
 from . import weights
+from ._compressed_experts import CompressedExpertStore
 from ._dtypes import FULL_NAMES, SIZES, float_name
 from ._errors import InvalidArgument, Unsupported
 from ._hf_names import Source, sources
@@ -23,6 +24,8 @@ from ._progress import ByteProgress
 # Read at a time, between two steps of the progress bar. Less if it is converted, since it then takes
 # memory besides that of the experts.
 _BATCH, _CONVERTED_BATCH = 1 << 30, 1 << 28
+# Of experts that are compressed, which are read to other memory first.
+_COMPRESSED_BATCH = 1 << 28
 # Names of experts' weights in checkpoints: transformers is told not to miss them.
 _EXPERTS = r"\.experts\."
 
@@ -69,7 +72,7 @@ class _Loading:
         check_before_loading(self._options, self._experts, len(modules),
                              resident_bytes(model, modules.values()))
         # Its memory is locked while transformers loads the other weights.
-        self._store = self._experts.store(len(modules), self._options.device)
+        self._store = self._experts.store(len(modules), self._options)
         for path in modules:
             model.set_submodule(path, torch.nn.Module())
         model._keys_to_ignore_on_load_unexpected.add(_EXPERTS)
@@ -84,9 +87,31 @@ class _Loading:
     def _fill(self) -> None:
         total = sum(source.count for source in self._sources) * self._element_size()
         with ByteProgress("Loading experts", total, self._options.progress) as progress:
+            if isinstance(self._store, CompressedExpertStore):
+                self._fill_compressed(self._store, progress)
+                return
             for batch in self._batches():
-                self._read(batch)
+                self._read(batch, [self._store._bytes(source.layer, source.expert, source.part)
+                                   for source in batch])
                 progress.add(sum(source.count for source in batch) * self._element_size())
+
+    def _fill_compressed(self, store: CompressedExpertStore, progress: ByteProgress) -> None:
+        """Reads a few whole experts at a time and compresses them."""
+        block = self._experts.shape(1).nbytes // self._experts.experts
+        most = max(1, min(_COMPRESSED_BATCH // block, self._experts.experts))
+        plain = store._plain(most)
+        by_expert: dict[tuple[int, int], list[Source]] = {}
+        for source in self._sources:
+            by_expert.setdefault((source.layer, source.expert), []).append(source)
+        experts = sorted(by_expert)
+        for first in range(0, len(experts), most):
+            some = experts[first:first + most]
+            batch = [(source, plain._bytes(0, number, source.part))
+                     for number, expert in enumerate(some) for source in by_expert[expert]]
+            self._read([source for source, _ in batch], [part for _, part in batch])
+            for number, (layer, expert) in enumerate(some):
+                store._set(layer, expert, plain, number)
+            progress.add(sum(source.count for source, _ in batch) * self._element_size())
 
     def _batches(self) -> Iterator[list[Source]]:
         """The sources in the order in which the files have them."""
@@ -103,11 +128,11 @@ class _Loading:
         if batch:
             yield batch
 
-    def _read(self, batch: list[Source]) -> None:
+    def _read(self, batch: list[Source], parts: list[Any]) -> None:
+        """Each source to its place in the part of its expert."""
         reads, converted = [], []
         size = self._element_size()
-        for source in batch:
-            part = self._store._bytes(source.layer, source.expert, source.part)
+        for source, part in zip(batch, parts, strict=True):
             place: Any = part[source.begin * size:(source.begin + source.count) * size]
             if source.dtype != self._dtype():
                 element = getattr(torch, source.dtype)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from . import _core
+from ._compressed_experts import CompressedExpertStore
 from ._dtypes import FULL_NAMES, dtype_name
 from ._errors import InvalidArgument, Unsupported
 from ._experts import ExpertStore, StreamedExperts, as_pair
@@ -37,10 +38,13 @@ class Experts:
         return _core.ExpertShape(layers, self.experts, self.hidden, self.width, self.dtype,
                                  self.layout, self.transposed, self.bias)
 
-    def store(self, layers: int, device: _core.Device) -> ExpertStore:
-        return ExpertStore(layers=layers, experts=self.experts, hidden=self.hidden, width=self.width,
-                           dtype=self.dtype, layout=self.layout, transposed=self.transposed,
-                           bias=self.bias, device=device)
+    def store(self, layers: int, options: "Options") -> ExpertStore | CompressedExpertStore:
+        kind: Any = CompressedExpertStore if options.compress else ExpertStore
+        store: ExpertStore | CompressedExpertStore = kind(
+            layers=layers, experts=self.experts, hidden=self.hidden, width=self.width,
+            dtype=self.dtype, layout=self.layout, transposed=self.transposed, bias=self.bias,
+            device=options.device)
+        return store
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ class Options:
     prefetch: str
     pinned: tuple[tuple[int, int], ...]
     progress: bool
+    compress: bool = False
 
     @property
     def torch_device(self) -> torch.device:
@@ -60,7 +65,7 @@ class Options:
 
 
 def options_from(device: Any, gpu_memory: Any, policy: str, prefetch: str, pinned: Iterable[Any],
-                 progress: bool) -> Options:
+                 progress: bool, compress: bool) -> Options:
     if policy not in ("frequency", "lru"):
         raise InvalidArgument("policy", "'frequency' or 'lru'", repr(policy))
     if prefetch not in ("none", "previous"):
@@ -68,7 +73,7 @@ def options_from(device: Any, gpu_memory: Any, policy: str, prefetch: str, pinne
     if isinstance(device, torch.device):
         device = str(device)
     return Options(_core.Device(device), as_bytes("gpu_memory", gpu_memory), policy, prefetch,
-                   tuple(as_pair("pinned", each) for each in pinned), progress)
+                   tuple(as_pair("pinned", each) for each in pinned), progress, bool(compress))
 
 
 class StreamedLayer(torch.nn.Module):
@@ -152,10 +157,11 @@ def resident_bytes(model: Any, modules: Iterable[Any]) -> int:
 
 
 def cache_bytes(options: Options, experts: Experts, layers: int, resident: int) -> int:
-    """What is left of the memory for the cache of experts; 0 on the CPU."""
-    if options.device.kind == "cpu":
+    """What is left of the memory for the cache of experts; 0 on the CPU if experts are computed where
+    they are."""
+    if options.device.kind == "cpu" and not options.compress:
         return 0
-    least = experts.shape(layers).least_bytes(len(options.pinned), _CALLS_IN_FLIGHT)
+    least = experts.shape(layers).least_bytes(len(options.pinned), _CALLS_IN_FLIGHT, options.compress)
     if options.gpu_bytes < resident + least:
         raise InvalidArgument(
             "gpu_memory", f"at least {resident + least} bytes: {resident} for the weights other than "
@@ -169,9 +175,11 @@ def check_before_loading(options: Options, experts: Experts, layers: int, reside
         if not (0 <= layer < layers and 0 <= expert < experts.experts):
             raise InvalidArgument("pinned", f"layers below {layers} and experts below {experts.experts}",
                                   f"({layer}, {expert})")
+    if options.compress and experts.dtype != "bf16":
+        raise Unsupported(f"penstock.hf: expected experts in bf16 to compress them, given {experts.dtype}")
+    cache = cache_bytes(options, experts, layers, resident)
     if options.device.kind == "cpu":
         return
-    cache = cache_bytes(options, experts, layers, resident)
     free = options.device.capabilities["free_bytes"]
     needed = resident + min(cache, experts.shape(layers).nbytes)
     if needed > free:
@@ -179,7 +187,8 @@ def check_before_loading(options: Options, experts: Experts, layers: int, reside
                               f"{options.device.name}", str(options.gpu_bytes))
 
 
-def streamed_from(store: ExpertStore, options: Options, device_bytes: int) -> StreamedExperts:
+def streamed_from(store: ExpertStore | CompressedExpertStore, options: Options,
+                  device_bytes: int) -> StreamedExperts:
     return StreamedExperts(store, device=options.device, device_bytes=device_bytes,
                            policy=options.policy, pinned=options.pinned, prefetch=options.prefetch,
                            calls_in_flight=_CALLS_IN_FLIGHT)
@@ -192,8 +201,8 @@ def install(model: Any, paths: Iterable[str], streamed: StreamedExperts, experts
 
 
 def offload(model: Any, options: Options) -> Any:
-    """Moves the experts of a model in host memory to an ExpertStore and the rest to the device. If it
-    fails, the model is as it was."""
+    """Moves the experts of a model in host memory to a store and the rest to the device. If it fails,
+    the model is as it was."""
     modules = found_in(model)
     for name, each in model.named_parameters():
         if each.device.type != "cpu":
@@ -203,11 +212,12 @@ def offload(model: Any, options: Options) -> Any:
     resident = resident_bytes(model, modules.values())
     check_before_loading(options, experts, len(modules), resident)
     device_bytes = cache_bytes(options, experts, len(modules), resident)
-    store = experts.store(len(modules), options.device)
-    with ByteProgress("Moving experts", store.nbytes, options.progress) as progress:
+    store = experts.store(len(modules), options)
+    total = experts.shape(len(modules)).nbytes
+    with ByteProgress("Moving experts", total, options.progress) as progress:
         for layer, module in enumerate(modules.values()):
             _copy(module, store, layer)
-            progress.add(store.nbytes // len(modules))
+            progress.add(total // len(modules))
     streamed = streamed_from(store, options, device_bytes)
     try:
         install(model, modules, streamed, experts)
@@ -222,12 +232,16 @@ def offload(model: Any, options: Options) -> Any:
     return model
 
 
-def _copy(module: Any, store: ExpertStore, layer: int) -> None:
+def _copy(module: Any, store: ExpertStore | CompressedExpertStore, layer: int) -> None:
     parts = {"gate_up": module.gate_up_proj, "down": module.down_proj}
     if module.is_transposed:
         parts = {part: weights.mT for part, weights in parts.items()}
     if module.has_bias:
         parts |= {"gate_up_bias": module.gate_up_proj_bias, "down_bias": module.down_proj_bias}
-    for part, weights in parts.items():
-        for expert, one in enumerate(weights.detach()):
+    for expert in range(store.experts):
+        of_expert = {part: weights[expert].detach() for part, weights in parts.items()}
+        if isinstance(store, CompressedExpertStore):
+            store.set(layer, expert, **of_expert)
+            continue
+        for part, one in of_expert.items():
             getattr(store, part)(layer, expert, like="torch").copy_(one)

@@ -61,7 +61,7 @@ def register(name: str = "penstock") -> None:
 def load(path_or_name: Any, *, gpu_memory: int | str = "20GiB", device: Any = None, dtype: Any = "auto",
          policy: str = "frequency", prefetch: str = "none", pinned: Iterable[tuple[int, int]] = (),
          progress: bool = True, revision: str | None = None,
-         attn_implementation: str | None = None) -> Any:
+         attn_implementation: str | None = None, compress: bool = False) -> Any:
     """Loads a mixture-of-experts model whose experts stay in host memory.
 
     `path_or_name` is a folder with ``config.json`` and safetensors files, or a name on the Hugging Face
@@ -75,21 +75,27 @@ def load(path_or_name: Any, *, gpu_memory: int | str = "20GiB", device: Any = No
     a bar, by tqdm if it is installed. `revision` and `attn_implementation` are those of
     ``from_pretrained``.
 
+    With `compress`, the experts are kept compressed without loss
+    (:class:`penstock.CompressedExpertStore`): they take about two thirds of the host memory and of the
+    time on the link. Loading takes longer. The experts must be in bf16. On the CPU, `gpu_memory` then
+    limits the memory of the other weights and a cache of decompressed experts.
+
     Returns the model, ready for ``generate``. Raises :class:`penstock.InvalidArgument` if `gpu_memory` is
     too small or the checkpoint lacks tensors or files, and :class:`penstock.Unsupported` for quantised
-    checkpoints and for models whose experts are not understood.
+    checkpoints, for models whose experts are not understood, and for experts in f16 or f32 that are to be
+    compressed.
     """
     _need_transformers()
     from ._hf_loading import load as load_with
     from ._hf_streaming import options_from
 
-    options = options_from(device, gpu_memory, policy, prefetch, pinned, progress)
+    options = options_from(device, gpu_memory, policy, prefetch, pinned, progress, compress)
     return load_with(path_or_name, options, dtype, revision, attn_implementation)
 
 
 def offload(model: Any, *, gpu_memory: int | str = "20GiB", device: Any = None,
             policy: str = "frequency", prefetch: str = "none", pinned: Iterable[tuple[int, int]] = (),
-            progress: bool = True) -> Any:
+            progress: bool = True, compress: bool = False) -> Any:
     """Moves the experts of a model in host memory to page-locked memory, from which they are streamed,
     and the rest of the model to `device`. Returns `model`.
 
@@ -100,7 +106,8 @@ def offload(model: Any, *, gpu_memory: int | str = "20GiB", device: Any = None,
     from ._hf_streaming import offload as offload_with
     from ._hf_streaming import options_from
 
-    return offload_with(model, options_from(device, gpu_memory, policy, prefetch, pinned, progress))
+    return offload_with(model, options_from(device, gpu_memory, policy, prefetch, pinned, progress,
+                                            compress))
 
 
 def _need_transformers() -> None:

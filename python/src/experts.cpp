@@ -6,6 +6,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstddef>
@@ -16,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "array.h"
@@ -26,6 +28,7 @@
 #include "moe_names.h"
 #include "penstock/base/error.h"
 #include "penstock/base/units.h"
+#include "penstock/outofcore/compressed_expert_store.h"
 #include "penstock/outofcore/expert_store.h"
 #include "views.h"
 
@@ -33,6 +36,7 @@ namespace ps::python {
 namespace {
 
 using SharedStore = std::shared_ptr<const ExpertStore>;
+using AnyStore = std::variant<std::shared_ptr<ExpertStore>, std::shared_ptr<CompressedExpertStore>>;
 
 // The memory of a part of an expert, as bytes in the order in which they are stored.
 Array part_of_expert(const SharedStore& store, std::int64_t layer, std::int64_t expert,
@@ -62,11 +66,15 @@ ExpertPrefetch prefetch_named(std::string_view name) {
 // StreamedExperts and the store that it reads.
 class OpenedExperts {
  public:
-  OpenedExperts(SharedStore store, StreamedExpertsOptions options)
+  OpenedExperts(AnyStore store, StreamedExpertsOptions options)
       : store_(std::move(store)),
         device_(options.device),
         experts_(without_lock([&] {
-          options.store = store_.get();
+          if (const auto* plain = std::get_if<std::shared_ptr<ExpertStore>>(&store_)) {
+            options.store = plain->get();
+          } else {
+            options.compressed = std::get<std::shared_ptr<CompressedExpertStore>>(store_).get();
+          }
           return std::make_shared<StreamedExperts>(std::move(options));
         })),
         closed_at_exit_([experts = std::weak_ptr(experts_)] {
@@ -85,7 +93,13 @@ class OpenedExperts {
   OpenedExperts& operator=(const OpenedExperts&) = delete;
 
   StreamedExperts& experts() const { return *experts_; }
-  const ExpertStore& store() const { return *store_; }
+  const ExpertShape& shape() const {
+    return std::visit([](const auto& store) -> const ExpertShape& { return store->shape(); },
+                      store_);
+  }
+  MemoryView any_block() const {
+    return std::visit([](const auto& store) { return store->block(0, 0); }, store_);
+  }
   const Device& device() const { return device_; }
 
   // Work for these arrays is done on a stream of the device that has the experts.
@@ -97,7 +111,7 @@ class OpenedExperts {
   }
 
  private:
-  SharedStore store_;
+  AnyStore store_;
   Device device_;
   std::shared_ptr<StreamedExperts> experts_;
   StoppedAtExit closed_at_exit_;
@@ -137,10 +151,10 @@ std::size_t workspace_bytes(const OpenedExperts& self, nb::handle x, nb::handle 
   MoeOptions options{.x = views.add(x, "x"),
                      .ids = views.add(ids, "ids"),
                      .shared_gate_up = views.add(shared_gate_up, "shared_gate_up")};
-  const ExpertShape& shape = self.store().shape();
+  const ExpertShape& shape = self.shape();
   // Only shapes matter here, so the memory is that of any block.
   const auto slots = static_cast<std::int64_t>(self.experts().slots());
-  const MemoryView block = without_lock([&] { return self.store().block(0, 0); });
+  const MemoryView block = without_lock([&] { return self.any_block(); });
   ExpertStore::set_weights(shape, block, slots, options);
   options.slots = TensorView(block.data, DType::i32, {shape.experts}, block.place);
   return moe_workspace_bytes(options);
@@ -213,10 +227,12 @@ void bind_store(nb::module_& m) {
                    [](const ExpertShape& self) { return ExpertStore::bytes_needed(self); })
       .def(
           "least_bytes",
-          [](const ExpertShape& self, std::size_t pinned, std::size_t calls_in_flight) {
-            return StreamedExperts::least_bytes(self, pinned, calls_in_flight);
+          [](const ExpertShape& self, std::size_t pinned, std::size_t calls_in_flight,
+             bool compressed) {
+            return StreamedExperts::least_bytes(self, pinned, calls_in_flight, compressed);
           },
-          nb::arg("pinned"), nb::arg("calls_in_flight"), "Of the memory of a GPU.");
+          nb::arg("pinned"), nb::arg("calls_in_flight"), nb::arg("compressed"),
+          "Of the memory of a GPU.");
   nb::class_<ExpertStore>(m, "ExpertStore", "The experts of a model; see penstock.ExpertStore.")
       .def(nb::new_([](const Device& device, const ExpertShape& shape) {
              return without_lock([&] { return std::make_shared<ExpertStore>(device, shape); });
@@ -230,21 +246,41 @@ void bind_store(nb::module_& m) {
         "The bytes of 'gate_up', 'down', 'gate_up_bias' or 'down_bias' of an expert.");
 }
 
+void bind_compressed_store(nb::module_& m) {
+  nb::class_<CompressedExpertStore>(m, "CompressedExpertStore",
+                                    "See penstock.CompressedExpertStore.")
+      .def(nb::new_([](const Device& device, const ExpertShape& shape) {
+             return without_lock(
+                 [&] { return std::make_shared<CompressedExpertStore>(device, shape); });
+           }),
+           nb::arg("device"), nb::arg("shape"))
+      .def(
+          "set",
+          [](CompressedExpertStore& self, std::int64_t layer, std::int64_t expert,
+             const ExpertStore& plain, std::int64_t plain_layer, std::int64_t plain_expert) {
+            without_lock([&] { self.set(layer, expert, plain.block(plain_layer, plain_expert)); });
+          },
+          nb::arg("layer"), nb::arg("expert"), nb::arg("plain"), nb::arg("plain_layer"),
+          nb::arg("plain_expert"))
+      .def_prop_ro("count", &CompressedExpertStore::count)
+      .def_prop_ro("complete", &CompressedExpertStore::complete)
+      .def_prop_ro("nbytes", &CompressedExpertStore::bytes);
+}
+
 void bind_opened(nb::module_& m) {
   nb::class_<OpenedExperts>(m, "StreamedExperts", "See penstock.StreamedExperts.")
       .def(
           "__init__",
-          [](OpenedExperts* self, const std::shared_ptr<ExpertStore>& store, const Device& device,
-             std::size_t device_bytes, std::string_view policy,
-             std::vector<std::pair<std::int64_t, std::int64_t>> pinned, std::string_view prefetch,
-             std::size_t calls_in_flight, std::size_t records) {
-            new (self) OpenedExperts(store, {.device = device,
-                                             .device_bytes = device_bytes,
-                                             .policy = policy_named(policy),
-                                             .pinned = std::move(pinned),
-                                             .prefetch = prefetch_named(prefetch),
-                                             .calls_in_flight = calls_in_flight,
-                                             .records = records});
+          [](OpenedExperts* self, AnyStore store, const Device& device, std::size_t device_bytes,
+             std::string_view policy, std::vector<std::pair<std::int64_t, std::int64_t>> pinned,
+             std::string_view prefetch, std::size_t calls_in_flight, std::size_t records) {
+            new (self) OpenedExperts(std::move(store), {.device = device,
+                                                        .device_bytes = device_bytes,
+                                                        .policy = policy_named(policy),
+                                                        .pinned = std::move(pinned),
+                                                        .prefetch = prefetch_named(prefetch),
+                                                        .calls_in_flight = calls_in_flight,
+                                                        .records = records});
           },
           nb::arg("store"), nb::arg("device"), nb::arg("device_bytes"), nb::arg("policy"),
           nb::arg("pinned"), nb::arg("prefetch"), nb::arg("calls_in_flight"), nb::arg("records"))
@@ -305,6 +341,7 @@ void translate(const std::exception_ptr& failure, void* /*payload*/) {
 void bind_experts(nb::module_& m) {
   nb::register_exception_translator(translate);
   bind_store(m);
+  bind_compressed_store(m);
   bind_opened(m);
   m.def(
       "parse_bytes",

@@ -51,22 +51,26 @@ struct PinnedArena::State {
       : device(on),
         bytes(checked_bytes(options.bytes)),
         piece(checked_piece(options)),
+        on_demand(options.on_demand),
         pages(bytes),
         worker([on] { on.backend().enter_thread(); }) {
     if (device.kind() == DeviceKind::cuda) borders.emplace(pages.data(), bytes, piece);
   }
 
-  void lock_all() noexcept;
+  void lock(std::size_t end) noexcept;
+  void ask_for(std::size_t end);
   void lock_piece(std::size_t begin, std::size_t count) const;
   void unlock_all() noexcept;
 
   const Device device;
   const std::size_t bytes, piece;
+  const bool on_demand;
   const detail::HugePages pages;
   std::optional<detail::PieceBorders> borders;
 
   std::mutex mutex;
   std::condition_variable changed;
+  std::size_t asked = 0;  // bytes that are locked, or that the worker has been told to lock
   std::atomic<std::size_t> ready{0};
   std::atomic<bool> stop{false};
   std::exception_ptr error;
@@ -76,7 +80,8 @@ struct PinnedArena::State {
 void PinnedArena::State::lock_piece(std::size_t begin, std::size_t count) const {
   const std::string so_far = format_bytes(begin) + " are ready; ";
   // Touching memory that is not there would end the process.
-  if (const std::size_t available = detail::available_memory(); bytes - begin > available) {
+  const std::size_t needed = on_demand ? count : bytes - begin;
+  if (const std::size_t available = detail::available_memory(); needed > available) {
     throw OutOfMemory("host memory", bytes, so_far + format_bytes(available) + " are available");
   }
   pages.touch(begin, count);
@@ -87,8 +92,9 @@ void PinnedArena::State::lock_piece(std::size_t begin, std::size_t count) const 
   }
 }
 
-void PinnedArena::State::lock_all() noexcept {
-  for (std::size_t begin = 0; begin < bytes; begin += piece) {
+// The pieces before `end` that are not locked yet. On the worker.
+void PinnedArena::State::lock(std::size_t end) noexcept {
+  for (std::size_t begin = ready; begin < end && !stop && !error; begin += piece) {
     const std::size_t count = std::min(piece, bytes - begin);
     std::exception_ptr failure;
     try {
@@ -96,15 +102,21 @@ void PinnedArena::State::lock_all() noexcept {
     } catch (...) {
       failure = std::current_exception();
     }
-    const std::lock_guard lock(mutex);
+    const std::lock_guard guard(mutex);
     if (failure) {
       error = std::move(failure);
     } else {
       ready = begin + count;
     }
     changed.notify_all();
-    if (stop || error) return;
   }
+}
+
+// With `mutex` held.
+void PinnedArena::State::ask_for(std::size_t end) {
+  if (end <= asked) return;
+  worker.post([this, end] { lock(end); });
+  asked = end;
 }
 
 void PinnedArena::State::unlock_all() noexcept {
@@ -116,7 +128,8 @@ void PinnedArena::State::unlock_all() noexcept {
 PinnedArena::PinnedArena(const Device& device, PinnedArenaOptions options) {
   detail::refuse_after_fork();
   state_ = std::make_unique<State>(device, options);
-  state_->worker.post([state = state_.get()] { state->lock_all(); });
+  const std::lock_guard lock(state_->mutex);
+  state_->ask_for(options.on_demand ? state_->piece : state_->bytes);
 }
 
 PinnedArena::~PinnedArena() {
@@ -139,9 +152,12 @@ void PinnedArena::wait(std::size_t bytes) const {
     detail::throw_invalid("bytes", fmt::format("at most {}, all of the arena", state_->bytes),
                           std::to_string(bytes));
   }
-  if (state_->ready >= bytes) return;
+  if (state_->ready >= bytes && !state_->on_demand) return;
   detail::refuse_after_fork();
   std::unique_lock lock(state_->mutex);
+  // Whole pieces, and the next one, so that it is there when it is needed.
+  const std::size_t pieces = (bytes + state_->piece - 1) / state_->piece + 1;
+  state_->ask_for(std::min(state_->bytes, pieces * state_->piece));
   state_->changed.wait(lock, [&] { return state_->ready >= bytes || state_->error; });
   if (state_->ready < bytes) std::rethrow_exception(state_->error);
 }

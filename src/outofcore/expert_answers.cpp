@@ -7,6 +7,7 @@
 #include "host/backend.h"
 #include "host/clock.h"
 #include "host/flag.h"
+#include "outofcore/expert_source.h"
 #include "penstock/base/error.h"
 
 namespace ps::detail {
@@ -45,8 +46,9 @@ ExpertAnswers::ExpertAnswers(const StreamedExpertsOptions& options,
                              std::unique_ptr<CachePolicy> policy, MemoryView slots,
                              std::uint32_t* copied, const std::atomic<bool>& cancelled)
     : store_(options.store),
+      compressed_(options.compressed),
       reads_(options.disk != nullptr ? std::optional<ExpertReads>(*options.disk) : std::nullopt),
-      shape_(options.disk != nullptr ? options.disk->shape() : store_->shape()),
+      shape_(shape_of(options)),
       block_bytes_(ExpertStore::block_bytes(shape_)),
       prefetch_(options.prefetch),
       memory_(slots),
@@ -54,6 +56,7 @@ ExpertAnswers::ExpertAnswers(const StreamedExpertsOptions& options,
       copied_(copied),
       cancelled_(cancelled),
       copies_(options.device, {.priority = Priority::high}),
+      fills_(copies_),
       slots_(slots.bytes / block_bytes_, static_cast<std::size_t>(shape_.layers * shape_.experts),
              std::move(policy)),
       order_(shape_.layers),
@@ -61,6 +64,11 @@ ExpertAnswers::ExpertAnswers(const StreamedExpertsOptions& options,
   for (const auto& [layer, expert] : options.pinned) {
     wishes_.push_back({.key = layer * shape_.experts + expert, .pinned = true});
   }
+}
+
+void ExpertAnswers::stage(MemoryView memory, std::shared_ptr<ExpertSteps> steps) {
+  staging_.emplace(copies_.device(), memory, std::move(steps));
+  fills_ = Stream(copies_.device(), {.priority = Priority::high});
 }
 
 MemoryView ExpertAnswers::slot_memory(std::size_t slot) const {
@@ -113,17 +121,21 @@ std::size_t ExpertAnswers::bring(Key key, bool scan, const ExpertSlots::Evictabl
   try {
     // All of them: they may be on different streams.
     for (const ExpertSlots::Reader& reader : mine.readers) {
-      if (!is_over(reader)) copies_.wait(reader.call->read[reader.group]);
+      if (!is_over(reader)) fills_.wait(reader.call->read[reader.group]);
     }
-    copy(slot_memory(slot), block, copies_);
-    ++copies_made_;
-    copies_.impl().write_value(copied_, enqueued_ + 1);
+    if (staging_) {
+      staging_->bring(slot_memory(slot), block, copies_, fills_);
+    } else {
+      copy(slot_memory(slot), block, copies_);
+    }
+    copied_bytes_ += block.bytes;
+    fills_.impl().write_value(copied_, enqueued_ + 1);
     mine.copy = ++enqueued_;
     mine.readers.clear();  // later copies come after this one
     if (reads_) reads_->copied_by(key, enqueued_);
   } catch (...) {
     slots_.drop(slot);
-    if (reads_) copies_.impl().drain();  // what was enqueued may still read the block
+    if (reads_ || staging_) drain();  // what was enqueued may still read the block or a buffer
     throw;
   }
   return slot;
@@ -206,7 +218,7 @@ void ExpertAnswers::give_group(Plan& plan) {
                                  [&](std::size_t slot) { return !is_ready(slots_[slot]); });
   for (const std::size_t slot : slots) read_by(slot, plan);
   if (waits) {
-    copies_.impl().write_value(call.flags + plan.group, call.number);
+    fills_.impl().write_value(call.flags + plan.group, call.number);
   } else {
     set_flag(call.flags + plan.group, call.number);
   }
@@ -327,13 +339,21 @@ void ExpertAnswers::clear() noexcept {
   for (std::size_t slot = 0; slot < slots_.count(); ++slot) slots_.drop(slot);
 }
 
-void ExpertAnswers::drain() noexcept { copies_.impl().drain(); }
+void ExpertAnswers::look_for_faults() const {
+  static_cast<void>(copies_.done());
+  static_cast<void>(fills_.done());
+}
+
+void ExpertAnswers::drain() noexcept {
+  copies_.impl().drain();
+  fills_.impl().drain();
+}
 
 ExpertStatistics ExpertAnswers::statistics() const {
   return {.prefetched = prefetched_,
           .wasted = slots_.wasted(),
           .evicted = slots_.evicted(),
-          .bytes = copies_made_ * block_bytes_};
+          .bytes = copied_bytes_};
 }
 
 }  // namespace ps::detail

@@ -1,5 +1,5 @@
 // Answers calls of StreamedExperts: copies the experts that a call needs into slots and tells the
-// call's stream when they are there. Used by one thread.
+// call's stream when they are there. Used by one thread. "Copied" includes decompressed.
 //
 // A call waits for one flag per group. A group whose experts are all in their slots gets its flag
 // from the host, every other one from the copy stream, behind the copies. The host writes a group's
@@ -21,6 +21,7 @@
 #include "outofcore/expert_order.h"
 #include "outofcore/expert_reads.h"
 #include "outofcore/expert_slots.h"
+#include "outofcore/expert_staging.h"
 #include "penstock/host/buffer.h"
 #include "penstock/host/stream.h"
 #include "penstock/outofcore/experts.h"
@@ -35,6 +36,8 @@ class ExpertAnswers {
   // `slots` is device memory for slots of one block each. `copied` is a flag in page-locked memory.
   ExpertAnswers(const StreamedExpertsOptions& options, std::unique_ptr<CachePolicy> policy,
                 MemoryView slots, std::uint32_t* copied, const std::atomic<bool>& cancelled);
+  // For a compressed store, before the first call: with device memory of its own.
+  void stage(MemoryView memory, std::shared_ptr<ExpertSteps> steps);
 
   // Returns what failed, or null. Waits for copies if the call needs more than half of the slots.
   std::exception_ptr answer(ExpertCall& call, ExpertCallRecord& record);
@@ -56,7 +59,7 @@ class ExpertAnswers {
   void clear() noexcept;
 
   // Throws DeviceError if the device has failed.
-  void look_for_faults() const { static_cast<void>(copies_.done()); }
+  void look_for_faults() const;
   // Waits for copies; reports nothing.
   void drain() noexcept;
 
@@ -88,7 +91,8 @@ class ExpertAnswers {
   void keep(std::int64_t layer);
   MemoryView slot_memory(std::size_t slot) const;
 
-  const ExpertStore* const store_;  // null: reads_
+  const ExpertStore* const store_;  // null: one of the next two
+  const CompressedExpertStore* const compressed_;
   std::optional<ExpertReads> reads_;
   const ExpertShape shape_;
   const std::size_t block_bytes_;
@@ -98,13 +102,15 @@ class ExpertAnswers {
   std::uint32_t* const copied_;      // the number of the last copy that is complete
   const std::atomic<bool>& cancelled_;
   Stream copies_;
+  Stream fills_;  // fills the slots: copies_, or a stream that decompresses
+  std::optional<ExpertStaging> staging_;
   ExpertSlots slots_;
   std::uint32_t enqueued_ = 0;  // the number of the last copy
   std::deque<Wish> wishes_;
   std::vector<std::int64_t> kept_layers_;  // that wishes must not evict
   ExpertOrder order_;
   std::vector<std::vector<std::int32_t>> last_needed_;  // by layer
-  std::uint64_t copies_made_ = 0, prefetched_ = 0;
+  std::uint64_t copied_bytes_ = 0, prefetched_ = 0;
 };
 
 }  // namespace ps::detail

@@ -1,12 +1,13 @@
-// What ExpertAnswers does if the experts are on a disk.
+// Where ExpertAnswers finds experts, and what it does if they are on a disk.
 #include "host/clock.h"
 #include "host/flag.h"
 #include "outofcore/expert_answers.h"
 
 namespace ps::detail {
 
-// The block of an expert in host memory; waits until it has been read.
+// The block of an expert in host memory, as it is copied; waits until it has been read.
 MemoryView ExpertAnswers::on_host(Key key) {
+  if (compressed_ != nullptr) return compressed_->block(key / shape_.experts, key % shape_.experts);
   if (!reads_) return store_->block(key / shape_.experts, key % shape_.experts);
   const Pauses pauses;
   std::int64_t looked = now_ns();

@@ -11,6 +11,7 @@
 #include "host/fork.h"
 #include "ops/arguments.h"
 #include "ops/scratch.h"
+#include "outofcore/expert_source.h"
 #include "penstock/base/error.h"
 
 namespace ps::detail {
@@ -19,14 +20,26 @@ namespace {
 constexpr std::size_t most_slots = 8192;  // that moe() can address
 
 const ExpertShape& checked_shape(const StreamedExpertsOptions& options) {
-  if (options.store == nullptr && options.disk == nullptr) {
-    throw_invalid("store", "a store, or a store on a disk (`disk`)", "null");
+  if (options.store == nullptr && options.disk == nullptr && options.compressed == nullptr) {
+    throw_invalid("store", "a store, one on a disk (`disk`), or a compressed one (`compressed`)",
+                  "null");
   }
   if (options.store != nullptr && options.disk != nullptr) {
     throw_invalid("disk", "none, because `store` is set", "a store");
   }
+  if (options.compressed != nullptr) {
+    if (options.store != nullptr || options.disk != nullptr) {
+      throw_invalid("compressed", "none, because `store` or `disk` is set", "a store");
+    }
+    if (!options.compressed->complete()) {
+      const ExpertShape& shape = options.compressed->shape();
+      throw_invalid("compressed",
+                    fmt::format("a store with all {} experts set", shape.layers * shape.experts),
+                    fmt::format("one with {}", options.compressed->count()));
+    }
+  }
   if (options.calls_in_flight == 0) throw_invalid("calls_in_flight", "at least 1", "0");
-  return options.disk != nullptr ? options.disk->shape() : options.store->shape();
+  return shape_of(options);
 }
 
 // Sorts the pinned experts and removes repeated ones.
@@ -58,7 +71,8 @@ ExpertFeeder::ExpertFeeder(StreamedExpertsOptions options, ExpertHooks hooks)
       store_(options.store),
       device_(options.device),
       hooks_(std::move(hooks)),
-      in_place_(device_.kind() == DeviceKind::cpu && !hooks_.copy_on_cpu),
+      in_place_(device_.kind() == DeviceKind::cpu && !hooks_.copy_on_cpu &&
+                options.compressed == nullptr),
       most_records_(options.records),
       pinned_(checked_pinned(options, shape_)) {
   refuse_after_fork();
@@ -67,7 +81,10 @@ ExpertFeeder::ExpertFeeder(StreamedExpertsOptions options, ExpertHooks hooks)
     return;
   }
   const std::size_t block = ExpertStore::block_bytes(shape_);
-  const std::size_t tables = ExpertCalls::device_bytes(options.calls_in_flight, shape_.experts);
+  const std::size_t staging =
+      options.compressed != nullptr ? ExpertStaging::device_bytes(shape_) : 0;
+  const std::size_t maps = ExpertCalls::device_bytes(options.calls_in_flight, shape_.experts);
+  const std::size_t tables = maps + staging;
   const std::size_t least = least_slots(shape_, pinned_);
   if (least > most_slots) {
     throw_invalid("pinned", fmt::format("at most {} experts", most_slots - (least - pinned_)),
@@ -75,8 +92,9 @@ ExpertFeeder::ExpertFeeder(StreamedExpertsOptions options, ExpertHooks hooks)
   }
   if (options.device_bytes < least * block + tables) {
     throw_invalid("device_bytes",
-                  fmt::format("at least {} bytes: {} slots of {} bytes and {} bytes of tables",
-                              least * block + tables, least, block, tables),
+                  fmt::format("at least {} bytes: {} slots of {} bytes and {} bytes of {}",
+                              least * block + tables, least, block, tables,
+                              staging > 0 ? "buffers and tables" : "tables"),
                   std::to_string(options.device_bytes));
   }
   const auto all = static_cast<std::size_t>(shape_.layers * shape_.experts);
@@ -87,7 +105,7 @@ ExpertFeeder::ExpertFeeder(StreamedExpertsOptions options, ExpertHooks hooks)
   copied_ = PinnedBuffer(device_, 256);
   *copied_.view().as<std::uint32_t>() = 0;
   const MemoryView slots = memory_.view().sub(0, slot_count_ * block);
-  calls_.emplace(device_, memory_.view().sub(slots.bytes, tables), options.calls_in_flight,
+  calls_.emplace(device_, memory_.view().sub(slots.bytes, maps), options.calls_in_flight,
                  shape_.experts);
   for (ExpertCall& call : calls_->all()) free_.push_back(&call);
   last_misses_.assign(static_cast<std::size_t>(shape_.layers),
@@ -102,6 +120,7 @@ ExpertFeeder::ExpertFeeder(StreamedExpertsOptions options, ExpertHooks hooks)
   }
   answers_.emplace(options, std::move(policy), slots, copied_.view().as<std::uint32_t>(),
                    cancelled_);
+  if (staging > 0) answers_->stage(memory_.view().sub(slots.bytes + maps, staging), hooks_.steps);
   thread_ = std::thread([this] { run(); });
 }
 

@@ -73,7 +73,7 @@ class ExpertFeeder {
   void pause();
 
   const ExpertShape shape_;
-  const ExpertStore* const store_;  // null: on a disk
+  const ExpertStore* const store_;  // null: on a disk, or compressed
   const Device device_;
   const ExpertHooks hooks_;
   const bool in_place_;
@@ -86,7 +86,7 @@ class ExpertFeeder {
   std::optional<ExpertDiskCalls> disk_calls_;
 
   // Everything below is used only if experts are copied.
-  DeviceBuffer memory_;  // slots, then the tables of calls
+  DeviceBuffer memory_;  // slots, then the tables of calls, then buffers for compressed experts
   PinnedBuffer copied_;
   std::optional<ExpertCalls> calls_;
 

@@ -6,8 +6,10 @@
 #include <functional>
 #include <memory>
 
+#include "ops/compress/work.h"
 #include "ops/moe/routing.h"
 #include "penstock/host/stream.h"
+#include "penstock/ops/compress.h"
 #include "penstock/ops/moe.h"
 
 namespace ps::detail {
@@ -35,6 +37,11 @@ class ExpertSteps {
   }
   virtual void combine(const MoeOptions& options, const Stream& stream) {
     moe_combine(options, stream);
+  }
+  // Once, before anything waits for what decompress() writes.
+  virtual void load_decompress(const Device& device) { detail::load_decompress(device); }
+  virtual void decompress(const DecompressOptions& options, const Stream& stream) {
+    ps::decompress(options, stream);
   }
 };
 

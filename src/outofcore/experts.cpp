@@ -20,11 +20,12 @@ StreamedExperts::StreamedExperts(StreamedExperts&&) noexcept = default;
 StreamedExperts& StreamedExperts::operator=(StreamedExperts&&) noexcept = default;
 
 std::size_t StreamedExperts::least_bytes(const ExpertShape& shape, std::size_t pinned,
-                                         std::size_t calls_in_flight) {
+                                         std::size_t calls_in_flight, bool compressed) {
   const std::size_t slots =
       pinned + detail::least_expert_slots(static_cast<std::size_t>(shape.experts));
   return slots * ExpertStore::block_bytes(shape) +
-         detail::ExpertCalls::device_bytes(calls_in_flight, shape.experts);
+         detail::ExpertCalls::device_bytes(calls_in_flight, shape.experts) +
+         (compressed ? detail::ExpertStaging::device_bytes(shape) : 0);
 }
 
 void StreamedExperts::forward(std::int64_t layer, const MoeOptions& call, const Stream& stream) {

@@ -49,7 +49,9 @@ std::vector<std::uint8_t> normal_bytes(DType type, std::size_t count, double siz
 // The experts of a model in page-locked memory, and the same on the GPU.
 class Weights {
  public:
-  Weights(const Device& gpu, const ExpertShape& shape, const Stream& stream, std::mt19937& random)
+  // `random_bits`: of finite values that do not compress.
+  Weights(const Device& gpu, const ExpertShape& shape, const Stream& stream, std::mt19937& random,
+          bool random_bits = false)
       : store(gpu, shape), resident_(gpu, store.bytes()) {
     const double size = 1 / std::sqrt(static_cast<double>(shape.hidden));
     for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
@@ -58,6 +60,11 @@ class Weights {
         const auto bytes =
             normal_bytes(shape.dtype, block.bytes / size_of(shape.dtype), size, random);
         std::memcpy(block.data, bytes.data(), block.bytes);
+        if (!random_bits) continue;
+        auto* values = block.as<std::uint16_t>();
+        for (std::size_t i = 0; i < block.bytes / 2; ++i) {
+          values[i] = static_cast<std::uint16_t>(random() & 0xBFFF);
+        }
       }
     }
     copy(resident_.view(), {store.block(0, 0).data, store.bytes(), {Memory::pinned, cpu_index}},
@@ -136,6 +143,10 @@ std::size_t bytes_for(const ExpertShape& shape, std::size_t slots) {
   const std::size_t block = ExpertStore::block_bytes(shape);
   return StreamedExperts::least_bytes(shape) % block + slots * block;
 }
+std::size_t bytes_for_compressed(const ExpertShape& shape, std::size_t slots) {
+  return bytes_for(shape, slots) + StreamedExperts::least_bytes(shape, 0, 64, true) -
+         StreamedExperts::least_bytes(shape);
+}
 std::size_t least_slots(const ExpertShape& shape) {
   return StreamedExperts::least_bytes(shape) / ExpertStore::block_bytes(shape);
 }
@@ -199,6 +210,59 @@ class StreamedExpertsGpu : public GpuTest {
     EXPECT_EQ(experts.statistics().failed_calls, 0U);
   }
 
+  // The same calls from plain and from compressed experts, and moe().
+  void expect_the_bits_of_plain_experts(const ExpertShape& shape, std::size_t slots,
+                                        bool random_bits, std::uint32_t seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", slots " + std::to_string(slots));
+    std::mt19937 random(seed);
+    const Weights weights(gpu, shape, *stream, random, random_bits);
+    const auto store = compressed_copy(gpu, weights.store);
+    const auto prefetch = seed % 2 == 0 ? ExpertPrefetch::previous : ExpertPrefetch::none;
+    StreamedExperts plain({.store = &weights.store,
+                           .device = gpu,
+                           .device_bytes = bytes_for(shape, slots),
+                           .prefetch = prefetch});
+    StreamedExperts compressed({.compressed = store.get(),
+                                .device = gpu,
+                                .device_bytes = bytes_for_compressed(shape, slots),
+                                .prefetch = prefetch});
+    EXPECT_EQ(compressed.slots(), plain.slots());
+    EXPECT_LE(compressed.device_bytes(), bytes_for_compressed(shape, slots));
+    for (const std::int64_t tokens : {1, 3, 64, 600}) {
+      for (int round = 0; round < 2; ++round) {
+        std::vector<Call> calls;
+        std::vector<std::vector<std::uint8_t>> wanted;
+        for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+          Call& call = calls.emplace_back(gpu, shape, tokens, 4, 1, *stream, random);
+          call.options.pool = &*pool;
+          call.poison_out();
+          plain.forward(layer, call.options, *stream);
+          wanted.push_back(call.out());
+          call.poison_out();
+          moe(weights.resident(layer, call.options), *stream);
+          EXPECT_EQ(call.out(), wanted.back());
+          call.poison_out();
+        }
+        for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+          compressed.forward(layer, calls[static_cast<std::size_t>(layer)].options, *stream);
+        }
+        compressed.synchronize();
+        for (std::size_t layer = 0; layer < calls.size(); ++layer) {
+          EXPECT_EQ(calls[layer].out(), wanted[layer])
+              << tokens << " tokens, layer " << layer << ", round " << round;
+        }
+      }
+    }
+    const ExpertStatistics counts = compressed.statistics();
+    EXPECT_EQ(counts.failed_calls, 0U);
+    EXPECT_GT(counts.bytes, 0U);
+    const std::uint64_t uncompressed =
+        (counts.misses + counts.prefetched) * weights.store.block_bytes();
+    if (!random_bits && shape.width > 64) {
+      EXPECT_LT(counts.bytes, uncompressed * 3 / 4);
+    }
+  }
+
   std::optional<Stream> stream;
   std::optional<Pool> pool;
 };
@@ -233,6 +297,54 @@ TEST_F(StreamedExpertsGpu, WithEveryLayoutAndType) {
       expect_the_bits_of_moe(shape, 24, {1, 200}, MoeKernel::best, 1, seed++);
     }
   }
+}
+
+TEST_F(StreamedExpertsGpu, FromCompressedExperts) {
+  std::uint32_t seed = 21;
+  for (const ExpertShape& shape :
+       {usual,
+        ExpertShape{.layers = 2, .experts = 7, .hidden = 200, .width = 72, .down_bias = true},
+        ExpertShape{.layers = 2,
+                    .experts = 33,
+                    .hidden = 264,
+                    .width = 8,
+                    .layout = GateUpLayout::interleaved,
+                    .transposed = true,
+                    .gate_up_bias = true},
+        ExpertShape{.layers = 1, .experts = 6, .hidden = 1032, .width = 520}}) {
+    for (const std::size_t slots : {least_slots(shape), least_slots(shape) + 5, std::size_t{96}}) {
+      for (const bool random_bits : {false, true}) {
+        expect_the_bits_of_plain_experts(shape, slots, random_bits, seed++);
+      }
+    }
+  }
+}
+
+// Calls on two streams that nothing orders.
+TEST_F(StreamedExpertsGpu, FromCompressedExpertsOnTwoStreams) {
+  std::mt19937 random(5);
+  const Weights weights(gpu, usual, *stream, random);
+  const auto compressed = compressed_copy(gpu, weights.store);
+  StreamedExperts experts({.compressed = compressed.get(),
+                           .device = gpu,
+                           .device_bytes = bytes_for_compressed(usual, 12)});
+  const CallersStream other;
+  const Stream streams[] = {*stream, borrow(gpu, other.get())};
+  std::vector<Call> calls;
+  std::vector<std::vector<std::uint8_t>> wanted;
+  for (std::int64_t i = 0; i < 24; ++i) {
+    Call& call = calls.emplace_back(gpu, usual, 1 + 20 * (i % 12), 4, 1, *stream, random);
+    call.options.pool = &*pool;
+    moe(weights.resident(i % 3, call.options), *stream);
+    wanted.push_back(call.out());
+    call.poison_out();
+  }
+  stream->synchronize();
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    experts.forward(static_cast<std::int64_t>(i % 3), calls[i].options, streams[i % 2]);
+  }
+  experts.synchronize();
+  for (std::size_t i = 0; i < calls.size(); ++i) EXPECT_EQ(calls[i].out(), wanted[i]) << i;
 }
 
 // The size of real layers, more slots than moe() took once, and a cache that is larger than a
@@ -353,6 +465,29 @@ TEST_F(StreamedExpertsGpu, KernelsNeedNotBeLoaded) {
     const Weights weights(gpu, usual, *stream, random);
     StreamedExperts experts(
         {.store = &weights.store, .device = gpu, .device_bytes = bytes_for(usual, 8)});
+    for (const std::int64_t tokens : {1, 30, 600}) {
+      Call call(gpu, usual, tokens, 4, 0, *stream, random);
+      call.options.pool = &*pool;
+      for (std::int64_t layer = 0; layer < 3; ++layer) {
+        experts.forward(layer, call.options, *stream);
+      }
+      experts.synchronize();
+    }
+    std::quick_exit(experts.statistics().calls == 9 ? 0 : 1);
+  };
+  EXPECT_EXIT(first_calls(), testing::ExitedWithCode(0), "");
+}
+
+// The same for the kernel that decompresses.
+TEST_F(StreamedExpertsGpu, TheKernelThatDecompressesNeedNotBeLoaded) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto first_calls = [&] {
+    std::mt19937 random(11);
+    const Weights weights(gpu, usual, *stream, random);
+    const auto compressed = compressed_copy(gpu, weights.store);
+    StreamedExperts experts({.compressed = compressed.get(),
+                             .device = gpu,
+                             .device_bytes = bytes_for_compressed(usual, 8)});
     for (const std::int64_t tokens : {1, 30, 600}) {
       Call call(gpu, usual, tokens, 4, 0, *stream, random);
       call.options.pool = &*pool;

@@ -151,6 +151,47 @@ TEST_F(PinnedMemory, AnArenaIsLockedPieceByPiece) {
   EXPECT_TRUE(is_clean(driver));
 }
 
+// No more than what was asked for, in whole pieces, and one piece ahead.
+TEST_F(PinnedMemory, AnArenaOnDemandIsLockedAsFarAsItIsAskedFor) {
+  constexpr std::size_t bytes = 30 * piece + 100;  // more than the system locks
+  {
+    const PinnedArena arena(gpu, {.bytes = bytes, .piece_bytes = piece, .on_demand = true});
+    arena.wait(0);
+    EXPECT_LE(arena.ready(), piece);
+    for (const std::size_t part : {std::size_t{1}, piece - 1, piece, 2 * piece + 1, 5 * piece}) {
+      arena.wait(part);
+      const std::size_t pieces = (part + piece - 1) / piece;
+      EXPECT_GE(arena.ready(), part);
+      EXPECT_LE(arena.ready(), (pieces + 1) * piece);
+      EXPECT_TRUE(is_zero(arena.view().sub(0, part)));
+    }
+    while (!arena.ready(6 * piece)) std::this_thread::yield();
+    EXPECT_EQ(driver.outstanding(), (Outstanding{.registered = 6}));
+    EXPECT_THROW(arena.wait(33 * piece), InvalidArgument);
+  }
+  EXPECT_TRUE(is_clean(driver));
+  {
+    const PinnedArena arena(gpu, {.bytes = 3 * piece + 1, .piece_bytes = piece, .on_demand = true});
+    arena.wait(3 * piece + 1);
+    EXPECT_EQ(arena.ready(), 3 * piece + 1);
+    EXPECT_EQ(driver.outstanding(), (Outstanding{.registered = 4}));
+  }
+  EXPECT_TRUE(is_clean(driver));
+}
+
+TEST_F(PinnedMemory, AnArenaOnDemandEndsAtTheLimitOfTheSystem) {
+  {
+    const PinnedBuffer other(gpu, 50 * MiB);
+    const PinnedArena arena(gpu, {.bytes = 100 * MiB, .piece_bytes = piece, .on_demand = true});
+    arena.wait(12 * MiB);
+    arena.wait(14 * MiB);
+    for (int again = 0; again < 2; ++again) EXPECT_THROW(arena.wait(15 * MiB), OutOfMemory);
+    arena.wait(14 * MiB);
+    EXPECT_EQ(arena.ready(), 14 * MiB);
+  }
+  EXPECT_TRUE(is_clean(driver));
+}
+
 TEST_F(PinnedMemory, CopiesCrossTheBordersOfPieces) {
   {
     const Stream stream(gpu), other(machine.gpu(1));

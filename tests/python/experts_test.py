@@ -206,7 +206,7 @@ class TestRefuses:
             StreamedExperts(a_store(), **{"device": "cpu", **options})
 
     def test_another_store(self):
-        with pytest.raises(InvalidArgument, match="store: expected an ExpertStore, given dict"):
+        with pytest.raises(InvalidArgument, match="store: expected an ExpertStore or a CompressedExpertStore, given dict"):
             StreamedExperts({}, device="cpu")
 
     @pytest.mark.parametrize("change, says", [

@@ -90,6 +90,43 @@ def test_has_the_bits_of_moe(device, dtype, transposed, policy):
         assert counted.bytes >= counted.misses * 3 * 64 * 48 * dtype.itemsize
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_compressed_experts_have_the_bits_of_moe(device, transposed):
+    store = penstock.CompressedExpertStore(**SHAPE, bias=transposed, transposed=transposed, device=device)
+    weights = []
+    for layer, drawn in enumerate(draw_weights(1, bias=transposed, **SHAPE)):
+        tensors = {part: torch.from_numpy(each).to(torch.bfloat16) for part, each in drawn.items()}
+        for expert in range(store.experts):
+            store.set(layer, expert, **{part: each[expert] for part, each in tensors.items()})
+        if transposed:
+            tensors |= {part: tensors[part].mT.contiguous().mT for part in ("gate_up", "down")}
+        weights.append({part: each.to(device) for part, each in tensors.items()})
+    with few_slots(store) as experts:
+        for turn, tokens in enumerate((1, 9, 300, 2, 0, 64, 1, 9)):
+            x, ids, w = tokens_of(device, torch.bfloat16, turn % 5, tokens)
+            out = torch.full_like(x, torch.nan)
+            experts.forward(turn % 3, x, ids, w, out)
+            wanted = penstock.moe(x, ids=ids, weights=w, **weights[turn % 3])
+            if device == "cpu" and transposed:  # in another order than moe()
+                torch.testing.assert_close(out, wanted, rtol=2e-2, atol=2e-2)
+            else:
+                assert torch.equal(out, wanted), (turn, tokens)
+        experts.synchronize()
+        counted = experts.statistics
+    assert counted.misses > store.experts and counted.failed_calls == 0
+    assert 0 < counted.bytes < (counted.misses + counted.prefetched) * 3 * 64 * 48 * 2
+
+
+def test_compressed_stores_take_bf16_tensors():
+    store = penstock.CompressedExpertStore(**SHAPE, device="cpu")
+    up, down = torch.zeros(96, 64, dtype=torch.bfloat16), torch.zeros(64, 48, dtype=torch.bfloat16)
+    for wrong in (up.float(), up.T, None):
+        with pytest.raises(InvalidArgument, match="gate_up: expected a "):
+            store.set(0, 0, wrong, down)
+    store.set(0, 0, torch.nn.Parameter(up), down)
+    assert store.count == 1
+
+
 def test_a_new_result_and_other_types_of_ids(device):
     store, weights = filled(device)
     x, ids, w = tokens_of(device, seed=2)

@@ -108,6 +108,22 @@ def test_has_the_bits_of_resident_experts(small, saved, name, device):
     assert torch.equal(logits(model, ids), logits(resident(folder, device, "bfloat16"), ids))
 
 
+@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_compressed_experts_have_the_bits_of_resident_ones(small, saved, name, sharded, device,
+                                                           monkeypatch):
+    """Also if the checkpoint is converted to bf16, and if few experts are read at a time."""
+    from penstock import _hf_loading
+
+    monkeypatch.setattr(_hf_loading, "_COMPRESSED_BATCH", 100_000)
+    folder, ids = saved(name, sharded), small.prompt(device)
+    model = load(folder, device, dtype="bf16", compress=True)
+    store = model.streamed_experts.store
+    assert isinstance(store, penstock.CompressedExpertStore) and store.complete
+    assert torch.equal(logits(model, ids), logits(resident(folder, device, "bfloat16"), ids))
+    assert model.streamed_experts.statistics.misses > 0
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_checkpoint_has_the_dtype_of_the_model(small, saved, name):
     folder = saved(name, dtype=torch.bfloat16)
@@ -219,6 +235,15 @@ class TestOffload:
         torch.testing.assert_close(logits(model, ids), wanted, rtol=0, atol=1e-4)
         assert all(not list(model.get_submodule(path).parameters()) for path in paths)
         assert model.device.type == device and model.streamed_experts.store.layers == len(paths)
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_compresses(self, small, saved, name, device):
+        from transformers import AutoModelForCausalLM
+
+        model = AutoModelForCausalLM.from_pretrained(saved(name), dtype=torch.bfloat16)
+        penstock.hf.offload(model, gpu_memory=MEMORY, device=device, progress=False, compress=True)
+        ids = small.prompt(device)
+        assert torch.equal(logits(model, ids), logits(resident(saved(name), device, "bfloat16"), ids))
 
     @pytest.mark.parametrize("where", ["the copy", "the move"])
     @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
@@ -353,6 +378,14 @@ class TestRefuses:
     def test_options(self, saved, option, value, says):
         with pytest.raises(InvalidArgument, match=says):
             load(saved("mixtral"), **{option: value})
+
+    def test_compression_of_other_types(self, saved):
+        with pytest.raises(Unsupported, match="expected experts in bf16 to compress them, given f32"):
+            load(saved("mixtral"), compress=True)
+
+    def test_too_little_memory_for_compressed_experts(self, saved):
+        with pytest.raises(InvalidArgument, match="gpu_memory: expected at least"):
+            load(saved("mixtral"), dtype="bf16", compress=True, gpu_memory=1000)
 
     @pytest.mark.parametrize("path", ["/nowhere/at/all", "./here", 3])
     def test_paths(self, small, path):

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -21,6 +22,7 @@
 
 #include "host/flag.h"
 #include "outofcore/expert_steps.h"
+#include "penstock/base/error.h"
 #include "penstock/outofcore/experts.h"
 #include "support/fake_machine.h"
 
@@ -46,6 +48,19 @@ inline ExpertFileInfo pack(const ExpertStore& store, const std::filesystem::path
                       [&](std::int64_t layer, std::int64_t expert, const MemoryView& block) {
                         std::memcpy(block.data, store.block(layer, expert).data, block.bytes);
                       });
+}
+
+// A store with the same blocks, compressed.
+inline std::unique_ptr<CompressedExpertStore> compressed_copy(const Device& device,
+                                                              const ExpertStore& store) {
+  const ExpertShape& shape = store.shape();
+  auto compressed = std::make_unique<CompressedExpertStore>(device, shape);
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    for (std::int64_t expert = 0; expert < shape.experts; ++expert) {
+      compressed->set(layer, expert, store.block(layer, expert));
+    }
+  }
+  return compressed;
 }
 
 class RecordingSteps final : public detail::ExpertSteps {
@@ -135,6 +150,25 @@ class RecordingSteps final : public detail::ExpertSteps {
     });
   }
 
+  // Of call number `number` of decompress() from now on, which is refused.
+  void fail_decompress(int number) { refused_ = number; }
+
+  void load_decompress(const Device& /*device*/) override {}
+  void decompress(const DecompressOptions& options, const Stream& stream) override {
+    EXPECT_GT(options.thread_blocks, 0) << "products need a part of the GPU";
+    if (--refused_ == 0) throw DeviceError("cuda:0", "launching decompress", 1, "refused");
+    if (driver_ == nullptr) return ExpertSteps::decompress(options, stream);
+    const TensorView from = options.compressed, to = options.out;
+    launch(*driver_, stream, {{from.data(), from.bytes()}}, {{to.data(), to.bytes()}},
+           [this, from, to] {
+             const std::lock_guard lock(decompressing_);
+             ps::decompress({.compressed = TensorView(from.data(), DType::u8, {from.elements()}),
+                             .out = TensorView(to.data(), DType::bf16, {to.elements()})},
+                            on_cpu_);
+             on_cpu_.synchronize();
+           });
+  }
+
   std::string wrong() const {
     const std::lock_guard lock(mutex_);
     return wrong_;
@@ -181,6 +215,9 @@ class RecordingSteps final : public detail::ExpertSteps {
   bool whole_ = true;
   bool loaded_ = false;
   std::shared_ptr<Call> call_;
+  std::atomic<int> refused_{0};
+  std::mutex decompressing_;
+  Stream on_cpu_{Device::cpu()};
   mutable std::mutex mutex_;
   std::string wrong_;
   std::uint64_t calls_ = 0, missing_ = 0;

@@ -14,10 +14,15 @@ struct PinnedArenaOptions {
   std::size_t bytes = 0;
   // Bytes that are locked at a time, rounded up to huge pages (2 MiB).
   std::size_t piece_bytes = 128 * MiB;
+  // Lock no more than wait() has asked for and one piece ahead: for contents whose size becomes
+  // known while they are written. `bytes` is then the most that they may take, and costs addresses
+  // only.
+  bool on_demand = false;
 };
 
 // Reserves addresses at once. A thread of the library then takes memory for them, in huge pages,
-// and page-locks it piece by piece, from the beginning to the end. The contents are zeros at first.
+// and page-locks it piece by piece, from the beginning to the end, or as far as it is asked for.
+// The contents are zeros at first.
 //
 // copy() and fill() accept any part of the memory that is ready. CUDA itself refuses a copy across
 // the border between two pieces, so code that calls cudaMemcpyAsync must split it at multiples of

@@ -12,10 +12,12 @@
 // weights on the device.
 //
 // With a DiskExpertStore, experts that its cache in host memory does not have are read into it, and
-// copied from there.
+// copied from there. With a CompressedExpertStore, fewer bytes are copied, and the GPU decompresses
+// one expert while the next ones are copied.
 //
 // On the CPU device, moe() works on the memory of the store, and nothing is copied; with a
-// DiskExpertStore, experts are computed from the slots of its cache.
+// DiskExpertStore, experts are computed from the slots of its cache. With a CompressedExpertStore,
+// the CPU works as a GPU does: experts are decompressed into slots in ordinary memory.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +33,7 @@
 #include "penstock/host/device.h"
 #include "penstock/host/stream.h"
 #include "penstock/ops/moe.h"
+#include "penstock/outofcore/compressed_expert_store.h"
 #include "penstock/outofcore/disk_expert_store.h"
 #include "penstock/outofcore/expert_store.h"
 
@@ -51,9 +54,11 @@ struct StreamedExpertsOptions {
   // Where the experts are: set one of them. It lives longer than the object.
   const ExpertStore* store = nullptr;
   const DiskExpertStore* disk = nullptr;
+  const CompressedExpertStore* compressed = nullptr;  // with all experts set
   Device device = Device::best();
-  // Device memory to use, for slots of one expert each and less than 1 MiB of tables. At least
-  // StreamedExperts::least_bytes(). Not used on the CPU device.
+  // Device memory to use, for slots of one expert each and less than 1 MiB of tables; with a
+  // compressed store also for four buffers of about one expert each. At least
+  // StreamedExperts::least_bytes(). Not used on the CPU device, unless the store is compressed.
   std::size_t device_bytes = 0;
   // What the cache evicts; null: frequency_policy(). The key of an expert is layer * E + expert.
   std::unique_ptr<CachePolicy> policy{};
@@ -78,7 +83,9 @@ struct ExpertStatistics {
   std::uint64_t prefetched = 0;
   std::uint64_t wasted = 0;  // prefetched, and evicted before any call used them
   std::uint64_t evicted = 0;
-  std::uint64_t bytes = 0;  // of all copies; on the CPU device, of reads
+  // Of all copies, as they passed the link: compressed, if the store is. On the CPU device with a
+  // DiskExpertStore, of reads.
+  std::uint64_t bytes = 0;
   std::uint64_t failed_calls = 0;
 };
 
@@ -110,9 +117,9 @@ class StreamedExperts {
   StreamedExperts& operator=(StreamedExperts&&) noexcept;
 
   // The fewest device_bytes for experts of this shape, `pinned` of them pinned: enough for two
-  // groups if the experts of a layer come in 31 groups.
+  // groups if the experts of a layer come in 31 groups. `compressed`: from a compressed store.
   static std::size_t least_bytes(const ExpertShape& shape, std::size_t pinned = 0,
-                                 std::size_t calls_in_flight = 64);
+                                 std::size_t calls_in_flight = 64, bool compressed = false);
 
   // Computes the expert layer `layer`. `call` is as for moe(), but has no gate_up, down, slots,
   // biases and layout, which come from the store; x has the dtype of the store.
@@ -121,10 +128,10 @@ class StreamedExperts {
   // blocks until earlier work of `stream` has computed `ids`, but not until experts are copied or
   // computed. With a DiskExpertStore on a GPU, it also blocks until the experts that are not in the
   // store's cache have been read; on the CPU device it never waits for either. Also blocks if
-  // calls_in_flight calls are not done, and while another thread's call blocks. Kernels run on
-  // `stream` alone; experts are copied on a stream of the object's own. Calls are answered in the
-  // order in which they were made, so a call must not depend on one that is made later. Cannot be
-  // captured into a graph.
+  // calls_in_flight calls are not done, and while another thread's call blocks. The experts are
+  // computed on `stream` alone; they are copied, and decompressed, on streams of the object's own.
+  // Calls are answered in the order in which they were made, so a call must not depend on one that
+  // is made later. Cannot be captured into a graph.
   //
   // CUDA loads a kernel when it is first launched, and may wait for all work on the device to do
   // so. A program whose other threads launch kernels meanwhile should launch each of them once
@@ -159,7 +166,8 @@ class StreamedExperts {
 
   ExpertStatistics statistics() const;
   std::vector<ExpertCallRecord> records() const;
-  std::size_t slots() const;  // experts that fit on the device; 0 on the CPU device
+  // Experts that fit on the device; 0 on the CPU device, unless the store is compressed.
+  std::size_t slots() const;
   std::size_t device_bytes() const;
 
   // For tests: with other steps than those of moe().

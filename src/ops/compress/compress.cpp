@@ -87,6 +87,13 @@ DecompressWork checked(const DecompressOptions& options, const Device& device) {
 }
 
 }  // namespace
+
+void load_decompress(const Device& device) {
+  if (device.kind() == DeviceKind::cpu) return;
+  require_compute(device, "decompress");
+  load_decompress_portable(device);
+}
+
 }  // namespace detail
 
 std::size_t compressed_bytes_limit(std::int64_t elements) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "penstock/host/device.h"
 #include "penstock/host/stream.h"
 
 namespace ps::detail {
@@ -32,5 +33,10 @@ void decompress_cpu(const DecompressWork& work, const Stream& stream);
 
 // On a GPU of compute capability 8.0 or later. Throws DeviceError.
 void decompress_portable(const DecompressWork& work, const Stream& stream);
+void load_decompress_portable(const Device& device);
+
+// Loads what decompress() launches on a device, for a thread that must not wait for the device when
+// it calls decompress(); see kit::LoadKernels. Throws Unsupported as decompress(), DeviceError.
+void load_decompress(const Device& device);
 
 }  // namespace ps::detail
