@@ -147,8 +147,9 @@ NAMES = {
     "kv_cache": "A step appends a row to each of 4 layers, computes attention, and waits. *ours*: "
                 "penstock.KVCache. *allocated*: tensors for all rows, allocated beforehand. *concatenated*: "
                 "torch.cat at every step. *cudaMalloc*: larger tensors every 64 rows, by cudaMalloc, a "
-                "copy and cudaFree. *other stream*: the longest time between two kernels of 30 µs on "
-                "another stream, which never runs out of them.",
+                "copy and cudaFree. *other stream*: the longest time between two kernels of 30 µs that "
+                "are queued on another stream; where the queue ran dry because the host was late, it is "
+                "not counted. All are medians of 3 generations.",
     "moe": "Every time includes the router's projection, a matrix product of torch's, and the routing. "
            "*torch*: the grouped matrix products of torch, with sorting, gathering, activation and "
            "adding up as operations of their own. *SonicMoE* is there if its wheels were.",
