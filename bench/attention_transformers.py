@@ -56,8 +56,8 @@ def build(shapes, device):
         model = transformers.LlamaForCausalLM._from_config(config, dtype=torch.bfloat16).eval()
         for name, each in model.named_parameters():
             if each.dim() > 1:
-                # Scores are large enough for a few of many keys to matter.
-                scale = 2 if name.endswith(("q_proj.weight", "k_proj.weight")) else 1
+                # With a standard deviation of 2, scores differ enough for some keys to matter more.
+                scale = 2**0.5 if name.endswith(("q_proj.weight", "k_proj.weight")) else 1
                 each.normal_(0, scale * each.shape[-1]**-0.5)
     return model
 
