@@ -235,7 +235,7 @@ def measured(steps, rows, q, out, side):
     for _ in range(ROUNDS):
         for way in turns.of(WAYS):
             found[way].append(generation(way, steps, rows, q, out, side))
-    return {way: {name: statistics.median(each[name] for each in rounds if name in each)
+    return {way: {name: round(statistics.median(each[name] for each in rounds if name in each), 3)
                   for name in dict.fromkeys(key for each in rounds for key in each)}
             for way, rounds in found.items()}
 

@@ -40,14 +40,15 @@ def generated(model, ids, mask, implementation, forced=None, cache=None):
 
 
 def logits_in_f64(model, ids, mask, tokens):
-    """Those of one forward pass of an f64 model over all rows."""
+    """Those of one forward pass of an f64 model over all rows of a sequence, without its padding."""
     exact = copy.deepcopy(model).double()
     exact.set_attn_implementation("eager")
-    there = torch.cat((mask, torch.ones_like(tokens)), 1)[:, :-1]
-    with torch.inference_mode():
-        return exact(torch.cat((ids, tokens), 1)[:, :-1], attention_mask=there,
-                     position_ids=(there.cumsum(1) - 1).clamp(min=0), use_cache=False,
-                     logits_to_keep=TOKENS).logits
+    found = []
+    for prompt, there, own in zip(ids, mask.bool(), tokens):
+        rows = torch.cat((prompt[there], own))[None, :-1]
+        with torch.inference_mode():
+            found.append(exact(rows, use_cache=False, logits_to_keep=TOKENS).logits)
+    return torch.cat(found)
 
 
 @pytest.mark.parametrize("padding", [0, 6])
