@@ -12,10 +12,12 @@ for its token. All ways do the same with the same kernels and differ in where th
 - cudaMalloc: larger tensors every 64 rows, by cudaMalloc, a copy and cudaFree.
 
 Meanwhile another stream has small kernels queued, with events between them. The longest time between
-two events shows whether growth stalls it.
+two events shows whether growth stalls it. If the host is late and the queue runs dry, the time until the
+next kernel is not counted: it shows the host's wait, as the longest step does.
 """
 
 import argparse
+import gc
 import statistics
 import sys
 import time
@@ -24,6 +26,7 @@ from pathlib import Path
 import penstock
 import torch
 from penstock.bench import _results
+from penstock.bench._timing import Plan, Turns
 
 STEPS, ROUNDS, WARM_UP, SEED = 2000, 3, 50, 1
 LAYERS, SEQUENCES, HEADS_Q, HEADS, DIM, PROMPT = 4, 8, 32, 8, 128, 1024
@@ -50,6 +53,9 @@ class Allocated:
     def waits(self):
         return 0
 
+    def mapped(self):
+        return 0
+
 
 class Ours(Allocated):
     options = {}
@@ -70,6 +76,9 @@ class Ours(Allocated):
 
     def waits(self):
         return self.cache.waits
+
+    def mapped(self):
+        return self.cache.mapped_bytes
 
 
 class Concatenated(Allocated):
@@ -113,6 +122,7 @@ class SideStream:
     def __init__(self):
         self.stream = torch.cuda.Stream()
         self.cycles, self.events = 1_000_000, []
+        self.dry = set()  # the events before which the queue had run dry
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         for _ in range(2):
             begin.record()
@@ -125,6 +135,8 @@ class SideStream:
     def fill_up(self):
         while self.done < len(self.events) and self.events[self.done].query():
             self.done += 1
+        if self.done == len(self.events):
+            self.dry.add(self.done)
         with torch.cuda.stream(self.stream):
             while len(self.events) - self.done < SIDE_LEAD:
                 torch.cuda._sleep(self.cycles)
@@ -132,11 +144,14 @@ class SideStream:
                 event.record()
                 self.events.append(event)
 
-    def longest_gap_us(self):
+    def gaps(self):
+        """The longest time between two events, in microseconds, and how often the queue ran dry."""
         self.stream.synchronize()
-        gaps = [a.elapsed_time(b) * 1e3 for a, b in zip(self.events, self.events[1:])]
-        self.events, self.done = [], 0
-        return max(gaps)
+        gaps = [self.events[at - 1].elapsed_time(self.events[at]) * 1e3
+                for at in range(1, len(self.events)) if at not in self.dry]
+        dry = len(self.dry - {0})
+        self.events, self.dry, self.done = [], set(), 0
+        return max(gaps), dry
 
 
 class NoSideStream:
@@ -145,8 +160,8 @@ class NoSideStream:
     def fill_up(self):
         pass
 
-    def longest_gap_us(self):
-        return None
+    def gaps(self):
+        return None, 0
 
 
 def synchronizer(device):
@@ -162,8 +177,7 @@ def synchronizer(device):
 
 
 def generation(way, steps, rows, q, out, side):
-    """The seconds of every step, the longest gap of the other stream, and whether the cache holds what
-    was appended."""
+    """The figures of one generation, in microseconds."""
     sequences, prompt = q.shape[0], rows["prompt"]
     shape = (sequences, prompt.shape[2] + steps, *prompt.shape[3:])
     wait = synchronizer(q.device)
@@ -171,7 +185,9 @@ def generation(way, steps, rows, q, out, side):
     for layer in range(LAYERS):
         cache.append(layer, 0, *prompt)
     wait()
-    taken, waits = [], cache.waits()
+    taken, mapped, waits = [], [cache.mapped()], cache.waits()
+    gc.collect()
+    gc.disable()  # a full collection takes as long as hundreds of steps
     for step in range(steps):
         side.fill_up()
         k, v = rows["new"][step % DISTINCT]
@@ -180,13 +196,30 @@ def generation(way, steps, rows, q, out, side):
             keys, values = cache.append(layer, prompt.shape[2] + step, k, v)
             penstock.attention(q, keys, values, out=out)
         wait()
-        taken.append(time.perf_counter() - begin)
-    gap = side.longest_gap_us()
+        taken.append((time.perf_counter() - begin) * 1e6)
+        mapped.append(cache.mapped())
+    gc.enable()
+    gap, dry = side.gaps()
     wanted = [torch.cat([prompt[part], *(rows["new"][step % DISTINCT][part]
                                          for step in range(steps))], 1) for part in (0, 1)]
-    correct = all(torch.equal(has[:, :shape[1]], want)
-                  for layer in range(LAYERS) for has, want in zip(cache.tensors[layer], wanted))
-    return taken[SETTLE_STEPS:], gap, correct, cache.waits() - waits
+    if not all(torch.equal(has[:, :shape[1]], want)
+               for layer in range(LAYERS) for has, want in zip(cache.tensors[layer], wanted)):
+        sys.exit(f"{way}: expected the rows that were appended, got others")
+    counted = taken[SETTLE_STEPS:]
+    figures = {"p50": quantile(counted, 0.5), "p99": quantile(counted, 0.99), "longest": max(counted),
+               "waits": cache.waits() - waits, "dry": dry, **beside_growth(taken, mapped)}
+    return figures if gap is None else figures | {"gap": gap}
+
+
+def beside_growth(taken, mapped):
+    """The steps while the thread mapped memory: how many, their median, and the 99th percentile of
+    all others. A block counts as mapped when that is done, so the step before counts, too."""
+    grown = [after != before for before, after in zip(mapped, mapped[1:])]
+    beside = [now or soon for now, soon in zip(grown, [*grown[1:], False])][SETTLE_STEPS:]
+    with_growth, without = ([us for us, grows in zip(taken[SETTLE_STEPS:], beside) if grows == wanted]
+                            for wanted in (True, False))
+    found = {"growing": len(with_growth), "p99_without": quantile(without, 0.99)}
+    return found | ({"p50_growing": quantile(with_growth, 0.5)} if with_growth else {})
 
 
 def quantile(values, part):
@@ -194,32 +227,28 @@ def quantile(values, part):
 
 
 def measured(steps, rows, q, out, side):
-    """The figures of every way, in interleaved runs: medians over the rounds, and the longest gap."""
+    """The figures of every way, in interleaved runs: medians over the rounds."""
     found = {way: [] for way in WAYS}
     for way in WAYS:
         generation(way, WARM_UP, rows, q, out, NoSideStream())
+    turns = Turns(Plan(), time.sleep)
     for _ in range(ROUNDS):
-        for way in WAYS:
-            taken, gap, correct, waits = generation(way, steps, rows, q, out, side)
-            if not correct:
-                sys.exit(f"{way}: expected the rows that were appended, got others")
-            found[way].append({"p50": quantile(taken, 0.5) * 1e6, "p99": quantile(taken, 0.99) * 1e6,
-                               "gap": gap, "waits": waits})
-    figures = {}
-    for way, rounds in found.items():
-        figures[way] = {name: statistics.median(each[name] for each in rounds)
-                        for name in ("p50", "p99")}
-        figures[way]["waits"] = sum(each["waits"] for each in rounds)
-        if rounds[0]["gap"] is not None:
-            figures[way]["gap"] = max(each["gap"] for each in rounds)
-    return figures
+        for way in turns.of(WAYS):
+            found[way].append(generation(way, steps, rows, q, out, side))
+    return {way: {name: round(statistics.median(each[name] for each in rounds if name in each), 3)
+                  for name in dict.fromkeys(key for each in rounds for key in each)}
+            for way, rounds in found.items()}
 
 
 def case_of(name, key, figures, params):
+    ours = figures["ours"]
     return {"case": name, "params": params, "correct": True, "max_error": 0, "tolerance": 0,
-            "ours": {"call_us": figures["ours"][key]},
+            "ours": {"call_us": ours[key]},
             "peer": {way: {"call_us": each[key]} for way, each in figures.items() if way != "ours"},
-            "metrics": {"steps_that_waited": figures["ours"]["waits"]}}
+            "metrics": {"steps_that_waited": ours["waits"], "steps_while_mapping": ours["growing"],
+                        "median_while_mapping_us": ours.get("p50_growing"),
+                        "p99_of_others_us": ours["p99_without"],
+                        "other_stream_ran_dry": {way: each["dry"] for way, each in figures.items()}}}
 
 
 def main():
@@ -255,14 +284,14 @@ def main():
     with torch.inference_mode():
         figures = measured(steps, rows, q, torch.empty_like(q),
                            SideStream() if on_gpu else NoSideStream())
-    names = {"step, median": "p50", "step, 99th percentile": "p99"}
+    names = {"step, median": "p50", "step, 99th percentile": "p99", "step, longest": "longest"}
     if on_gpu:
         names["other stream, longest gap"] = "gap"
     for name, key in names.items():
         results["cases"].append(case_of(name, key, figures, params))
         print(f"{name}: " + ", ".join(f"{way} {each[key]:.1f} us" for way, each in figures.items()),
               flush=True)
-    print(f"steps of ours that waited for memory: {figures['ours']['waits']}")
+    print("; ".join(f"{name} {value}" for name, value in results["cases"][0]["metrics"].items()))
     if args.output:
         _results.write(args.output, results)
 

@@ -51,7 +51,8 @@ class Benchmark:
 
 # Results that another script measures, without a GPU.
 MEASURED_ELSEWHERE = {"first_minutes"}
-SCRIPTS_NEED = {"expert_streaming_transformers": ("torch", "transformers", "accelerate"),
+SCRIPTS_NEED = {"attention_transformers": ("torch", "transformers"),
+                "expert_streaming_transformers": ("torch", "transformers", "accelerate"),
                 "kv_cache": ("torch",), "loading": ("pyarrow",),
                 "moe_transformers": ("torch", "transformers")}
 SCRIPTS_SHARE = {"expert_streaming_transformers": ("bench/moe_transformers.py",)}  # import from others

@@ -127,6 +127,22 @@ def decoding(documents):
                   "batch invariant, relative"], rows)
 
 
+def generating(documents):
+    """Times per token of transformers' generate, and how many of the tokens were compared with eager's."""
+    rows = []
+    for name, case in cases_of(documents, "attention_transformers").items():
+        ours, peers, metrics = judged_us(case["ours"]), case["peer"], case["metrics"]
+        torch = [judged_us(peers.get(peer)) for peer in ("FlashAttention 2", "cuDNN", "efficient")]
+        fastest, eager = min(filter(None, torch), default=None), judged_us(peers.get("eager"))
+        rows.append([name, shown_us(ours), *map(shown_us, torch), ratio(over(fastest, ours), 2),
+                     shown_us(eager), ratio(over(eager, ours), 2),
+                     f"{metrics['compared']} of {case['params']['tokens']}",
+                     metrics["mismatches"]["ours"]])
+    return table(["model", "Penstock", "FlashAttention 2", "cuDNN", "efficient",
+                  "fastest of these / Penstock", "eager", "eager / Penstock", "positions compared",
+                  "other tokens"], rows)
+
+
 def portable(documents):
     """The kernel for every GPU next to the one for Hopper and to torch's FlashAttention 2."""
     rows = []

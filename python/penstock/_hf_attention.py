@@ -74,12 +74,14 @@ def mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_o
     if not known or attention_mask is not None and torch.compiler.is_compiling():
         return masking_utils.sdpa_mask(**call, **others)
     end = kv_length if bidirectional else q_offset + q_length - kv_offset
-    if attention_mask is None:
+    there = None if attention_mask is None else attention_mask[:, kv_offset:kv_offset + kv_length]
+    # generate() always makes a mask, mostly without padding.
+    if there is None or (there.shape[1] == kv_length or not bidirectional) and bool(there.all()):
         if isinstance(end, int) and end >= kv_length:
             return None
         ends = torch.as_tensor(end, dtype=torch.int32, device=device).reshape(1).expand(batch_size)
         return _limits(torch.zeros_like(ends), ends)
-    there = attention_mask[:, kv_offset:kv_offset + kv_length].int()
+    there = there.int()
     first, behind = there.argmax(-1), there.shape[1] - there.flip(-1).argmax(-1)
     behind = torch.where(there.any(-1), behind, first)
     if not bool((there.sum(-1) == behind - first).all()):

@@ -45,6 +45,23 @@ def test_padding(small, name, side, device):
     assert got.isfinite().all()
 
 
+def test_a_mask_without_padding_is_none(small):
+    """generate() always makes one. None lets every layer attend without limits."""
+    from penstock._hf_attention import mask
+    from transformers.masking_utils import bidirectional_mask_function
+
+    whole, short = torch.ones(2, 5, dtype=torch.long), torch.ones(2, 4, dtype=torch.long)
+    assert mask(2, 3, 5, 2, attention_mask=whole) is None
+    assert mask(2, 5, 5, 0, attention_mask=whole, mask_function=bidirectional_mask_function) is None
+    got = mask(2, 5, 5, 0, attention_mask=short, mask_function=bidirectional_mask_function)
+    assert got[:, 0, 0].tolist() == [[0, 4]] * 2
+    padded = whole.clone()
+    padded[1, :2] = 0
+    assert mask(2, 3, 5, 2, attention_mask=padded)[:, 0, 0].tolist() == [[0, 5], [2, 5]]
+    # A static cache is longer than what it holds.
+    assert mask(2, 1, 9, 4, attention_mask=whole)[:, 0, 0].tolist() == [[0, 5]] * 2
+
+
 @pytest.mark.parametrize("name", ("qwen3_moe", "deepseek_v3"))
 def test_masks_of_other_kinds_go_to_torch(small, name, device):
     model, ids = small.build(name, device), small.prompt(device)

@@ -50,10 +50,8 @@ def test_errors_name_the_argument(name, change):
         round_routes(**arguments)
 
 
-@pytest.mark.torch
 class TestTorch:
-    def test_as_numpy_and_compiled(self):
-        torch = pytest.importorskip("torch")
+    def test_as_numpy_and_compiled(self, torch):
         arrays = routed()
         expected = round_routes(*arrays, tile=16)
         tensors = [torch.from_numpy(each) for each in arrays]
@@ -63,15 +61,15 @@ class TestTorch:
             for one, other in zip(got, expected, strict=True):
                 assert np.array_equal(one.numpy(), other)
 
-    def test_has_no_backward(self):
-        torch = pytest.importorskip("torch")
+    def test_has_no_backward(self, torch):
         logits, ids, weights = (torch.from_numpy(each) for each in routed())
         with pytest.raises(penstock.Unsupported, match="logits requires a gradient"):
             round_routes(logits.requires_grad_(), ids, weights)
 
     @pytest.mark.gpu
-    def test_on_the_gpu(self):
-        torch = pytest.importorskip("torch")
+    def test_on_the_gpu(self, torch):
+        if not torch.cuda.is_available():
+            pytest.skip("no GPU for torch")
         arrays = routed()
         expected = round_routes(*arrays, tile=16)
         got = round_routes(*(torch.from_numpy(each).cuda() for each in arrays), tile=16)
