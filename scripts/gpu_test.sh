@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 export PENSTOCK_PYTHON=${PENSTOCK_PYTHON:-python3}
 bin=build/gpu/bin
-tests=(-DPENSTOCK_GPU_TESTS=ON test_gpu test_gpu_ptds)
+tests=(-DPENSTOCK_GPU_TESTS=ON test_gpu test_gpu_ptds test_ops)
 
 build_all() {
   local sources
@@ -45,6 +45,10 @@ run_shard() {
 
 run_cpp() {
   local test
+  if ((!$#)); then
+    # The products of CPUs with AVX-512 or AMX, which machines without a GPU may lack.
+    "$bin/test_ops" '--gtest_filter=*/CpuProduct.*'
+  fi
   for test in test_gpu test_gpu_ptds; do
     echo "== $test $*"
     if (($#)); then
