@@ -84,6 +84,7 @@ ABOUT = {
     "moe_portable": "mixture-of-experts layers with the kernel for every supported GPU",
     "moe_rounding": "mixture-of-experts layers whose routes are rounded to whole tiles",
     "moe_transformers": "a transformers model with 8 layers of Qwen3-30B-A3B, experts by Penstock",
+    "operator_calls": "what calls of operators cost the host in C++",
     "overlap": "copies and kernels in a Pipeline",
     "overlap-kernel": "copies and arithmetic inside one kernel",
     "python": "cost of a Python stage, and of the import",
@@ -171,6 +172,11 @@ NAMES = {
                         "return zeros. *decode*: one token per sequence, after 128 tokens. *eager* waits "
                         "for the GPU, so that its time of the experts includes the host's. A peer without "
                         "a time ran out of memory.",
+    "operator_calls": "*ours*: one call, until its work is done. *host time, back to back*: until a call returns, "
+                      "when calls follow each other and have a workspace. *kernels* and *other operations*: "
+                      "the nodes of a captured call. *first call*: until its work is done, in a new process "
+                      "whose CUDA context is there. Layers have the shape of Qwen3-30B-A3B; the router's "
+                      "projection is not included.",
     "overlap": "*two-way*: upload and compute; *three-way*: also download; *four-way*: also a copy within "
                "the GPU. *two-way-0.8*: compute takes 0.8 × the upload. *uncut*: three-way with whole items "
                "instead of chunks. *recycle*: uploads from the slots of a SlotRing; the floor is the copies "

@@ -153,6 +153,16 @@ def of_calls(document):
             "up to 200 calls in a row without waiting, so that the host's caches and clocks are warm."]
 
 
+def of_launches(document):
+    """What calls cost the host, where launches were counted."""
+    rows = [[case["case"], shown_us(metrics["enqueue_us"]), metrics["launches"],
+             metrics["other_operations"], shown_us(metrics["first_call_us"])]
+            for case in document["cases"] if "launches" in (metrics := case.get("metrics", {}))]
+    if not rows:
+        return []
+    return [table(["case", "host time, back to back", "kernels", "other operations", "first call"], rows)]
+
+
 def of_profiles(document):
     """Hardware counters, one row per kernel; times are per call."""
     units = {"DRAM": "dram", "L1": "l1tex", "SMs": "sm"}
@@ -270,7 +280,7 @@ def body(path, document, calls=True):
         elif "calls" in document:
             parts = of_profiles(document)
         else:
-            parts = of_cases(document) + (of_calls(document) if calls else [])
+            parts = of_cases(document) + of_launches(document) + (of_calls(document) if calls else [])
         parts += [f"Dropped: {case['case']}: {case['reason']}." for case in document.get("dropped", [])]
         command = document.get("command", f"scripts/gpu_bench.sh {path.stem} --again")
         return "\n\n".join([stamp(document), *parts, f"To measure again: `{command}`."])
