@@ -81,6 +81,7 @@ ABOUT = {
     "moe": "mixture-of-experts layers, router included",
     "moe_cpu": "mixture-of-experts layers on the CPU",
     "moe_decode": "mixture-of-experts layers of 1, 8 and 64 tokens",
+    "moe_layouts": "mixture-of-experts layers whose weights are stored in other ways",
     "moe_portable": "mixture-of-experts layers with the kernel for every supported GPU",
     "moe_rounding": "mixture-of-experts layers whose routes are rounded to whole tiles",
     "moe_transformers": "a transformers model with 8 layers of Qwen3-30B-A3B, experts by Penstock",
@@ -165,6 +166,9 @@ NAMES = {
                   "torch's, and the routing. Several sets of weights are used in turn, so that none is in "
                   "the cache. The floor is a plain read of memory of the same size as the weights of the "
                   "chosen experts. *torch* and *SonicMoE*: see [moe](moe.md).",
+    "moe_layouts": "Our time is that of concatenated weights without biases. *transposed*: with contiguous "
+                   "columns. Every time includes the router's projection, a matrix product of torch's, and "
+                   "the routing.",
     "moe_portable": "Our time is that of `kernel=\"portable\"`. Every time includes the router's "
                     "projection, a matrix product of torch's, and the routing. *torch*: see [moe](moe.md).",
     "moe_transformers": "*experts*: GPU time of the experts of all layers, router excluded; *forward*: "
@@ -293,7 +297,8 @@ TABLES = {"attention": results_attention.listed, "attention-summary": results_at
           "overlap": overlap_table, "gpu": gpu_table, "resample": results_resample.gpu_table,
           "resample-cpu": results_resample.cpu_table, "moe": results_moe.layers,
           "moe_cpu": results_moe.on_cpu, "moe_decode": results_moe.decoding,
-          "moe_portable": results_moe.portable, "moe-calls": results_moe.calls, "route": results_moe.routing}
+          "moe_layouts": results_moe.layouts, "moe_portable": results_moe.portable,
+          "moe-calls": results_moe.calls, "route": results_moe.routing}
 
 # Tables with another name than the benchmark that they show, which may have no results yet.
 TABLES_OF = {"attention-summary": "attention", "attention-others": "attention",

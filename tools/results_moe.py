@@ -49,6 +49,22 @@ def portable(documents):
                   "torch / portable"], rows)
 
 
+def layouts(documents):
+    """GPU times of a layer with its weights in every layout, next to the first one."""
+    cases = documents["moe_layouts"][1]["cases"]
+    names = list(dict.fromkeys(name for case in cases for name in case["metrics"]["kernels"]))
+    rows = []
+    for case in cases:
+        ours = judged_us(case["ours"])
+        row = [case["case"], shown_us(ours)]
+        for name in names:
+            other = judged_us(case["metrics"]["kernels"].get(name))
+            row += [shown_us(other), ratio(over(other, ours), 2)]
+        rows.append(row)
+    heads = [head for name in names for head in (name, "/ concatenated")]
+    return table(["layer", "concatenated", *heads], rows)
+
+
 def on_cpu(documents):
     """Call times on the CPU next to torch's."""
     rows = []

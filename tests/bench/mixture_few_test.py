@@ -80,7 +80,8 @@ def test_what_was_chosen_counts_as_read(context):
     assert case.roof_us({"host_copy": 1e9}) == pytest.approx(case.bytes * 1e-3)
 
 
-@pytest.mark.parametrize("name, rights", [("moe_decode", 6), ("moe_portable", 4)])
+@pytest.mark.parametrize("name, rights", [
+    ("moe_decode", 6), ("moe_layouts", 5), ("moe_portable", 4)])
 def test_it_is_right(bench, name, rights):
     code, out, err = bench(name, "--mode", "correctness", "--device", "cpu", "--quick")
     assert code == 0, err
@@ -140,5 +141,5 @@ def test_a_cpu_benchmark_has_no_cases_on_a_gpu(gpu_context):
 def test_all_of_them_are_listed(bench):
     code, out, err = bench("--list", "--device", "cpu", "--quick", "--json")
     assert code == 0, err
-    assert {"moe", "moe_cpu", "moe_decode", "moe_portable"} <= set(json.loads(out)) == set(
+    assert {"moe", "moe_cpu", "moe_decode", "moe_layouts", "moe_portable"} <= set(json.loads(out)) == set(
         registry.names())

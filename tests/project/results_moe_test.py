@@ -38,6 +38,11 @@ def test_the_portable_kernel_stands_beside_the_best():
         "| Qwen3 | (16384, 2048, 768, 128, 8) | 2 ms | 500 µs | 4.00 | 6 ms | 3.00 |"]
 
 
+def test_layouts_stand_beside_the_first_one():
+    case = LAYER | {"metrics": {"kernels": {"transposed": {"gpu_us": 3000.0}}}}
+    assert rows_of("moe_layouts", "moe_layouts", [case]) == ["| Qwen3 | 2 ms | 3 ms | 1.50 |"]
+
+
 def test_on_the_cpu_torch_may_have_no_grouped_products():
     case = LAYER | {"params": LAYER["params"] | {"threads": 16}, "ours": {"call_us": 100.0},
                     "peer": {"torch, loop": {"call_us": 150.0}}}
