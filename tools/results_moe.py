@@ -28,12 +28,14 @@ def decoding(documents):
     for case in documents["moe_decode"][1]["cases"]:
         ours, metrics = judged_us(case["ours"]), case["metrics"]
         sonic, torch = (judged_us(case["peer"].get(name)) for name in ("SonicMoE", "torch"))
+        given = judged_us(metrics.get("kernels", {}).get("given logits"))
         rows.append([case["case"], shape_of(case["params"]), metrics["experts_touched"],
                      metrics["rotation"]["sets"], shown_us(case["floor_us"]), shown_us(ours),
-                     ratio(over(ours, case["floor_us"])), shown_us(sonic), ratio(over(sonic, ours), 2),
+                     ratio(over(ours, case["floor_us"])), shown_us(given),
+                     ratio(over(given, case["floor_us"])), shown_us(sonic), ratio(over(sonic, ours), 2),
                      shown_us(torch), ratio(over(torch, ours), 2)])
     return table(["layer", "(T, d, n, E, K)", "experts read", "sets of weights", "limit", "Penstock",
-                  "Penstock / limit", "SonicMoE", "SonicMoE / Penstock", "torch", "torch / Penstock"],
+                  "Penstock / limit", "given logits", "given logits / limit", "SonicMoE", "SonicMoE / Penstock", "torch", "torch / Penstock"],
                  rows)
 
 

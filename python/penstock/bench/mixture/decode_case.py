@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+from ... import moe, route
 from .._captured import Captured
 from .._device_read import DeviceRead
 from .._errors import BenchError
@@ -14,6 +15,7 @@ from .layer_case import LayerCase
 from .shapes import Shape
 
 READ = "read of the experts"
+GIVEN = "given logits"  # a kernel
 SETS, FEWEST_SETS = 4, 2
 MOST_BYTES = 100 << 30  # of all sets together
 DRAWS = 100
@@ -53,8 +55,15 @@ class DecodeCase(LayerCase):
     @cached_property
     def _kernels(self) -> dict[str, Call]:
         if self._on_cpu:
-            return {"best": self._layer}
-        return {"best": self._layer, "captured": Captured(self._layer)}
+            return {"best": self._layer, GIVEN: self._of_logits}
+        return {"best": self._layer, "captured": Captured(self._layer), GIVEN: self._of_logits}
+
+    def _of_logits(self, inputs: Any, out: Any) -> None:
+        """Without the router's projection: the logits are computed at the first call."""
+        if "logits" not in inputs:
+            inputs["logits"] = self._arrays.project(inputs["x"], inputs["router"])
+        ids, weights = route(inputs["logits"], self._shape.choices, renormalise=True)
+        moe(inputs["x"], inputs["gate_up"], inputs["down"], ids, weights, out=out)
 
     @cached_property
     def _read(self) -> DeviceRead:
