@@ -11,7 +11,6 @@
 namespace ps::test {
 namespace {
 
-const std::vector<AttentionDims> fast_dims{{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}};
 // Rounded up by the portable kernels.
 const std::vector<AttentionDims> other_dims{{8, 8},   {16, 40},   {64, 72},  {104, 128},
                                             {136, 8}, {192, 136}, {232, 64}, {40, 256}};
@@ -32,7 +31,8 @@ class AttentionGpu : public AttentionGpuTest {
 
 TEST_F(AttentionGpu, RandomCalls) {
   for (std::uint32_t seed = 1; seed <= 60; ++seed) {
-    expect_right(seed, random_attention_case(seed, 150, fast_dims, {DType::bf16, DType::f16}));
+    expect_right(seed,
+                 random_attention_case(seed, 150, fast_attention_dims, {DType::bf16, DType::f16}));
     if (HasFatalFailure()) return;
   }
 }
@@ -44,7 +44,7 @@ TEST_F(AttentionGpu, OddSizes) {
       {192, 191}, {193, 81}, {255, 256}, {257, 385}, {384, 160}, {401, 512}};
   std::uint32_t seed = 100;
   for (const auto& [q, k] : sizes) {
-    const AttentionDims dims = fast_dims[++seed % fast_dims.size()];
+    const AttentionDims dims = fast_attention_dims[++seed % fast_attention_dims.size()];
     expect_right(seed, {.sequences = 1,
                         .q_rows = q,
                         .k_rows = k,
@@ -59,7 +59,7 @@ TEST_F(AttentionGpu, OddSizes) {
 }
 
 TEST_F(AttentionGpu, EveryDimensionFullAndCausal) {
-  for (const AttentionDims& dims : fast_dims) {
+  for (const AttentionDims& dims : fast_attention_dims) {
     for (const bool causal : {false, true}) {
       for (const DType type : {DType::bf16, DType::f16}) {
         expect_right(1, {.q_rows = 200,
@@ -78,7 +78,7 @@ TEST_F(AttentionGpu, EveryDimensionFullAndCausal) {
 
 // What follows the last row of a sequence is NaN, as in all calls here.
 TEST_F(AttentionGpu, Padding) {
-  for (const AttentionDims& dims : fast_dims) {
+  for (const AttentionDims& dims : fast_attention_dims) {
     expect_right(2, {.sequences = 3,
                      .q_rows = 130,
                      .k_rows = 260,
@@ -95,8 +95,8 @@ TEST_F(AttentionGpu, Padding) {
 TEST_F(AttentionGpu, KeysInPages) {
   for (std::uint32_t seed = 1; seed <= 60; ++seed) {
     const AttentionCase of =
-        random_paged_case(seed, seed % 3 == 0 ? 500 : 200, fast_dims, {DType::bf16, DType::f16},
-                          {1, 3, 7, 8, 16, 24, 50, 64, 128, 256, 300});
+        random_paged_case(seed, seed % 3 == 0 ? 500 : 200, fast_attention_dims,
+                          {DType::bf16, DType::f16}, {1, 3, 7, 8, 16, 24, 50, 64, 128, 256, 300});
     std::vector<AttentionKernel> each{AttentionKernel::portable};
     if (is_hopper() && of.page_rows % 8 == 0 && of.first_k.empty()) {
       each.push_back(AttentionKernel::sm90);
@@ -108,7 +108,7 @@ TEST_F(AttentionGpu, KeysInPages) {
 
 // Parts of a prompt, each attending to all before it.
 TEST_F(AttentionGpu, AChunkedPromptInPages) {
-  for (const AttentionDims& dims : fast_dims) {
+  for (const AttentionDims& dims : fast_attention_dims) {
     for (const std::int64_t page_rows : {8, 16, 64, 256}) {
       expect_right(4, {.sequences = 2,
                        .q_rows = 140,
@@ -178,7 +178,7 @@ TEST_F(AttentionGpu, WrongLengthsStayInsideTheTensors) {
 }
 
 TEST_F(AttentionGpu, GivesTheSameBitsEveryTime) {
-  for (const AttentionDims& dims : fast_dims) {
+  for (const AttentionDims& dims : fast_attention_dims) {
     for (const AttentionKernel kernel : kernels()) {
       expect_same_bits({.q_rows = 500,
                         .k_rows = 500,
