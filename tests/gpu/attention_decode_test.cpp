@@ -44,9 +44,6 @@ class AttentionDecodeGpu : public AttentionGpuTest,
   }
 };
 
-std::string kernel_name(const testing::TestParamInfo<AttentionKernel>& kernel) {
-  return kernel.param == AttentionKernel::decode ? "Decode" : "Portable";
-}
 INSTANTIATE_TEST_SUITE_P(Kernels, AttentionDecodeGpu,
                          testing::Values(AttentionKernel::decode, AttentionKernel::decode_portable),
                          kernel_name);

@@ -15,6 +15,17 @@
 
 namespace ps::test {
 
+inline std::string kernel_name(const testing::TestParamInfo<AttentionKernel>& kernel) {
+  switch (kernel.param) {
+    case AttentionKernel::sm90:
+      return "Sm90";
+    case AttentionKernel::decode:
+      return "Decode";
+    default:
+      return "Portable";
+  }
+}
+
 class AttentionGpuTest : public GpuTest {
  protected:
   static constexpr std::size_t margin = 4096;  // bytes of poison around the workspace

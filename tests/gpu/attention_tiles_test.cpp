@@ -179,6 +179,20 @@ TEST_P(AttentionTilesGpu, QueriesOfSeveralLengthsAndKeysInPages) {
   }
 }
 
+// Small enough for the tools that are slow (scripts/gpu_check.sh).
+TEST_P(AttentionTilesGpu, FewRows) {
+  std::vector<std::int32_t> queries, keys;
+  for (std::int32_t b = 0; b < 21; ++b) {
+    queries.push_back(1 + b * 7 % 20);
+    keys.push_back(b * 61 % 200);
+  }
+  for (const bool causal : {false, true}) {
+    expect_right(make_plain(20, 200, causal));
+    expect_right(make_listed(queries, keys, causal));
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_P(AttentionTilesGpu, LongSequences) {
   for (const bool causal : {false, true}) {
     AttentionCase of = make(4224, 4224, causal);
