@@ -3,9 +3,10 @@
 #
 #   memory         memcheck, and races between streams over pool memory: all tests
 #   ladders        memcheck: the copy and GEMM ladders on small sizes (`memory` has all their tests)
-#   races          racecheck, races in shared memory: the kit, resample, moe, decode, compress, the ladders
-#   barriers       synccheck, wrong use of barriers: the kit, resample, moe, decode, compress, the ladders
-#   uninitialised  initcheck, reads of memory that was never written: the operators, the ladders
+#   races          racecheck, races in shared memory: the kit, resample, moe, attention, compress, the ladders
+#   barriers       synccheck, wrong use of barriers: the same and streamed experts
+#   uninitialised  initcheck, reads of memory that was never written: the operators, streamed experts,
+#                  the ladders
 #   mistakes       the tutorial's wrong kernels, which the tools must find
 #
 # Without arguments every part runs except `ladders`. A part that takes longer than
@@ -58,6 +59,13 @@ experts+=':MoePortableGpu.ManyItemsOfEveryNumberOfSteps'
 experts+=':MoeDecodeGpu.AnyNumberOfRows:MoeDecodeGpu.AllTokensOnOneExpert:MoeDecodeGpu.ManyExperts'
 experts+=':MoeDecodeGpu.WeightsWithContiguousColumns:MoeNarrowGpu.*:RoundRoutesGpu.MayBeCaptured'
 experts+=':*/MoeLayoutsGpu.EitherBias/*'
+# Calls that wait until experts are loaded. Other tests of streamed experts take long under the tools.
+streamed='StreamedExpertsGpu.WithEveryKernel:StreamedExpertsGpu.OnTwoStreams'
+streamed+=':StreamedExpertsGpu.FromCompressedExpertsOnTwoStreams'
+streamed+=':StreamedExpertsGpu.PrefetchWhatIdsOnTheGpuSay'
+attention='*/AttentionGpu.SmallSizes/Portable:*/AttentionGpu.WithoutQueriesOrKeys/Portable'
+attention_hopper='*/AttentionGpu.SmallSizes/Sm90:*/AttentionGpu.WithoutQueriesOrKeys/Sm90'
+attention_hopper+=':*/AttentionGpu.MayBeCaptured/Sm90:*/AttentionTilesGpu.FewRows/*'
 decode='*/AttentionDecodeGpu.SizesAroundThoseOfBlocks/Portable'
 decode+=':*/AttentionDecodeGpu.WithoutQueriesOrKeys/Portable'
 decode+=':*/AttentionDecodeGpu.PagesOfEverySize/Portable'
@@ -96,11 +104,11 @@ races() {
   # racecheck (2025.3) does not follow these, and reports races that are not there: bulk copies, which
   # it takes for writes of the thread that issued them; one thread that arrives for its whole warp;
   # named barriers at which some threads only arrive; barriers of a cluster. So the ladders' kernels
-  # for Hopper are left out, and the decode kernel that loads through tensor maps.
+  # for Hopper are left out, and the attention kernels that load through tensor maps.
   local unseen='KitBarrierGpu.WaitsForAllBytes:KitRingGpu.ByBulkCopies:KitWarpGpu.RolesWithTwoRings'
   unseen+=':KitRingByThreadsGpu.OneOfAWarpArrives:KitWarpGpu.NamedBarriers'
   unseen+=':KitClusterStores/*'
-  check racecheck $bin/test_gpu "--gtest_filter=$kit:$resample:$experts:$append:$decode:$compress:$portable-$unseen"
+  check racecheck $bin/test_gpu "--gtest_filter=$kit:$resample:$experts:$append:$attention:$decode:$compress:$portable-$unseen"
 }
 
 barriers() {
@@ -110,14 +118,17 @@ barriers() {
   # synccheck (2025.3) wants every thread to wait for every phase of a barrier. The cuda::pipeline of
   # a block arrives in producer_commit() without that, which is reported as "Missing wait".
   local unseen='CopyLadderGpu.SmallSizesOfPipelines:AttentionLadder.SmallSizesOfPipelines'
-  check synccheck $bin/test_gpu \
-    "--gtest_filter=$kit:$resample:$experts:$append:$decode:$decode_hopper:$compress:$portable:$hopper:KitBulkGpu.*:KitClusterRingGpu.*-$unseen"
+  local all="$kit:$resample:$experts:$streamed:$append:$attention:$attention_hopper:$decode:$decode_hopper"
+  all+=":$compress:$portable:$hopper:KitBulkGpu.*:KitClusterRingGpu.*"
+  check synccheck $bin/test_gpu "--gtest_filter=$all-$unseen"
 }
 
 uninitialised() {
   check initcheck $bin/gpu_racy right
   finds initcheck $bin/gpu_racy unwritten
-  check initcheck $bin/test_gpu "--gtest_filter=$elementwise:$resample:$experts:$append:$decode:$decode_hopper:$compress:$portable:$hopper"
+  local all="$elementwise:$resample:$experts:$streamed:$append:$attention:$attention_hopper:$decode"
+  all+=":$decode_hopper:$compress:$portable:$hopper"
+  check initcheck $bin/test_gpu "--gtest_filter=$all"
 }
 
 # The tutorial's mistakes, without the delays that make them show without a tool.

@@ -17,7 +17,6 @@
 namespace ps::test {
 namespace {
 
-const std::vector<AttentionDims> fast_dims{{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}};
 // Rounded up by the portable kernel.
 const std::vector<AttentionDims> other_dims{{8, 8}, {16, 40}, {104, 128}, {136, 8}, {40, 256}};
 const std::vector<DType> types{DType::bf16, DType::f16};
@@ -93,7 +92,8 @@ INSTANTIATE_TEST_SUITE_P(Kernels, AppendAttentionGpu,
 TEST_P(AppendAttentionGpu, RandomCalls) {
   for (std::uint32_t seed = 1; seed <= 200; ++seed) {
     const std::vector<std::int64_t>& pages = seed % 4 == 0 ? other_pages : fast_pages;
-    expect_same(seed, random_append_attention(seed, 500, fast_dims, types, pages), GetParam());
+    expect_same(seed, random_append_attention(seed, 500, fast_attention_dims, types, pages),
+                GetParam());
     if (HasFatalFailure()) return;
   }
 }
@@ -268,7 +268,8 @@ using AppendAttentionStepsGpu = AppendAttentionGpuTest;
 TEST_F(AppendAttentionStepsGpu, OtherKernels) {
   const std::vector<DType> all{DType::bf16, DType::f16, DType::f32};
   for (std::uint32_t seed = 1; seed <= 60; ++seed) {
-    AppendAttentionCase of = random_append_attention(seed, 300, fast_dims, all, {8, 64, 5});
+    AppendAttentionCase of =
+        random_append_attention(seed, 300, fast_attention_dims, all, {8, 64, 5});
     const bool best = seed % 2 == 0 && of.cu_new.empty();
     if (best) {
       of.each = 17 + seed % 60;

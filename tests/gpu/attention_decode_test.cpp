@@ -11,7 +11,6 @@
 namespace ps::test {
 namespace {
 
-const std::vector<AttentionDims> fast_dims{{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}};
 // Rounded up by the portable kernel.
 const std::vector<AttentionDims> other_dims{{8, 8}, {16, 40}, {104, 128}, {136, 8}, {40, 256}};
 const std::vector<DType> types{DType::bf16, DType::f16};
@@ -45,16 +44,14 @@ class AttentionDecodeGpu : public AttentionGpuTest,
   }
 };
 
-std::string kernel_name(const testing::TestParamInfo<AttentionKernel>& kernel) {
-  return kernel.param == AttentionKernel::decode ? "Decode" : "Portable";
-}
 INSTANTIATE_TEST_SUITE_P(Kernels, AttentionDecodeGpu,
                          testing::Values(AttentionKernel::decode, AttentionKernel::decode_portable),
                          kernel_name);
 
 TEST_P(AttentionDecodeGpu, RandomCalls) {
   for (std::uint32_t seed = 1; seed <= 60; ++seed) {
-    expect_right(seed, with_few_queries(random_attention_case(seed, 500, fast_dims, types), seed));
+    expect_right(
+        seed, with_few_queries(random_attention_case(seed, 500, fast_attention_dims, types), seed));
     if (HasFatalFailure()) return;
   }
 }
@@ -62,8 +59,8 @@ TEST_P(AttentionDecodeGpu, RandomCalls) {
 TEST_P(AttentionDecodeGpu, KeysInPages) {
   for (std::uint32_t seed = 1; seed <= 60; ++seed) {
     const std::vector<std::int64_t>& pages = seed % 4 == 0 ? other_pages : fast_pages;
-    expect_right(seed,
-                 with_few_queries(random_paged_case(seed, 600, fast_dims, types, pages), seed));
+    expect_right(seed, with_few_queries(
+                           random_paged_case(seed, 600, fast_attention_dims, types, pages), seed));
     if (HasFatalFailure()) return;
   }
 }
@@ -96,7 +93,7 @@ TEST_P(AttentionDecodeGpu, OtherDimensions) {
 TEST_P(AttentionDecodeGpu, SizesAroundThoseOfBlocks) {
   std::uint32_t seed = 300;
   for (const int keys : {1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 191, 1023, 1024, 1025}) {
-    const AttentionDims& dims = fast_dims[++seed % fast_dims.size()];
+    const AttentionDims& dims = fast_attention_dims[++seed % fast_attention_dims.size()];
     expect_right(seed, {.q_rows = 1,
                         .k_rows = keys,
                         .heads_q = 8,
@@ -109,7 +106,7 @@ TEST_P(AttentionDecodeGpu, SizesAroundThoseOfBlocks) {
 
 // One sequence in the hands of the whole GPU, so that many parts are combined.
 TEST_P(AttentionDecodeGpu, LongSequences) {
-  for (const AttentionDims& dims : fast_dims) {
+  for (const AttentionDims& dims : fast_attention_dims) {
     expect_right(5, {.sequences = 1,
                      .q_rows = 1,
                      .k_rows = 20000,

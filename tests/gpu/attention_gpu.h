@@ -9,10 +9,22 @@
 #include "gpu/gpu_test.h"
 #include "gpu/recording.h"
 #include "penstock/base/error.h"
+#include "penstock/base/units.h"
 #include "penstock/host/cuda.h"
-#include "support/attention_call.h"
+#include "support/attention_random.h"
 
 namespace ps::test {
+
+inline std::string kernel_name(const testing::TestParamInfo<AttentionKernel>& kernel) {
+  switch (kernel.param) {
+    case AttentionKernel::sm90:
+      return "Sm90";
+    case AttentionKernel::decode:
+      return "Decode";
+    default:
+      return "Portable";
+  }
+}
 
 class AttentionGpuTest : public GpuTest {
  protected:
@@ -70,6 +82,41 @@ class AttentionGpuTest : public GpuTest {
       ASSERT_EQ(again.out().bytes(), first.out().bytes()) << "round " << round;
       ASSERT_EQ(again.lse().bytes(), first.lse().bytes()) << "round " << round;
     }
+  }
+
+  // The same while copies on another stream keep the memory busy.
+  void expect_same_bits_under_load(const AttentionCase& of, AttentionKernel kernel,
+                                   int rounds) const {
+    const Stream stream(gpu), other(gpu);
+    const DeviceBuffer from(gpu, 256 * MiB), to(gpu, 256 * MiB);
+    fill(from.view(), 0, other);
+    AttentionCall call(3, of);
+    Copies copies(gpu, stream);
+    AttentionOptions options = call.options([&](Strided& array) { return copies.of(array); });
+    options.kernel = kernel;
+    const DeviceBuffer workspace(gpu, attention_workspace_bytes(options));
+    options.workspace = workspace.view();
+    std::vector<std::uint8_t> first_out, first_lse;
+    for (int round = 0; round < rounds; ++round) {
+      for (const MemoryView& each :
+           {options.out.memory(), options.lse.memory(), workspace.view()}) {
+        fill(each, poison, stream);
+      }
+      for (int i = 0; i < 8; ++i) copy(to.view(), from.view(), other);
+      attention(options, stream);
+      const auto fetched = [&](const MemoryView& memory) {
+        return fetch<std::uint8_t>(memory, 0, memory.bytes, stream);
+      };
+      if (round == 0) {
+        first_out = fetched(options.out.memory());
+        first_lse = fetched(options.lse.memory());
+        copies.fetch();
+        ASSERT_EQ(call.wrong(), "");
+      }
+      ASSERT_TRUE(fetched(options.out.memory()) == first_out) << "round " << round;
+      ASSERT_TRUE(fetched(options.lse.memory()) == first_lse) << "round " << round;
+    }
+    other.synchronize();
   }
 
   // Also with lengths that are wrong, of two sequences.

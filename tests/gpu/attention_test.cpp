@@ -11,55 +11,106 @@
 namespace ps::test {
 namespace {
 
-const std::vector<AttentionDims> fast_dims{{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}};
 // Rounded up by the portable kernels.
 const std::vector<AttentionDims> other_dims{{8, 8},   {16, 40},   {64, 72},  {104, 128},
                                             {136, 8}, {192, 136}, {232, 64}, {40, 256}};
 
-class AttentionGpu : public AttentionGpuTest {
+class AttentionGpu : public AttentionGpuTest, public testing::WithParamInterface<AttentionKernel> {
  protected:
-  // Those for any number of queries.
-  std::vector<AttentionKernel> kernels() const {
-    std::vector<AttentionKernel> all{AttentionKernel::portable};
-    if (is_hopper()) all.push_back(AttentionKernel::sm90);
-    return all;
+  void SetUp() override {
+    AttentionGpuTest::SetUp();
+    if (!IsSkipped() && GetParam() == AttentionKernel::sm90 && !is_hopper()) {
+      GTEST_SKIP() << "needs compute capability 9.0";
+    }
   }
 
   void expect_right(std::uint32_t seed, const AttentionCase& of) const {
-    AttentionGpuTest::expect_right(kernels(), seed, of);
+    AttentionGpuTest::expect_right({GetParam()}, seed, of);
   }
 };
 
-TEST_F(AttentionGpu, RandomCalls) {
+INSTANTIATE_TEST_SUITE_P(Kernels, AttentionGpu,
+                         testing::Values(AttentionKernel::portable, AttentionKernel::sm90),
+                         kernel_name);
+
+// Of kernels that `best` chooses, or for which there is no choice.
+using AttentionCallsGpu = AttentionGpuTest;
+
+TEST_P(AttentionGpu, RandomCalls) {
   for (std::uint32_t seed = 1; seed <= 60; ++seed) {
-    expect_right(seed, random_attention_case(seed, 150, fast_dims, {DType::bf16, DType::f16}));
+    expect_right(seed,
+                 random_attention_case(seed, 150, fast_attention_dims, {DType::bf16, DType::f16}));
     if (HasFatalFailure()) return;
   }
 }
 
-TEST_F(AttentionGpu, OddSizes) {
+TEST_P(AttentionGpu, OddSizes) {
   const std::vector<std::pair<int, int>> sizes{
       {1, 1},     {1, 2},    {2, 1},     {3, 65},    {17, 16},   {63, 64},  {64, 63},
       {65, 129},  {127, 33}, {128, 128}, {129, 127}, {113, 203}, {1, 300},  {300, 1},
       {192, 191}, {193, 81}, {255, 256}, {257, 385}, {384, 160}, {401, 512}};
   std::uint32_t seed = 100;
   for (const auto& [q, k] : sizes) {
-    const AttentionDims dims = fast_dims[++seed % fast_dims.size()];
-    expect_right(seed, {.sequences = 1,
-                        .q_rows = q,
-                        .k_rows = k,
-                        .heads_q = 2,
-                        .heads_k = 1,
-                        .dim = dims.dim,
-                        .dim_v = dims.dim_v,
-                        .type = seed % 2 == 0 ? DType::bf16 : DType::f16,
-                        .causal = seed % 3 != 0});
-    if (HasFatalFailure()) return;
+    for (const AttentionDims& dims : fast_attention_dims) {
+      for (const bool causal : {false, true}) {
+        ++seed;
+        expect_right(seed, {.sequences = 1,
+                            .q_rows = q,
+                            .k_rows = k,
+                            .heads_q = 2,
+                            .heads_k = 1,
+                            .dim = dims.dim,
+                            .dim_v = dims.dim_v,
+                            .type = seed / 2 % 2 == 0 ? DType::bf16 : DType::f16,
+                            .causal = causal});
+        if (HasFatalFailure()) return;
+      }
+    }
   }
 }
 
-TEST_F(AttentionGpu, EveryDimensionFullAndCausal) {
-  for (const AttentionDims& dims : fast_dims) {
+// Every kernel instance, small enough for the tools that are slow (scripts/gpu_check.sh).
+TEST_P(AttentionGpu, SmallSizes) {
+  std::uint32_t seed = 400;
+  for (const AttentionDims& dims : fast_attention_dims) {
+    AttentionCase of{.sequences = 1,
+                     .q_rows = 150,
+                     .k_rows = 150,
+                     .heads_k = 1,
+                     .dim = dims.dim,
+                     .dim_v = dims.dim_v};
+    of.type = ++seed % 2 == 0 ? DType::bf16 : DType::f16;
+    expect_right(seed, of);
+    of.causal = true;
+    of.q_rows = 120;
+    of.k_rows = 170;
+    expect_right(seed, of);
+    of.softcap = 20;
+    of.sinks = true;
+    AttentionCase paged = of;
+    paged.lengths_k = {131};
+    paged.page_rows = 16;
+    expect_right(seed, paged);
+    of.window_left = 40;
+    of.q_rows = 200;
+    of.cu_q = {0, 70, 70, 200};
+    of.cu_k = {0, 30, 90, 170};
+    expect_right(seed, of);
+    if (HasFatalFailure()) return;
+  }
+  if (GetParam() == AttentionKernel::sm90) return;
+  for (const AttentionDims& dims : {AttentionDims{16, 40}, AttentionDims{128, 128}}) {
+    expect_right(seed, {.q_rows = 70,
+                        .k_rows = 90,
+                        .dim = dims.dim,
+                        .dim_v = dims.dim_v,
+                        .type = DType::f32,
+                        .causal = true});
+  }
+}
+
+TEST_P(AttentionGpu, EveryDimensionFullAndCausal) {
+  for (const AttentionDims& dims : fast_attention_dims) {
     for (const bool causal : {false, true}) {
       for (const DType type : {DType::bf16, DType::f16}) {
         expect_right(1, {.q_rows = 200,
@@ -77,8 +128,8 @@ TEST_F(AttentionGpu, EveryDimensionFullAndCausal) {
 }
 
 // What follows the last row of a sequence is NaN, as in all calls here.
-TEST_F(AttentionGpu, Padding) {
-  for (const AttentionDims& dims : fast_dims) {
+TEST_P(AttentionGpu, Padding) {
+  for (const AttentionDims& dims : fast_attention_dims) {
     expect_right(2, {.sequences = 3,
                      .q_rows = 130,
                      .k_rows = 260,
@@ -92,23 +143,21 @@ TEST_F(AttentionGpu, Padding) {
 }
 
 // What pages hold behind the sequences, and pages of no sequence, are NaN.
-TEST_F(AttentionGpu, KeysInPages) {
+TEST_P(AttentionGpu, KeysInPages) {
   for (std::uint32_t seed = 1; seed <= 60; ++seed) {
     const AttentionCase of =
-        random_paged_case(seed, seed % 3 == 0 ? 500 : 200, fast_dims, {DType::bf16, DType::f16},
-                          {1, 3, 7, 8, 16, 24, 50, 64, 128, 256, 300});
-    std::vector<AttentionKernel> each{AttentionKernel::portable};
-    if (is_hopper() && of.page_rows % 8 == 0 && of.first_k.empty()) {
-      each.push_back(AttentionKernel::sm90);
-    }
-    AttentionGpuTest::expect_right(each, seed, of);
+        random_paged_case(seed, seed % 3 == 0 ? 500 : 200, fast_attention_dims,
+                          {DType::bf16, DType::f16}, {1, 3, 7, 8, 16, 24, 50, 64, 128, 256, 300});
+    const bool fits_sm90 = of.page_rows % 8 == 0 && of.first_k.empty();
+    if (GetParam() == AttentionKernel::sm90 && !fits_sm90) continue;
+    expect_right(seed, of);
     if (HasFatalFailure()) return;
   }
 }
 
 // Parts of a prompt, each attending to all before it.
-TEST_F(AttentionGpu, AChunkedPromptInPages) {
-  for (const AttentionDims& dims : fast_dims) {
+TEST_P(AttentionGpu, AChunkedPromptInPages) {
+  for (const AttentionDims& dims : fast_attention_dims) {
     for (const std::int64_t page_rows : {8, 16, 64, 256}) {
       expect_right(4, {.sequences = 2,
                        .q_rows = 140,
@@ -124,7 +173,7 @@ TEST_F(AttentionGpu, AChunkedPromptInPages) {
   }
 }
 
-TEST_F(AttentionGpu, KeysInPagesOfOtherDimensionsAndF32) {
+TEST_F(AttentionCallsGpu, KeysInPagesOfOtherDimensionsAndF32) {
   for (std::uint32_t seed = 1; seed <= 30; ++seed) {
     AttentionCall call(seed, random_paged_case(seed, 100, other_dims,
                                                {DType::bf16, DType::f16, DType::f32}, {1, 8, 20}));
@@ -132,7 +181,7 @@ TEST_F(AttentionGpu, KeysInPagesOfOtherDimensionsAndF32) {
   }
 }
 
-TEST_F(AttentionGpu, OtherDimensionsAndF32) {
+TEST_F(AttentionCallsGpu, OtherDimensionsAndF32) {
   std::uint32_t seed = 200;
   for (const AttentionDims& dims : other_dims) {
     for (const DType type : {DType::bf16, DType::f16, DType::f32}) {
@@ -143,7 +192,7 @@ TEST_F(AttentionGpu, OtherDimensionsAndF32) {
   }
 }
 
-TEST_F(AttentionGpu, StridesThatTensorMapsDoNotTake) {
+TEST_F(AttentionCallsGpu, StridesThatTensorMapsDoNotTake) {
   AttentionCall call(3, {.q_rows = 70, .k_rows = 90, .dim = 64, .dim_v = 64});
   const Stream stream(gpu);
   const Pool pool(gpu);
@@ -162,7 +211,7 @@ TEST_F(AttentionGpu, StridesThatTensorMapsDoNotTake) {
   }
 }
 
-TEST_F(AttentionGpu, WithoutQueriesOrKeys) {
+TEST_P(AttentionGpu, WithoutQueriesOrKeys) {
   expect_right(1, {.q_rows = 0, .dim = 64, .dim_v = 64});
   expect_right(1, {.sequences = 0, .dim = 64, .dim_v = 64});
   expect_right(1, {.k_rows = 0, .dim = 128, .dim_v = 128});
@@ -170,42 +219,38 @@ TEST_F(AttentionGpu, WithoutQueriesOrKeys) {
                {.q_rows = 9, .k_rows = 4, .dim = 64, .dim_v = 64, .causal = true, .sinks = true});
 }
 
-TEST_F(AttentionGpu, WrongLengthsStayInsideTheTensors) {
+TEST_P(AttentionGpu, WrongLengthsStayInsideTheTensors) {
   AttentionCase of{.q_rows = 300, .k_rows = 280, .dim = 64, .dim_v = 64};
   of.cu_q = {0, 150, 300};
   of.cu_k = {0, 140, 280};
-  for (const AttentionKernel kernel : kernels()) expect_inside(of, {.kernel = kernel});
+  expect_inside(of, {.kernel = GetParam()});
 }
 
-TEST_F(AttentionGpu, GivesTheSameBitsEveryTime) {
-  for (const AttentionDims& dims : fast_dims) {
-    for (const AttentionKernel kernel : kernels()) {
-      expect_same_bits({.q_rows = 500,
-                        .k_rows = 500,
-                        .heads_q = 8,
-                        .dim = dims.dim,
-                        .dim_v = dims.dim_v,
-                        .causal = true},
-                       {.kernel = kernel}, 4);
-      if (HasFatalFailure()) return;
-    }
+TEST_P(AttentionGpu, GivesTheSameBitsEveryTime) {
+  for (const AttentionDims& dims : fast_attention_dims) {
+    expect_same_bits({.q_rows = 500,
+                      .k_rows = 500,
+                      .heads_q = 8,
+                      .dim = dims.dim,
+                      .dim_v = dims.dim_v,
+                      .causal = true},
+                     {.kernel = GetParam()}, 4);
+    if (HasFatalFailure()) return;
   }
 }
 
-TEST_F(AttentionGpu, MayBeCaptured) {
-  for (const AttentionKernel kernel : kernels()) {
-    expect_right_in_a_graph({.q_rows = 300,
-                             .k_rows = 300,
-                             .dim = 64,
-                             .dim_v = 64,
-                             .causal = true,
-                             .cu_q = {0, 100, 300},
-                             .cu_k = {0, 100, 300}},
-                            kernel);
-  }
+TEST_P(AttentionGpu, MayBeCaptured) {
+  expect_right_in_a_graph({.q_rows = 300,
+                           .k_rows = 300,
+                           .dim = 64,
+                           .dim_v = 64,
+                           .causal = true,
+                           .cu_q = {0, 100, 300},
+                           .cu_k = {0, 100, 300}},
+                          GetParam());
 }
 
-TEST_F(AttentionGpu, ACheckFindsWrongLengths) {
+TEST_F(AttentionCallsGpu, ACheckFindsWrongLengths) {
   AttentionCase of{.q_rows = 30, .k_rows = 30, .dim = 64, .dim_v = 64};
   of.cu_q = of.cu_k = {0, 10, 30};
   AttentionCall call(1, of);
@@ -213,7 +258,7 @@ TEST_F(AttentionGpu, ACheckFindsWrongLengths) {
   EXPECT_EQ(refused(call), "cu_q");
 }
 
-TEST_F(AttentionGpu, ACheckFindsBadPages) {
+TEST_F(AttentionCallsGpu, ACheckFindsBadPages) {
   AttentionCall call(1, {.sequences = 1,
                          .k_rows = 100,
                          .dim = 64,
@@ -224,7 +269,7 @@ TEST_F(AttentionGpu, ACheckFindsBadPages) {
   EXPECT_EQ(refused(call), "pages");
 }
 
-TEST_F(AttentionGpu, FewQueriesAreDecoded) {
+TEST_F(AttentionCallsGpu, FewQueriesAreDecoded) {
   for (const std::int64_t queries : {1, 16}) {
     const AttentionCase of{.q_rows = queries, .k_rows = 3000, .dim = 128, .dim_v = 128};
     AttentionCall best(1, of), decode(1, of);

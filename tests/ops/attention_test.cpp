@@ -11,6 +11,7 @@
 #include "ops/attention/cpu.h"
 #include "ops/product/kernel.h"
 #include "support/attention_call.h"
+#include "support/attention_random.h"
 
 namespace ps::test {
 namespace {

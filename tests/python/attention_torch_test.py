@@ -191,3 +191,26 @@ def test_captured_on_a_gpu():
         out.fill_(torch.nan)
         graph.replay()
         assert torch.equal(out, wanted)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_as_torchs_function_on_a_gpu(monkeypatch, dtype, dim, is_causal):
+    """As close to the function of the same tensors in f64 as torch's own."""
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", None)
+    for shape in ({"sq": 130, "sk": 200}, {"sq": 300, "sk": 70}, {"sq": 257, "sk": 257, "heads_k": 8},
+                  {"sq": 190, "sk": 191, "heads_k": 1}, {"sq": 16, "sk": 1000}, {"sq": 1, "sk": 77},
+                  {"sq": 40, "sk": 130, "batch": 40}):
+        if is_causal and shape["sq"] > shape["sk"]:
+            continue  # goes to torch
+        q, k, v = heads_first(draw(dtype, "cuda", **{"heads": 8, "dim": dim, "dim_v": dim} | shape))
+        options = {"is_causal": is_causal, "enable_gqa": True}
+        out = scaled_dot_product_attention(q, k, v, **options)
+        exact = sdpa(*(each.double() for each in (q, k, v)), **options)
+        theirs = (sdpa(q, k, v, **options) - exact).abs().max()
+        assert out.dtype == dtype and out.shape == exact.shape
+        allowed = 2 * theirs + torch.finfo(dtype).eps * exact.abs().max()
+        assert ((out - exact).abs() <= allowed).all(), shape  # False for NaN

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "penstock/ops/append_attention.h"
-#include "support/attention_call.h"
+#include "support/attention_random.h"
 #include "support/elements.h"
 #include "support/strided.h"
 

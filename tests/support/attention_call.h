@@ -35,6 +35,10 @@ struct AttentionCase {
   bool heads_first = false;  // stored as (B, H, S, D)
   std::int64_t padding = 0;  // elements between rows
   double size = 1;           // standard deviation of q and k
+
+  // For large calls: wrong() asks the formula for some rows of every 7th head only, and the others
+  // need be finite only. q and k, of a `size` of 1, and v consist of a few thousand numbers.
+  bool sampled = false;
 };
 
 class AttentionCall {
@@ -48,7 +52,9 @@ class AttentionCall {
     lse_ = case_.cu_q.empty() ? Strided(DType::f32, {case_.sequences, case_.heads_q, case_.q_rows})
                               : Strided(DType::f32, {case_.heads_q, case_.q_rows});
     sinks_ = Strided(case_.sink_type, {case_.heads_q});
-    for (std::int64_t h = 0; h < case_.heads_q; ++h) set(sinks_, {h}, 1);
+    for (std::int64_t h = 0; h < case_.heads_q; ++h) {
+      sinks_.set_bits({h}, drawn(case_.sink_type, 1));
+    }
     cu_q_ = integers(case_.cu_q);
     cu_k_ = integers(case_.cu_k);
     first_k_ = integers(case_.first_k);
@@ -121,20 +127,23 @@ class AttentionCall {
     if (!out_.surroundings_untouched()) return describe() + ": wrote outside out";
     if (!lse_.surroundings_untouched()) return describe() + ": wrote outside lse";
     Strided untouched = out_;  // with poison where results were expected
-    const Numbers q(q_), k(k_), v(v_);
+    const Numbers k(k_), v(v_);
     std::vector<Row> rows;
     double error = 0, largest = 0;
-    for (std::int64_t b = 0; b < count(); ++b) {
-      for (std::int64_t i = 0; i < queries(b); ++i) {
-        for (std::int64_t h = 0; h < case_.heads_q; ++h) {
-          rows.push_back(expected(q, k, v, b, i, h));
-          for (std::int64_t c = 0; c < case_.dim_v; ++c) {
-            const double exact = rows.back().exact[at(c)];
-            error = std::max(error, std::abs(rows.back().same[at(c)] - exact));
-            largest = std::max(largest, std::abs(exact));
-            untouched.set_bits(place(case_.cu_q, b, rows.back().row, h, c), ~std::uint64_t{0});
-          }
-        }
+    for (const Row& each : all_rows()) {
+      if (case_.sampled && !is_written(each)) {
+        return describe() + ": the result" + where(each) + " was not written or is not finite";
+      }
+      std::vector<std::int64_t> index = place(case_.cu_q, each.b, each.row, each.h, 0);
+      for (; index.back() < case_.dim_v; ++index.back()) {
+        untouched.set_bits(index, ~std::uint64_t{0});
+      }
+      if (!is_checked(each)) continue;
+      rows.push_back(expected(k, v, each));
+      for (std::int64_t c = 0; c < case_.dim_v; ++c) {
+        const double exact = rows.back().exact[at(c)];
+        error = std::max(error, std::abs(rows.back().same[at(c)] - exact));
+        largest = std::max(largest, std::abs(exact));
       }
     }
     const bool rest_untouched = std::ranges::all_of(
@@ -148,13 +157,37 @@ class AttentionCall {
     return "";
   }
 
+  // Where the results of the same call by another kernel differ by more than the rounding of both,
+  // or "". A probability of relative error e changes a sum by at most e times the largest value,
+  // which is below 5.
+  std::string differs(const AttentionCall& other) const {
+    const double unit = spacing(1, case_.type);
+    for (const Row& row : all_rows()) {
+      const std::vector<double> own = results(row), others = other.results(row);
+      for (std::size_t c = 0; c < own.size(); ++c) {
+        const double allowed = (5 + std::abs(others[c])) * unit;
+        if (std::abs(own[c] - others[c]) <= allowed) continue;
+        return describe() + ": out[" + std::to_string(c) + "]" + where(row) + " is " +
+               std::to_string(own[c]) + ", by another kernel " + std::to_string(others[c]);
+      }
+      const double found = number(lse_, lse_index(row)),
+                   wanted = number(other.lse_, lse_index(row));
+      if (!case_.lse || is_lse(found, wanted)) continue;
+      return describe() + ": lse" + where(row) + " is " + std::to_string(found) +
+             ", by another kernel " + std::to_string(wanted);
+    }
+    return "";
+  }
+
  private:
   // The numbers of an array, one after the other.
   class Numbers {
    public:
     explicit Numbers(const Strided& array) : shape_(array.shape()) {
-      for (std::int64_t i = 0; i < array.size(); ++i) {
-        all_.push_back(number(array, array.index(i)));
+      all_.reserve(static_cast<std::size_t>(array.size()));
+      for (std::int64_t i = 0; i < array.size(); i += shape_.back()) {
+        std::vector<std::int64_t> index = array.index(i);
+        for (; index.back() < shape_.back(); ++index.back()) all_.push_back(number(array, index));
       }
     }
     // Where a row of a head begins; `row` counts from the first row of the batch, or of all.
@@ -177,23 +210,63 @@ class AttentionCall {
 
   static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
+  static std::string where(const Row& row) {
+    return " of sequence " + std::to_string(row.b) + ", query " + std::to_string(row.i) +
+           ", head " + std::to_string(row.h);
+  }
+
+  // Of all sequences, without results.
+  std::vector<Row> all_rows() const {
+    std::vector<Row> rows;
+    for (std::int64_t b = 0; b < count(); ++b) {
+      for (std::int64_t i = 0; i < queries(b); ++i) {
+        for (std::int64_t h = 0; h < case_.heads_q; ++h) {
+          rows.push_back({.b = b, .i = i, .row = first_row(case_.cu_q, b) + i, .h = h});
+        }
+      }
+    }
+    return rows;
+  }
+
+  // With `sampled`: the first and the last row of every 7th head, and at most 7 between them, which
+  // are others in every head.
+  bool is_checked(const Row& row) const {
+    if (!case_.sampled) return true;
+    if ((row.b * case_.heads_q + row.h) % 7 != 0) return false;
+    const std::int64_t rows = queries(row.b);
+    return row.i == 0 || row.i == rows - 1 || (row.i + 3 * row.h) * 7 % rows < 7;
+  }
+
+  std::vector<double> results(const Row& row) const {
+    std::vector<double> found;
+    std::vector<std::int64_t> index = place(case_.cu_q, row.b, row.row, row.h, 0);
+    for (; index.back() < case_.dim_v; ++index.back()) found.push_back(number(out_, index));
+    return found;
+  }
+  bool is_written(const Row& row) const {
+    return std::ranges::all_of(results(row), [](double x) { return std::isfinite(x); }) &&
+           (!case_.lse || !std::isnan(number(lse_, lse_index(row))));
+  }
+  std::vector<std::int64_t> lse_index(const Row& row) const {
+    return case_.cu_q.empty() ? std::vector{row.b, row.h, row.row} : std::vector{row.h, row.row};
+  }
+  bool is_lse(double got, double wanted) const {
+    const double digits = case_.softcap > 0 && case_.type != DType::f32 ? 2e-3 : 2e-5;
+    return got == wanted || std::abs(got - wanted) <= digits * (1 + std::abs(wanted));
+  }
+
   std::string wrong(const Row& row, double allowed) const {
-    const std::string where = " of sequence " + std::to_string(row.b) + ", query " +
-                              std::to_string(row.i) + ", head " + std::to_string(row.h);
-    for (std::int64_t c = 0; c < case_.dim_v; ++c) {
-      const double got = number(out_, place(case_.cu_q, row.b, row.row, row.h, c));
-      const double wanted = row.exact[at(c)];
-      if (std::abs(got - wanted) <= allowed) continue;
-      return "out[" + std::to_string(c) + "]" + where + " is " + std::to_string(got) +
-             ", expected " + std::to_string(wanted) + " within " + std::to_string(allowed);
+    const std::vector<double> found = results(row);
+    for (std::size_t c = 0; c < found.size(); ++c) {
+      if (std::abs(found[c] - row.exact[c]) <= allowed) continue;
+      return "out[" + std::to_string(c) + "]" + where(row) + " is " + std::to_string(found[c]) +
+             ", expected " + std::to_string(row.exact[c]) + " within " + std::to_string(allowed);
     }
     if (!case_.lse) return "";
-    const std::vector<std::int64_t> index =
-        case_.cu_q.empty() ? std::vector{row.b, row.h, row.row} : std::vector{row.h, row.row};
-    const double got = number(lse_, index);
-    const double digits = case_.softcap > 0 && case_.type != DType::f32 ? 2e-3 : 2e-5;
-    if (got == row.lse || std::abs(got - row.lse) <= digits * (1 + std::abs(row.lse))) return "";
-    return "lse" + where + " is " + std::to_string(got) + ", expected " + std::to_string(row.lse);
+    const double got = number(lse_, lse_index(row));
+    if (is_lse(got, row.lse)) return "";
+    return "lse" + where(row) + " is " + std::to_string(got) + ", expected " +
+           std::to_string(row.lse);
   }
 
   std::int64_t count() const {
@@ -279,9 +352,17 @@ class AttentionCall {
     return cumulative.empty() ? 0 : cumulative[at(b)];
   }
 
-  void set(Strided& array, const std::vector<std::int64_t>& index, double deviation) {
+  std::uint32_t drawn(DType type, double deviation) {
     std::normal_distribution<double> normal(0, deviation);
-    array.set_bits(index, encoded(rounded(normal(random_), array.type()), array.type()));
+    return encoded(rounded(normal(random_), type), type);
+  }
+  // A row of q, k or v; `index` is that of its first element.
+  void fill_row(Strided& array, std::vector<std::int64_t> index, double deviation) {
+    while (case_.sampled && numbers_.size() < 4096) numbers_.push_back(drawn(array.type(), 1));
+    for (; index.back() < array.shape().back(); ++index.back()) {
+      array.set_bits(index, case_.sampled ? numbers_[random_() % numbers_.size()]
+                                          : drawn(array.type(), deviation));
+    }
   }
   static double number(const Strided& array, const std::vector<std::int64_t>& index) {
     return decoded(static_cast<std::uint32_t>(array.bits(index)), array.type());
@@ -290,32 +371,28 @@ class AttentionCall {
   void fill(std::int64_t b) {
     for (std::int64_t i = 0; i < queries(b); ++i) {
       for (std::int64_t h = 0; h < case_.heads_q; ++h) {
-        for (std::int64_t c = 0; c < case_.dim; ++c) {
-          set(q_, place(case_.cu_q, b, first_row(case_.cu_q, b) + i, h, c), case_.size);
-        }
+        fill_row(q_, place(case_.cu_q, b, first_row(case_.cu_q, b) + i, h, 0), case_.size);
       }
     }
     for (std::int64_t j = first_key(b); j < last_key(b); ++j) {
       const auto [batch, row] = key_row(b, first_row(case_.cu_k, b) + j);
       for (std::int64_t h = 0; batch >= 0 && h < case_.heads_k; ++h) {
-        for (std::int64_t c = 0; c < case_.dim; ++c) {
-          set(k_, place(case_.cu_k, batch, row, h, c), case_.size);
-        }
-        for (std::int64_t c = 0; c < case_.dim_v; ++c) {
-          set(v_, place(case_.cu_k, batch, row, h, c), 1);
-        }
+        fill_row(k_, place(case_.cu_k, batch, row, h, 0), case_.size);
+        fill_row(v_, place(case_.cu_k, batch, row, h, 0), 1);
       }
     }
   }
 
-  Row expected(const Numbers& q, const Numbers& k, const Numbers& v, std::int64_t b, std::int64_t i,
-               std::int64_t h) const {
-    Row row{.b = b, .i = i, .row = first_row(case_.cu_q, b) + i, .h = h};
+  Row expected(const Numbers& k, const Numbers& v, Row row) const {
+    const std::int64_t b = row.b, h = row.h;
     row.exact.assign(at(case_.dim_v), 0);
     row.same.assign(at(case_.dim_v), 0);
     const std::int64_t head_k = h / (case_.heads_q / case_.heads_k);
-    const std::int64_t position = i + last_key(b) - queries(b);
+    const std::int64_t position = row.i + last_key(b) - queries(b);
     const std::vector<double> zeros(256);
+    std::vector<double> query;
+    std::vector<std::int64_t> index = place(case_.cu_q, b, row.row, h, 0);
+    for (; index.back() < case_.dim; ++index.back()) query.push_back(number(q_, index));
     std::vector<const double*> values;
     std::vector<double> scores;
     for (std::int64_t j = first_key(b); j < last_key(b); ++j) {
@@ -325,19 +402,19 @@ class AttentionCall {
       const auto [batch, at_row] = key_row(b, first_row(case_.cu_k, b) + j);
       const bool there = batch >= 0;
       values.push_back(there ? v.at(batch, at_row, head_k) : zeros.data());
-      scores.push_back(
-          score(q.at(b, row.row, h), there ? k.at(batch, at_row, head_k) : zeros.data()));
+      scores.push_back(score(query.data(), there ? k.at(batch, at_row, head_k) : zeros.data()));
     }
     if (values.empty()) return row;
     const double most = *std::ranges::max_element(scores);
     double sum = case_.sinks ? std::exp(number(sinks_, {h}) - most) : 0;
+    double *const exact = row.exact.data(), *const same = row.same.data();
     for (std::size_t j = 0; j < values.size(); ++j) {
       const double p = std::exp(scores[j] - most), p_same = rounded(p, case_.type);
+      const double* const value = values[j];
       sum += p;
       for (std::int64_t c = 0; c < case_.dim_v; ++c) {
-        const double value = values[j][c];
-        row.exact[at(c)] += p * value;
-        row.same[at(c)] += p_same * value;
+        exact[c] += p * value[c];
+        same[c] += p_same * value[c];
       }
     }
     for (double& each : row.exact) each /= sum;
@@ -347,8 +424,11 @@ class AttentionCall {
   }
 
   double score(const double* q, const double* k) const {
-    double sum = 0;
-    for (std::int64_t c = 0; c < case_.dim; ++c) sum += q[c] * k[c];
+    double parts[4]{};  // of sums, which do not wait for each other; D is a multiple of 8
+    for (std::int64_t c = 0; c < case_.dim; c += 4) {
+      for (std::int64_t i = 0; i < 4; ++i) parts[i] += q[c + i] * k[c + i];
+    }
+    double sum = parts[0] + parts[1] + parts[2] + parts[3];
     sum *= case_.scale != 0 ? case_.scale : 1 / std::sqrt(static_cast<double>(case_.dim));
     return case_.softcap > 0 ? case_.softcap * std::tanh(sum / case_.softcap) : sum;
   }
@@ -357,87 +437,7 @@ class AttentionCall {
   std::mt19937 random_;
   Strided q_, k_, v_, out_, lse_, sinks_, cu_q_, cu_k_, first_k_, lengths_k_, pages_;
   std::int64_t most_pages_ = 0, page_count_ = 0;  // of a sequence, and of k
+  std::vector<std::uint32_t> numbers_;            // of which q, k and v consist, if sampled
 };
-
-struct AttentionDims {
-  std::int64_t dim = 0, dim_v = 0;
-};
-
-// A call of random shape, masks, lengths and layout that fits the rules of GPUs, too.
-inline AttentionCase random_attention_case(std::uint32_t seed, std::int64_t most_rows,
-                                           const std::vector<AttentionDims>& dims,
-                                           const std::vector<DType>& types) {
-  std::mt19937 random(seed);
-  const auto below = [&](std::int64_t n) { return static_cast<std::int64_t>(random() % n); };
-  const auto lengths = [&](std::int64_t count) {
-    std::vector<std::int32_t> ends{static_cast<std::int32_t>(below(3))};
-    for (std::int64_t b = 0; b < count; ++b) {
-      const std::int64_t length = below(5) == 0 ? 0 : below(most_rows);
-      ends.push_back(ends.back() + static_cast<std::int32_t>(length));
-    }
-    return ends;
-  };
-  const AttentionDims dim =
-      dims[static_cast<std::size_t>(below(static_cast<std::int64_t>(dims.size())))];
-  AttentionCase made{
-      .sequences = 1 + below(3),
-      .q_rows = 1 + below(most_rows),
-      .k_rows = 1 + below(most_rows),
-      .heads_k = 1 + below(2),
-      .dim = dim.dim,
-      .dim_v = dim.dim_v,
-      .type = types[static_cast<std::size_t>(below(static_cast<std::int64_t>(types.size())))],
-      .causal = below(2) == 0,
-      .softcap = below(4) == 0 ? 2.F + static_cast<float>(below(20)) : 0.F,
-      .scale = below(4) == 0 ? 0.3F : 0.F,
-      .sinks = below(3) == 0,
-      .lse = below(4) != 0,
-      .heads_first = below(2) == 0,
-      .padding = 8 * below(3)};
-  made.heads_q = made.heads_k * (1 + below(4));
-  made.sink_type = below(2) == 0 ? DType::f32 : DType::bf16;
-  if (below(3) == 0) made.window_left = below(most_rows);
-  if (below(4) == 0) made.window_right = below(most_rows / 2);
-  if (below(3) == 0) {
-    made.cu_q = lengths(made.sequences);
-    made.q_rows = made.cu_q.back() + below(3);
-  }
-  if (below(3) == 0) {
-    made.cu_k = lengths(made.sequences);
-    made.k_rows = made.cu_k.back() + below(3);
-  }
-  const bool ends = below(3) == 0, begins = below(3) == 0;
-  for (std::int64_t b = 0; b < made.sequences; ++b) {
-    const auto i = static_cast<std::size_t>(b);
-    std::int64_t rows = made.cu_k.empty() ? made.k_rows : made.cu_k[i + 1] - made.cu_k[i];
-    if (ends) made.lengths_k.push_back(static_cast<std::int32_t>(rows = below(rows + 1)));
-    if (begins) made.first_k.push_back(static_cast<std::int32_t>(below(rows + 1)));
-  }
-  return made;
-}
-
-// The same with k and v in pages, of which `page_rows` names the possible sizes.
-inline AttentionCase random_paged_case(std::uint32_t seed, std::int64_t most_rows,
-                                       const std::vector<AttentionDims>& dims,
-                                       const std::vector<DType>& types,
-                                       const std::vector<std::int64_t>& page_rows) {
-  AttentionCase made = random_attention_case(seed, most_rows, dims, types);
-  std::mt19937 random(seed);
-  made.cu_k.clear();
-  made.first_k.clear();
-  made.lengths_k.clear();
-  if (!made.cu_q.empty()) made.sequences = static_cast<std::int64_t>(made.cu_q.size()) - 1;
-  made.page_rows = page_rows[random() % page_rows.size()];
-  made.k_rows = 1 + static_cast<std::int64_t>(random()) % most_rows;
-  made.bad_pages = random() % 4 == 0;
-  const bool begins = random() % 4 == 0;
-  for (std::int64_t b = 0; b < made.sequences; ++b) {
-    made.lengths_k.push_back(static_cast<std::int32_t>(random() % (made.k_rows + 1)));
-    if (!begins) continue;
-    const auto most = static_cast<std::uint32_t>(made.lengths_k.back()) + 1;
-    made.first_k.push_back(static_cast<std::int32_t>(random() % most));
-  }
-  return made;
-}
 
 }  // namespace ps::test

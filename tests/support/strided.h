@@ -79,9 +79,12 @@ class Strided {
 
   bool surroundings_untouched() const {
     std::vector<bool> mine(bytes_.size());
-    for (std::int64_t i = 0; i < size(); ++i) {
+    const bool rows = !shape_.empty() && strides_.back() == 1;
+    const std::int64_t each = rows ? std::max<std::int64_t>(1, shape_.back()) : 1;
+    const auto bytes = each * static_cast<std::ptrdiff_t>(size_of(type_));
+    for (std::int64_t i = 0; i < size(); i += each) {
       const auto first = mine.begin() + static_cast<std::ptrdiff_t>(place_of(index(i)));
-      std::fill_n(first, size_of(type_), true);
+      std::fill(first, first + bytes, true);
     }
     for (std::size_t i = 0; i < bytes_.size(); ++i) {
       if (!mine[i] && bytes_[i] != poison) return false;
