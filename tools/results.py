@@ -150,8 +150,9 @@ NAMES = {
             "of the sixteen that it returns at most. Both have a workspace of 32 MiB.",
     "kv_cache": "A step appends a row to each of 4 layers, computes attention, and waits. *ours*: "
                 "penstock.KVCache. *allocated*: tensors for all rows, allocated beforehand. *concatenated*: "
-                "torch.cat at every step. *cudaMalloc*: larger tensors every 64 rows, by cudaMalloc, a "
-                "copy and cudaFree. *other stream*: the longest time between two kernels of 30 µs that "
+                "torch.cat at every step. *reallocated*: larger tensors every 64 rows, by torch's caching "
+                "allocator, and a copy. *cudaMalloc*: the same by cudaMalloc, a copy and cudaFree. "
+                "*other stream*: the longest time between two kernels of 30 µs that "
                 "are queued on another stream; where the queue ran dry because the host was late, it is "
                 "not counted. All are medians of 3 generations.",
     "moe": "Every time includes the router's projection, a matrix product of torch's, and the routing. "
