@@ -282,6 +282,7 @@ def gpu_table(documents):
 
 TABLES = {"attention": results_attention.listed, "attention-summary": results_attention.summary,
           "attention-others": results_attention.others, "attention-calls": results_attention.calls,
+          "attention-compared": results_attention.compared,
           "attention_cpu": results_attention.on_cpu, "attention_portable": results_attention.portable,
           "attention_decode": results_attention.decoding,
           "attention_transformers": results_attention.generating,
@@ -292,7 +293,7 @@ TABLES = {"attention": results_attention.listed, "attention-summary": results_at
 
 # Tables with another name than the benchmark that they show, which may have no results yet.
 TABLES_OF = {"attention-summary": "attention", "attention-others": "attention",
-             "attention-calls": "attention"}
+             "attention-calls": "attention", "attention-compared": "attention"}
 PLOTS = {"attention": ("Rates of attention over the length of the sequences",
                        results_attention.picture)}
 
