@@ -190,7 +190,7 @@ class Bench:
                     more = ["--trace", self.work / "raw_traces" / ladder]
                 if ladder == "resample":
                     more = ["--all-shapes"]
-                if ladder == "attention" and shutil.which("ncu"):
+                if ladder in benchmarks.COUNTED and shutil.which("ncu"):
                     more.append("--counters")
                 return [self.program(), "ladder", ladder, *more, "--json"], root, True
             case "profiles":

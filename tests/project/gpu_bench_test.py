@@ -233,6 +233,15 @@ def test_a_ladder_that_fails_leaves_no_file(tree, monkeypatch, write):
     assert not [path for path in tree.rglob("*ladder_copy*") if path.is_file()]
 
 
+@pytest.mark.parametrize("ladder", ["copy", "attention", "decode"])
+@pytest.mark.parametrize("ncu", [None, "/usr/bin/ncu"])
+def test_ladders_of_attention_have_counters_where_there_is_ncu(tree, monkeypatch, ladder, ncu):
+    monkeypatch.setattr(gpu_bench.shutil, "which", lambda name: ncu)
+    part = gpu_bench.Part(benchmarks.Benchmark(f"ladder_{ladder}", "ladder", ()), 1, 1)
+    command, _, _ = gpu_bench.Bench(tree).command(part, None)
+    assert ("--counters" in command) == (ncu is not None and ladder != "copy")
+
+
 def test_an_operator_runs_in_parts_which_become_one_file(tree, monkeypatch, write):
     monkeypatch.setattr(benchmarks, "CASES_PER_PART", 1)
     monkeypatch.setattr(benchmarks, "LARGER_PARTS", {"op": 2})
