@@ -9,7 +9,10 @@ for its token. All ways do the same with the same kernels and differ in where th
 - allocated: tensors for all rows, allocated beforehand, in the same layout; what growth without any
   cost would take;
 - concatenated: torch.cat at every step, as transformers' DynamicCache does;
-- cudaMalloc: larger tensors every 64 rows, by cudaMalloc, a copy and cudaFree.
+- reallocated: larger tensors every 64 rows, by torch's caching allocator, and a copy;
+- cudaMalloc: the same by cudaMalloc, a copy and cudaFree.
+
+Every generation begins with nothing in torch's caching allocator, as in a new process.
 
 Meanwhile another stream has small kernels queued, with events between them. The longest time between
 two events shows whether growth stalls it. If the host is late and the queue runs dry, the time until the
@@ -28,12 +31,13 @@ import torch
 from penstock.bench import _results
 from penstock.bench._timing import Plan, Turns
 
-STEPS, ROUNDS, WARM_UP, SEED = 2000, 3, 50, 1
+STEPS, ROUNDS, WARM_UP, SEED = 2000, 3, 50, 1  # steps that are counted
 LAYERS, SEQUENCES, HEADS_Q, HEADS, DIM, PROMPT = 4, 8, 32, 8, 128, 1024
-GROW_BY = 64  # rows, of the way with cudaMalloc
+GROW_BY = 64  # rows, of the ways that allocate larger tensors
 DISTINCT = 61  # different new rows
 SIDE_US, SIDE_LEAD = 30, 400  # duration of a kernel of the other stream, and how many are queued
-SETTLE_STEPS = 20  # until both streams are busy; not counted
+SETTLE_STEPS = 20  # before those that are counted, until both streams are busy
+STEP_US = 100, 300  # the steps that the sizes are meant to give
 
 
 class Allocated:
@@ -93,6 +97,8 @@ class Concatenated(Allocated):
 
 
 class Reallocated(Allocated):
+    """Larger tensors every GROW_BY rows. torch's caching allocator keeps the old ones."""
+
     def __init__(self, shape, dtype, device):
         super().__init__((shape[0], 0, *shape[2:]), dtype, device)
 
@@ -107,13 +113,21 @@ class Reallocated(Allocated):
                 made[:, :old] = each
                 larger.append(made)
             self.tensors[layer] = tuple(larger)
-            if each.is_cuda:
-                del each
-                torch.cuda.empty_cache()  # cudaFree of the old ones; the next are made by cudaMalloc
+            del each
+            self.free_old()
         return super().append(layer, length, k, v)
 
+    def free_old(self):
+        pass
 
-WAYS = {"ours": Ours, "allocated": Allocated, "concatenated": Concatenated, "cudaMalloc": Reallocated}
+
+class CudaMalloc(Reallocated):
+    def free_old(self):
+        torch.cuda.empty_cache()  # cudaFree of the old ones; the next are made by cudaMalloc
+
+
+WAYS = {"ours": Ours, "allocated": Allocated, "concatenated": Concatenated,
+        "reallocated": Reallocated, "cudaMalloc": CudaMalloc}
 
 
 class SideStream:
@@ -177,7 +191,9 @@ def synchronizer(device):
 
 
 def generation(way, steps, rows, q, out, side):
-    """The figures of one generation, in microseconds."""
+    """The figures of one generation, in microseconds. The first SETTLE_STEPS are not counted."""
+    steps += SETTLE_STEPS
+    torch.cuda.empty_cache()
     sequences, prompt = q.shape[0], rows["prompt"]
     shape = (sequences, prompt.shape[2] + steps, *prompt.shape[3:])
     wait = synchronizer(q.device)
@@ -227,7 +243,8 @@ def quantile(values, part):
 
 
 def measured(steps, rows, q, out, side):
-    """The figures of every way, in interleaved runs: medians over the rounds."""
+    """The figures of every way, in interleaved runs: medians over the rounds. Also the 99th percentiles
+    of ours relative to those with an allocated cache, round by round."""
     found = {way: [] for way in WAYS}
     for way in WAYS:
         generation(way, WARM_UP, rows, q, out, NoSideStream())
@@ -235,17 +252,27 @@ def measured(steps, rows, q, out, side):
     for _ in range(ROUNDS):
         for way in turns.of(WAYS):
             found[way].append(generation(way, steps, rows, q, out, side))
-    return {way: {name: round(statistics.median(each[name] for each in rounds if name in each), 3)
-                  for name in dict.fromkeys(key for each in rounds for key in each)}
-            for way, rounds in found.items()}
+    medians = {way: {name: round(statistics.median(each[name] for each in rounds if name in each), 3)
+                     for name in dict.fromkeys(key for each in rounds for key in each)}
+               for way, rounds in found.items()}
+    return medians, [round(ours["p99"] / allocated["p99"], 4)
+                     for ours, allocated in zip(found["ours"], found["allocated"])]
 
 
-def case_of(name, key, figures, params):
+def beside_allocated(figures, by_round):
+    """What growth costs the slow steps, and whether the steps are as long as they are meant to be."""
+    median = figures["allocated"]["p50"]
+    return {"p99_over_allocated": round(figures["ours"]["p99"] / figures["allocated"]["p99"], 4),
+            "p99_over_allocated_by_round": by_round, "median_step_us": median,
+            "median_step_in_range": STEP_US[0] <= median <= STEP_US[1]}
+
+
+def case_of(name, key, figures, beside, params):
     ours = figures["ours"]
     return {"case": name, "params": params, "correct": True, "max_error": 0, "tolerance": 0,
             "ours": {"call_us": ours[key]},
             "peer": {way: {"call_us": each[key]} for way, each in figures.items() if way != "ours"},
-            "metrics": {"steps_that_waited": ours["waits"], "steps_while_mapping": ours["growing"],
+            "metrics": {**beside, "steps_that_waited": ours["waits"], "steps_while_mapping": ours["growing"],
                         "median_while_mapping_us": ours.get("p50_growing"),
                         "p99_of_others_us": ours["p99_without"],
                         "other_stream_ran_dry": {way: each["dry"] for way, each in figures.items()}}}
@@ -282,16 +309,20 @@ def main():
     results = _results.document("kv_cache", device, penstock.limits(device, quick=True), SEED,
                                 {way: f"torch {torch.__version__}" for way in WAYS if way != "ours"})
     with torch.inference_mode():
-        figures = measured(steps, rows, q, torch.empty_like(q),
-                           SideStream() if on_gpu else NoSideStream())
+        figures, by_round = measured(steps, rows, q, torch.empty_like(q),
+                                     SideStream() if on_gpu else NoSideStream())
+    beside = beside_allocated(figures, by_round)
     names = {"step, median": "p50", "step, 99th percentile": "p99", "step, longest": "longest"}
     if on_gpu:
         names["other stream, longest gap"] = "gap"
     for name, key in names.items():
-        results["cases"].append(case_of(name, key, figures, params))
+        results["cases"].append(case_of(name, key, figures, beside, params))
         print(f"{name}: " + ", ".join(f"{way} {each[key]:.1f} us" for way, each in figures.items()),
               flush=True)
     print("; ".join(f"{name} {value}" for name, value in results["cases"][0]["metrics"].items()))
+    if not beside["median_step_in_range"]:
+        print("The median step with an allocated cache takes {:.1f} us, which is not between {} and {} us "
+              "as intended.".format(beside["median_step_us"], *STEP_US))
     if args.output:
         _results.write(args.output, results)
 

@@ -18,9 +18,15 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = "build/gpu/bin"
 HARNESS = "python/penstock/bench"
 LADDERS = ("host", "experts", "copy", "gemm", "resample", "attention", "decode")
+COUNTED = ("attention", "decode")  # ladders whose DRAM traffic is counted where there is ncu
 CASES_PER_PART = 6  # of an operator: with all peers and counters, about two minutes
 LARGER_PARTS = {"attention": 12}  # whose cases are shorter
-PROFILED = ("tiny", "small", "large", "very-long")
+# What ncu profiles for NAME_profiles: kernels and peers of an operator, and cases.
+PROFILED = {
+    "attention": (("best", "FlashAttention"), ("d128, 4096, full", "d128, 4096, causal")),
+    "resample": (("baseline", "best"), tuple(f"{size}, regular times" for size in (
+        "tiny", "small", "large", "very-long"))),
+}
 CUB_LIBRARY = f"{BIN}/libpenstock_cub.so"  # CUB as a peer of these operators
 WITH_CUB = ("copy", "transform")
 ON_CPU = ("attention_cpu", "moe_cpu")  # operators that are measured on the CPU, whatever the machine has
@@ -40,6 +46,7 @@ class Benchmark:
     start: tuple[str, ...]  # files and folders from which its sources are found
     packages: tuple[str, ...] = ()  # Python packages that it needs
     programs: tuple[str, ...] = ()  # programs that it needs on PATH
+    variables: tuple[str, ...] = ()  # environment variables that it needs
 
     def sources_hash(self, root=ROOT):
         digest = hashlib.sha256()
@@ -78,8 +85,10 @@ def every(root=ROOT):
         shared = SCRIPTS_SHARE.get(source.stem, ())
         found.append(Benchmark(source.stem, "script", (*package, *shared, f"bench/{source.name}"),
                                ("penstock", *needs)))
-    found.append(Benchmark("resample_profiles", "profiles", operator_sources("resample"),
-                           ("penstock",), ("ncu",)))
+    for name, (kernels, _) in PROFILED.items():
+        variables = ("PEERS",) if "FlashAttention" in kernels else ()
+        found.append(Benchmark(f"{name}_profiles", "profiles", operator_sources(name), ("penstock",),
+                               ("ncu",), variables))
     return {benchmark.name: benchmark for benchmark in found}
 
 

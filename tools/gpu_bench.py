@@ -87,6 +87,9 @@ class Bench:
         for program in benchmark.programs:
             if shutil.which(program) is None:
                 return f"{program} is not on PATH"
+        for variable in benchmark.variables:
+            if variable not in self.environment:
+                return f"the environment variable {variable} is not set"
         for package in benchmark.packages:
             if not self.has_package(package):
                 how = "pip install ." if package == "penstock" else f"pip install {package}"
@@ -190,15 +193,16 @@ class Bench:
                     more = ["--trace", self.work / "raw_traces" / ladder]
                 if ladder == "resample":
                     more = ["--all-shapes"]
-                if ladder == "attention" and shutil.which("ncu"):
+                if ladder in benchmarks.COUNTED and shutil.which("ncu"):
                     more.append("--counters")
                 return [self.program(), "ladder", ladder, *more, "--json"], root, True
             case "profiles":
                 # The reports are left there, for Nsight Compute.
-                cases = [f"{case}, regular times" for case in benchmarks.PROFILED]
-                return [self.program(), "bench", "resample", "--mode", "ncu", "--kernel", "baseline",
-                        "--kernel", "best", "--case", *cases, "--json"], (
-                            root / "build/profiles"), True
+                operator = name.removesuffix("_profiles")
+                kernels, cases = benchmarks.PROFILED[operator]
+                named = [word for kernel in kernels for word in ("--kernel", kernel)]
+                return [self.program(), "bench", operator, "--mode", "ncu", *named, "--case", *cases,
+                        "--json"], root / "build/profiles", True
 
     def cut_traces(self, part):
         """Shortens the ladder's traces to what the tutorial's pictures show."""

@@ -1,5 +1,7 @@
 """The tables and the plot of docs/ops/attention.md."""
 
+from dataclasses import dataclass, field
+
 import plot
 from results_tables import (NONE, fastest_us, geometric_mean, judged_us, over, ratio, shown_us, table)
 
@@ -125,6 +127,98 @@ def decoding(documents):
     return table(["sequences", "(B, Sq → Sk, Hq, Hk, D)", "limit", "Penstock", "share of the limit",
                   "speed relative to the faster peer", "pages of 64, relative", "pages of 16, relative",
                   "batch invariant, relative"], rows)
+
+
+@dataclass
+class Comparison:
+    """Values of several cases by name, of which the mean or the worst one is compared with a goal."""
+
+    what: str
+    names: list  # of all cases that it is about
+    goal: float
+    values: dict = field(default_factory=dict)
+    mean: bool = False
+    at_most: bool = False  # values are meant to be at most the goal, not at least
+    shown: callable = ratio
+
+    def row(self):
+        values = {name: value for name, value in self.values.items() if value}
+        worst = (max if self.at_most else min)(values, key=values.get, default=None)
+        found = None if worst is None else (
+            geometric_mean(values.values()) if self.mean else values[worst])
+        what = f"{self.what}, mean" if self.mean else self.what
+        where = worst if worst and not self.mean and len(self.names) > 1 else ""
+        goal = f"at {'most' if self.at_most else 'least'} {self.shown(self.goal)}"
+        return [what, f"{len(values)} of {len(self.names)}", goal, self.shown(found), where]
+
+
+GQA, PACKED = "GQA, 32 over 8 heads", "packed, 128 to 8192 rows"
+PORTABLE = tuple(name_of(128, 4096, mask) for mask in MASKS)
+# The cases of decode that are listed, and the share of a plain read's rate that is the goal.
+DECODE = {"1 sequence, 131072 keys": 0.87, "16 sequences, 16384 keys": 0.92,
+          "64 sequences, 4096 keys": 0.92, "128 sequences, 2048 keys, 32 heads of k": 0.92}
+GROWTH = "step, 99th percentile"
+
+
+def compared(documents):
+    """What was compared with what, the goal, and what was measured, for all results of attention."""
+    found = {name: cases_of(documents, name) if name in documents else {}
+             for name in ("attention", "attention_portable", "attention_cpu", "attention_decode", "kv_cache")}
+
+    def values(benchmark, names, value):
+        return {name: value(found[benchmark][name]) for name in names if name in found[benchmark]}
+
+    def beside(*names):
+        """The time of the fastest of these peers, or of all, relative to ours."""
+        def speed(case):
+            peers = [judged_us(case["peer"].get(name)) for name in names or case["peer"]]
+            return over(min(filter(None, peers), default=None), judged_us(case["ours"]))
+        return speed
+
+    def variant(kernel):
+        def speed(case):
+            return over(judged_us(case["ours"]), judged_us(case["metrics"].get("kernels", {}).get(kernel)))
+        return speed
+
+    def metric(name):
+        return lambda case: case["metrics"].get(name)
+
+    prefill, on_cpu_cases = list(found["attention"]), list(found["attention_cpu"])
+    short = [name for name in LISTED if int(name.split(", ")[1]) <= SHORT]
+    first = [name for name in prefill if "first_call_us" in found["attention"][name]["metrics"]]
+    speeds = values("attention", LISTED, beside())
+    torch = values("attention_cpu", on_cpu_cases, beside("torch"))
+    comparisons = [
+        Comparison("faster peer / Penstock, listed shapes", LISTED, 1.05, speeds, mean=True),
+        Comparison("faster peer / Penstock, listed shapes", LISTED, 0.93, speeds),
+        Comparison("faster peer / Penstock, 512 and 1024 rows", short, 1.02,
+                   {name: speeds[name] for name in short if name in speeds}, mean=True),
+        *(Comparison(f"FlashAttention / Penstock, {name}", [name], 1.0,
+                     values("attention", [name], beside("FlashAttention"))) for name in (GQA, PACKED)),
+        *(Comparison(f"FlashAttention 2 / portable kernel, {name}", [name], 0.9,
+                     values("attention_portable", [name], beside("FlashAttention 2")))
+          for name in PORTABLE),
+        Comparison("torch / Penstock on the CPU", on_cpu_cases, 0.5, torch, mean=True),
+        Comparison("torch / Penstock on the CPU", on_cpu_cases, 0.5, torch),
+        Comparison("host time of a call, back to back", prefill, 25,
+                   values("attention", prefill, metric("enqueue_us")), at_most=True, shown=shown_us),
+        Comparison("first call in a process", first, 100_000,
+                   values("attention", first, metric("first_call_us")), at_most=True, shown=shown_us),
+        *(Comparison(f"plain read / decode, {name}", [name], goal,
+                     values("attention_decode", [name],
+                            lambda case: over(case.get("floor_us"), judged_us(case["ours"]))))
+          for name, goal in DECODE.items()),
+        Comparison("faster peer / decode", list(DECODE), 1.0,
+                   values("attention_decode", DECODE, beside())),
+        *(Comparison(f"decode, contiguous / {kernel}", list(DECODE), 0.95,
+                     values("attention_decode", DECODE, variant(kernel)))
+          for kernel in ("pages of 16", "pages of 64")),
+        Comparison("99th percentile of a step: cache that grows / allocated cache", [GROWTH], 1.05,
+                   values("kv_cache", [GROWTH], lambda case: over(
+                       judged_us(case["ours"]), judged_us(case["peer"].get("allocated")))),
+                   at_most=True)]
+    return table(["what", "cases measured", "goal", "measured", "at"],
+                 [comparison.row() for comparison in comparisons])
 
 
 def generating(documents):

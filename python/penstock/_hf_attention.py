@@ -6,8 +6,12 @@ mask() returned: None if a query attends to all keys up to its own position, or 
 keys of every sequence, i32 (B, 1, 1, 2). It has four dimensions because transformers takes masks of two
 for those of padding, also if generate() has made them before the forward pass. Masks of other kinds are
 bool or floating-point, and attention() calls torch's function with them.
+
+Which kind a mask is can only be read on the host, which then waits for the GPU. mask() reads those of
+prompts, but few of those of the tokens that are generated: see _Generation.
 """
 
+import threading
 from typing import Any
 
 import torch
@@ -19,6 +23,7 @@ from ._attention import attention as penstock_attention
 from ._errors import Unsupported
 
 _DIM_MULTIPLE = 8
+_READ_EVERY = 63  # masks of a generation; odd, so that full and sliding ones take turns
 
 
 def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, *,
@@ -68,28 +73,111 @@ def mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_o
             "q_offset": q_offset, "kv_offset": kv_offset, "mask_function": mask_function,
             "attention_mask": attention_mask, "device": device}
     bidirectional = mask_function is masking_utils.bidirectional_mask_function
-    known = bidirectional or (mask_function is masking_utils.causal_mask_function
-                              or _is_sliding(mask_function))
+    sliding = _is_sliding(mask_function)
+    known = bidirectional or sliding or mask_function is masking_utils.causal_mask_function
     # Whether a mask is padding only must be read on the host, which is not traced.
     if not known or attention_mask is not None and torch.compiler.is_compiling():
         return masking_utils.sdpa_mask(**call, **others)
     end = kv_length if bidirectional else q_offset + q_length - kv_offset
-    there = None if attention_mask is None else attention_mask[:, kv_offset:kv_offset + kv_length]
-    # generate() always makes a mask, mostly without padding.
-    if there is None or (there.shape[1] == kv_length or not bidirectional) and bool(there.all()):
-        if isinstance(end, int) and end >= kv_length:
-            return None
-        ends = torch.as_tensor(end, dtype=torch.int32, device=device).reshape(1).expand(batch_size)
-        return _limits(torch.zeros_like(ends), ends)
+    if attention_mask is None:
+        return _without_padding(batch_size, end, kv_length, device)
+    there = attention_mask[:, kv_offset:kv_offset + kv_length]
+    decodes = q_length == 1 and not bidirectional
+    # On the CPU nothing waits, and every mask is read.
+    expected = decodes and _waits(there) and _generation.goes_on(attention_mask, sliding, others)
+    if expected and not _generation.is_due():
+        return _behind_padding(there, end)
+    # Older versions of generate() pass a mask without padding.
+    if (there.shape[1] == kv_length or not bidirectional) and _read(there.all()):
+        _generation.begin(attention_mask, sliding, others, True)
+        return _without_padding(batch_size, end, kv_length, device)
+    columns = there.shape[1]
     there = there.int()
-    first, behind = there.argmax(-1), there.shape[1] - there.flip(-1).argmax(-1)
+    first, behind = there.argmax(-1), columns - there.flip(-1).argmax(-1)
     behind = torch.where(there.any(-1), behind, first)
-    if not bool((there.sum(-1) == behind - first).all()):
+    is_padding, is_left = _read(torch.stack(((there.sum(-1) == behind - first).all(),
+                                             (behind == columns).all())))
+    _generation.begin(attention_mask, sliding, others, is_padding and is_left)
+    if not is_padding:
+        if expected:
+            raise Unsupported("penstock.hf: attention_mask: expected the padding of the prompt to stay while "
+                              "tokens are generated, found rows that are hidden between others")
         return masking_utils.sdpa_mask(**call, **others)
     # Positions count from the end, so padding on the right of a causal batch stays: only queries in
     # the padding, whose results mean nothing, attend to it.
     ends = behind if bidirectional else torch.zeros_like(first) + end
     return _limits(torch.minimum(first, ends), ends)
+
+
+def _without_padding(batch_size: int, end: Any, kv_length: int, device: Any) -> Any:
+    if isinstance(end, int) and end >= kv_length:
+        return None
+    limits = torch.zeros((2, batch_size), dtype=torch.int32, device=device)
+    limits[1] = end
+    return limits.T[:, None, None]
+
+
+def _behind_padding(there: Any, end: Any) -> Any:
+    """The limits of a mask that has padding on the left, or none, found on the device."""
+    limits = there.new_empty((2, len(there)), dtype=torch.int32)
+    limits[1] = end
+    limits[0] = torch.minimum(there.bool().view(torch.uint8).argmax(-1), limits[1])
+    return limits.T[:, None, None]
+
+
+class _Generation(threading.local):
+    """What the host knows of the masks of the generation that runs in a thread.
+
+    If a mask has padding on the left or none, generate() makes the next ones by adding columns of ones.
+    So after such a mask was read, masks with one more column each are not read, except one of
+    _READ_EVERY: mask() raises Unsupported if that is no padding mask. The limits of a mask that is not
+    read are found on the device. They are right for whatever sequences it belongs to, as long as it is a
+    padding mask.
+    """
+
+    like: Any = None  # None: the next mask must be read
+    columns = unread = 0
+    kinds: frozenset[bool] = frozenset()  # of the masks with this many columns: full, sliding
+
+    def begin(self, mask: Any, sliding: bool, others: Any, is_left: bool) -> None:
+        """After a mask was read."""
+        like = self._like(mask, others)
+        same = self.like == like and self.columns == mask.shape[1]
+        self.kinds = (self.kinds if same else frozenset()) | {sliding}
+        self.like, self.columns, self.unread = like if is_left else None, mask.shape[1], 0
+
+    def goes_on(self, mask: Any, sliding: bool, others: Any) -> bool:
+        """Whether a mask has one column more than the last one, or is the other kind of mask that the same
+        forward pass needs."""
+        if self.like is None or self.like != self._like(mask, others):
+            return False
+        new = mask.shape[1] - self.columns
+        if new not in (0, 1) or new == 0 and sliding in self.kinds:
+            return False
+        self.kinds = (self.kinds if new == 0 else frozenset()) | {sliding}
+        self.columns += new
+        return True
+
+    def is_due(self) -> bool:
+        self.unread += 1
+        return self.unread >= _READ_EVERY
+
+    @staticmethod
+    def _like(mask: Any, others: Any) -> Any:
+        return mask.device, len(mask), id(others.get("config"))
+
+
+_generation = _Generation()
+
+
+def _waits(tensor: Any) -> bool:
+    """Whether the host waits when it reads the tensor."""
+    return bool(tensor.device.type != "cpu")
+
+
+def _read(flags: Any) -> Any:
+    """Their values, on the host."""
+    return flags.tolist()
 
 
 def _limits(first: Any, ends: Any) -> Any:

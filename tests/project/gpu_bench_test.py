@@ -174,7 +174,7 @@ def test_everything_runs_once_and_then_only_what_changed(tree, capfd):
     (tree / "bench/support/shared.cpp").write_text("int body = 2;\n")
     capfd.readouterr()
     assert run(tree, "--stale") == 0
-    assert "on other sources: one, three, resample_profiles" in capfd.readouterr().out
+    assert "on other sources: one, three, attention_profiles, resample_profiles" in capfd.readouterr().out
     assert run(tree) == 0 and sorted(runs(tree)[4:]) == ["one", "three"]
     assert run(tree, "one", "--again") == 0 and runs(tree)[6:] == ["one"]
 
@@ -231,6 +231,31 @@ def test_a_ladder_that_fails_leaves_no_file(tree, monkeypatch, write):
     program(tree, "penstock", "echo '{\"rungs\": ['; exit 1")
     assert run(tree, "ladder_copy") == 1
     assert not [path for path in tree.rglob("*ladder_copy*") if path.is_file()]
+
+
+@pytest.mark.parametrize("ladder", ["copy", "attention", "decode"])
+@pytest.mark.parametrize("ncu", [None, "/usr/bin/ncu"])
+def test_ladders_of_attention_have_counters_where_there_is_ncu(tree, monkeypatch, ladder, ncu):
+    monkeypatch.setattr(gpu_bench.shutil, "which", lambda name: ncu)
+    part = gpu_bench.Part(benchmarks.Benchmark(f"ladder_{ladder}", "ladder", ()), 1, 1)
+    command, _, _ = gpu_bench.Bench(tree).command(part, None)
+    assert ("--counters" in command) == (ncu is not None and ladder != "copy")
+
+
+def test_profiles_are_of_kernels_and_peers(tree, monkeypatch):
+    monkeypatch.delenv("PEERS", raising=False)
+    monkeypatch.setattr(gpu_bench.shutil, "which", lambda name: name)
+    benchmark = benchmarks.every()["attention_profiles"]
+    words, folder, printed = gpu_bench.Bench(tree).command(gpu_bench.Part(benchmark, 1, 1), None)
+    assert words[1:] == ["bench", "attention", "--mode", "ncu", "--kernel", "best", "--kernel",
+                         "FlashAttention", "--case", "d128, 4096, full", "d128, 4096, causal", "--json"]
+    assert printed and folder == tree / "build/profiles"
+    monkeypatch.setattr(gpu_bench.Bench, "has_package", lambda self, name: True)
+    assert "PEERS" in gpu_bench.Bench(tree).obstacle("attention_profiles")
+    monkeypatch.setenv("PEERS", "/somewhere")
+    assert "PEERS" not in gpu_bench.Bench(tree).obstacle("attention_profiles")
+    source = (benchmarks.ROOT / "python/penstock/bench/operators/resample.py").read_text()
+    assert all(case.split(",")[0] in source for case in benchmarks.PROFILED["resample"][1])
 
 
 def test_an_operator_runs_in_parts_which_become_one_file(tree, monkeypatch, write):

@@ -115,6 +115,68 @@ def test_generations_stand_beside_torchs_fastest_backend():
         "| 1B, prompt 8192, KVCache | 10 ms | – | – | – | – | – | – | 91 of 256 | 0 |"]
 
 
+def compared(**found):
+    """The rows of the table of comparisons, by what they are about."""
+    rows = [row.strip("|").split(" | ") for row in results.TABLES["attention-compared"](
+        {name: (None, each) for name, each in found.items()}).splitlines()[2:]]
+    return {row[0].strip(): [cell.strip() for cell in row[1:]] for row in rows}
+
+
+def test_comparisons_have_a_goal_and_what_was_measured():
+    attention = everything()
+    attention["cases"][0] = case("d64, 512, full", 1000.0, 1099.0, 1300.0)
+    attention["cases"][3] = case("d64, 4096, full", 1000.0, 950.0, 1300.0)
+    attention["cases"] += [case(results_attention.GQA, 1000.0, 900.0, 1050.0, enqueue_us=26.0),
+                           case("first", first_call_us=45_000.0)]
+    rows = compared(attention=attention)
+    assert rows["faster peer / Penstock, listed shapes, mean"] == ["36 of 36", "at least 1.050", "1.096", ""]
+    assert rows["faster peer / Penstock, listed shapes"] == [
+        "36 of 36", "at least 0.930", "0.950", "d64, 4096, full"]
+    assert rows["faster peer / Penstock, 512 and 1024 rows, mean"][:3] == [
+        "12 of 12", "at least 1.020", "1.100"]
+    assert rows[f"FlashAttention / Penstock, {results_attention.GQA}"][:3] == [
+        "1 of 1", "at least 1.000", "1.050"]
+    assert rows[f"FlashAttention / Penstock, {results_attention.PACKED}"][:3] == [
+        "0 of 1", "at least 1.000", "–"]
+    assert rows["host time of a call, back to back"] == [
+        "38 of 38", "at most 25 µs", "26 µs", results_attention.GQA]
+    assert rows["first call in a process"] == ["1 of 1", "at most 100 ms", "45 ms", ""]
+    assert rows["decode, contiguous / pages of 16"] == ["0 of 4", "at least 0.950", "–", ""]
+
+
+def test_comparisons_of_decode_are_with_the_read_the_peer_and_pages():
+    names = list(results_attention.DECODE)
+    cases = [case(name, 1000.0, 1100.0 + number, kernels={
+        "pages of 16": {"gpu_us": 1010.0 + number}}) | {"floor_us": 900.0} for number, name in enumerate(names)]
+    rows = compared(attention=document(), attention_decode=document(*cases))
+    assert rows["plain read / decode, 1 sequence, 131072 keys"] == ["1 of 1", "at least 0.870", "0.900", ""]
+    assert rows["faster peer / decode"] == ["4 of 4", "at least 1.000", "1.100", names[0]]
+    assert rows["decode, contiguous / pages of 16"] == ["4 of 4", "at least 0.950", "0.987", names[3]]
+    assert rows["decode, contiguous / pages of 64"][0] == "0 of 4"
+
+
+def test_comparisons_of_other_files():
+    def beside(name, peer, us, ours=1000.0):
+        return document(case(name, ours) | {"peer": {peer: {"gpu_us": us}}})
+
+    rows = compared(attention=document(), attention_cpu=beside("d64", "torch", 600.0),
+                    attention_portable=beside("d128, 4096, causal", "FlashAttention 2", 950.0),
+                    kv_cache=beside("step, 99th percentile", "allocated", 1000.0, 1040.0))
+    assert rows["torch / Penstock on the CPU"] == ["1 of 1", "at least 0.500", "0.600", ""]
+    assert rows["FlashAttention 2 / portable kernel, d128, 4096, causal"][2] == "0.950"
+    assert rows["FlashAttention 2 / portable kernel, d128, 4096, full"][2] == "–"
+    assert rows["99th percentile of a step: cache that grows / allocated cache"] == [
+        "1 of 1", "at most 1.050", "1.040", ""]
+
+
+def test_comparisons_name_cases_of_the_benchmarks():
+    folder = benchmarks.ROOT / "python/penstock/bench/operators"
+    prefill, decode = ((folder / f"{name}.py").read_text() for name in ("attention", "attention_decode"))
+    assert f'"{results_attention.GQA}"' in prefill and f'"{results_attention.PACKED}"' in prefill
+    assert all(f'"{name}"' in decode for name in results_attention.DECODE)
+    assert f'"{results_attention.GROWTH}"' in (benchmarks.ROOT / "bench/kv_cache.py").read_text()
+
+
 def test_on_the_cpu_torch_may_be_missing():
     found = case("d64", params={"threads": 16})
     found["ours"] = {"call_us": 100_000.0}

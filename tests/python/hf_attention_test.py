@@ -62,6 +62,140 @@ def test_a_mask_without_padding_is_none(small):
     assert mask(2, 1, 9, 4, attention_mask=whole)[:, 0, 0].tolist() == [[0, 5]] * 2
 
 
+@pytest.fixture
+def masks(small, monkeypatch):
+    """mask() of the next calls of a generation, for masks that seem to be on a GPU: its limits and how
+    many times the host read a mask."""
+    from penstock import _hf_attention
+
+    reads = []
+
+    def read(flags):
+        reads.append(flags)
+        return flags.tolist()
+
+    monkeypatch.setattr(_hf_attention, "_read", read)
+    monkeypatch.setattr(_hf_attention, "_waits", lambda tensor: True)
+    monkeypatch.setattr(_hf_attention, "_generation", _hf_attention._Generation())
+
+    def call(rows, queries, window=None, **others):
+        there = torch.tensor(rows, dtype=torch.bool)
+        batch, keys = there.shape
+        first = max(0, keys - window) if window else 0
+        if window:
+            others["mask_function"] = masking_utils().sliding_window_causal_mask_function(window)
+        reads.clear()
+        got = _hf_attention.mask(batch, queries, keys - first, keys - queries, first,
+                                 attention_mask=there, device="cpu", **others)
+        limits = got if got is None or got.dtype == torch.bool else got[:, 0, 0].tolist()
+        return limits, len(reads)
+
+    return call
+
+
+def masking_utils():
+    from transformers import masking_utils
+
+    return masking_utils
+
+
+def left(*padding, columns):
+    return [[0] * count + [1] * (columns - count) for count in padding]
+
+
+def test_masks_of_a_generation_are_not_read(masks):
+    assert masks(left(0, 3, columns=7), 7) == ([[0, 7], [3, 7]], 2)
+    for columns in range(8, 70):
+        assert masks(left(0, 3, columns=columns), 1) == ([[0, columns], [3, columns]], 0)
+    assert masks(left(0, 3, columns=70), 1) == ([[0, 70], [3, 70]], 2)
+    assert masks(left(0, 3, columns=71), 1) == ([[0, 71], [3, 71]], 0)
+    # A sequence that has ended may be hidden from then on.
+    assert masks([[1] * 72, [0] * 3 + [1] * 68 + [0]], 1) == ([[0, 72], [3, 72]], 0)
+
+
+def test_masks_of_a_generation_without_padding_are_not_read(masks):
+    assert masks(left(0, 0, columns=7), 7) == (None, 1)
+    assert masks(left(0, 0, columns=8), 1) == ([[0, 8], [0, 8]], 0)
+
+
+def test_other_masks_than_the_next_one_are_read(masks):
+    prompt = left(0, 3, columns=7)
+    for rows, queries, others in ((left(0, 3, columns=9), 1, {}), (left(0, 3, columns=7), 1, {}),
+                                  (left(0, 3, 1, columns=8), 1, {}), (left(0, 3, columns=8), 2, {}),
+                                  (left(0, 3, columns=8), 1, {"config": object()})):
+        masks(prompt, 7)
+        limits, reads = masks(rows, queries, **others)
+        assert reads == 2 and limits == [[row.index(1), len(row)] for row in rows]
+
+
+def test_another_sequence_in_between_gets_its_own_limits(masks):
+    masks(left(0, 3, columns=7), 7)
+    masks(left(2, 0, columns=7), 7)
+    assert masks(left(0, 3, columns=8), 1)[0] == [[0, 8], [3, 8]]
+    assert masks(left(2, 0, columns=8), 1)[0] == [[2, 8], [0, 8]]
+    assert masks(left(0, 3, columns=9), 1)[0] == [[0, 9], [3, 9]]
+
+
+def test_full_and_sliding_masks_of_one_pass_are_not_read(masks):
+    for window in (None, 5):
+        masks(left(0, 3, columns=7), 7, window)
+    reads = {}
+    for columns in range(8, 150):
+        for window, limits in ((None, [[0, columns], [3, columns]]), (5, [[0, 5], [max(0, 8 - columns), 5]])):
+            got, count = masks(left(0, 3, columns=columns), 1, window)
+            assert got == limits or got is None and columns > 7 + 3
+            reads.setdefault(window, []).append(count)
+    assert all(sum(map(bool, counts)) == 2 for counts in reads.values())
+
+
+def test_padding_on_the_right_of_a_prompt_is_read_at_every_step(masks):
+    assert masks([[1] * 7, [1] * 4 + [0] * 3], 7) == ([[0, 7], [0, 7]], 2)
+    for columns in (8, 9):
+        got, reads = masks([[1] * columns, [1] * 4 + [0] * 3 + [1] * (columns - 7)], 1)
+        assert got.dtype == torch.bool and reads == 2
+
+
+def test_rows_that_are_hidden_later_are_an_error_once_they_are_read(masks):
+    masks(left(0, 3, columns=7), 7)
+    with pytest.raises(penstock.Unsupported, match="attention_mask: expected the padding of the prompt"):
+        for columns in range(8, 80):
+            rows = left(0, 3, columns=columns)
+            rows[0][4] = 0
+            masks(rows, 1)
+    assert columns == 70
+    rows = [[*row, 1] for row in rows]
+    assert masks(rows, 1)[0].dtype == torch.bool  # from there on, torch's function gets them
+
+
+@pytest.mark.parametrize("name", ["qwen3_moe", "gemma2"])
+@pytest.mark.parametrize("cache", [None, "static"])
+def test_generates_as_eager_without_reading_masks(small, name, cache, monkeypatch):
+    from penstock import _hf_attention
+
+    monkeypatch.setattr(_hf_attention, "_waits", lambda tensor: True)
+    monkeypatch.setattr(_hf_attention, "_generation", _hf_attention._Generation())
+    found, original = [], _hf_attention._behind_padding
+    monkeypatch.setattr(_hf_attention, "_behind_padding",
+                        lambda *given: found.append(given) or original(*given))
+    test_generates_as_eager(small, name, cache, "cpu")
+    assert len(found) >= 7
+
+
+@pytest.mark.parametrize("device", [pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
+def test_a_generated_token_does_not_wait_for_the_gpu(small, device):
+    from penstock._hf_attention import mask
+
+    there = torch.tensor(left(0, 3, columns=8), dtype=torch.bool, device=device)
+    mask(2, 7, 7, 0, attention_mask=there[:, :7], device=device)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        got = mask(2, 1, 8, 7, attention_mask=there, device=device)
+        mask(2, 1, 20, 7, device=device)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert got[:, 0, 0].tolist() == [[0, 8], [3, 8]]
+
+
 @pytest.mark.parametrize("name", ("qwen3_moe", "deepseek_v3"))
 def test_masks_of_other_kinds_go_to_torch(small, name, device):
     model, ids = small.build(name, device), small.prompt(device)
