@@ -68,7 +68,8 @@ pytest() {
 }
 
 run_python_shard() {
-  pytest --shard "$SHARD/4"
+  # Many processes share the cores; torch's threads would otherwise wait for each other.
+  OMP_NUM_THREADS=${OMP_NUM_THREADS:-2} pytest --shard "$SHARD/4"
 }
 
 run_python() {

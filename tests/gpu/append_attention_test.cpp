@@ -33,16 +33,17 @@ class AppendAttentionGpuTest : public GpuTest {
   static constexpr std::size_t margin = 4096;  // bytes of poison around the workspace
 
   // "" if one call has the bits of two.
-  std::string differs(std::uint32_t seed, const AppendAttentionCase& of, const How& how) const {
-    AppendAttentionCall joined(seed, of), apart(seed, of);
+  std::string differs(const AppendAttentionCall& made, const How& how) const {
+    AppendAttentionCall joined = made, apart = made;
     const std::string wrong = run(joined, how, true) + run(apart, how, false);
     return wrong.empty() ? joined.differs(apart) : wrong;
   }
 
   void expect_same(std::uint32_t seed, const AppendAttentionCase& of,
                    AttentionKernel kernel) const {
+    const AppendAttentionCall made(seed, of);
     for (const bool batch_invariant : {false, true}) {
-      ASSERT_EQ(differs(seed, of, {.kernel = kernel, .batch_invariant = batch_invariant}), "")
+      ASSERT_EQ(differs(made, {.kernel = kernel, .batch_invariant = batch_invariant}), "")
           << "seed " << seed << (batch_invariant ? ", batch invariant" : "");
     }
   }
@@ -217,10 +218,11 @@ TEST_P(AppendAttentionGpu, GivesTheSameBitsEveryTime) {
                                .dim_v = 128,
                                .rotated = 128,
                                .lengths = {4990, 17, 3333}};
-  AppendAttentionCall first(3, of);
+  const AppendAttentionCall made(3, of);
+  AppendAttentionCall first = made;
   ASSERT_EQ(run(first, {.kernel = GetParam()}, true), "");
   for (int round = 0; round < 100; ++round) {
-    AppendAttentionCall again(3, of);
+    AppendAttentionCall again = made;
     ASSERT_EQ(run(again, {.kernel = GetParam()}, true), "");
     ASSERT_EQ(again.differs(first), "") << "round " << round;
   }
@@ -276,8 +278,9 @@ TEST_F(AppendAttentionStepsGpu, OtherKernels) {
       of.length = 0;
       of.lengths.assign(static_cast<std::size_t>(of.sequences), 3);
     }
-    ASSERT_EQ(
-        differs(seed, of, {.kernel = best ? AttentionKernel::best : AttentionKernel::portable}), "")
+    ASSERT_EQ(differs(AppendAttentionCall(seed, of),
+                      {.kernel = best ? AttentionKernel::best : AttentionKernel::portable}),
+              "")
         << "seed " << seed;
   }
 }
@@ -285,7 +288,7 @@ TEST_F(AppendAttentionStepsGpu, OtherKernels) {
 TEST_F(AppendAttentionStepsGpu, ACheckFindsRowsWithoutAPlace) {
   for (const std::int64_t each : {1, 17}) {
     const AppendAttentionCase of{.each = each, .page_rows = 8, .lengths = {3, 20}};
-    EXPECT_EQ(differs(1, of, {.check = true}), "");
+    EXPECT_EQ(differs(AppendAttentionCall(1, of), {.check = true}), "");
     AppendAttentionCase full = of;
     full.lengths = {3, 40};
     AppendAttentionCall call(1, full);

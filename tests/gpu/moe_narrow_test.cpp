@@ -39,14 +39,13 @@ class MoeNarrowGpu : public MoeGpu {
 TEST_F(MoeNarrowGpu, AnyWidth) {
   const std::vector<int> counts{0, 1, 63, 64, 65, 129, 193, 0, 128, 127, 257, 192, 0};
   std::uint32_t seed = 0;
-  for (const DType type : {DType::bf16, DType::f16}) {
-    for (const std::int64_t width : {8, 64, 72, 128, 136, 200, 256}) {
-      for (const std::int64_t hidden : {72, 264, 648}) {
-        SCOPED_TRACE(testing::Message()
-                     << "n " << width << ", d " << hidden << ", type " << static_cast<int>(type));
-        expect_right(with_counts(counts, hidden, width, type, ++seed));
-        if (HasFailure()) return;
-      }
+  for (const std::int64_t width : {8, 64, 72, 128, 136, 200, 256}) {
+    for (const std::int64_t hidden : {72, 264, 648}) {
+      const DType type = ++seed % 2 == 0 ? DType::bf16 : DType::f16;
+      SCOPED_TRACE(testing::Message()
+                   << "n " << width << ", d " << hidden << ", type " << static_cast<int>(type));
+      expect_right(with_counts(counts, hidden, width, type, seed));
+      if (HasFailure()) return;
     }
   }
 }

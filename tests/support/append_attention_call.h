@@ -14,6 +14,7 @@
 #include "penstock/ops/append_attention.h"
 #include "support/attention_random.h"
 #include "support/elements.h"
+#include "support/random_numbers.h"
 #include "support/strided.h"
 
 namespace ps::test {
@@ -193,12 +194,15 @@ class AppendAttentionCall {
             {heads * rows * dim, row, head, 1}};
   }
 
-  void set(Strided& array, const std::vector<std::int64_t>& index) {
-    std::normal_distribution<double> normal;
-    array.set_bits(index, encoded(rounded(normal(random_), array.type()), array.type()));
+  void fill_row(Strided& array, const std::vector<std::int64_t>& first) {
+    const RandomNumbers& numbers = array.type() == DType::f32 ? f32_numbers_ : numbers_;
+    array.fill_row(first, [&] { return numbers(random_); });
   }
   void fill(Strided& array) {
-    for (std::int64_t i = 0; i < array.size(); ++i) set(array, array.index(i));
+    if (array.size() == 0) return;
+    for (std::int64_t i = 0; i < array.size(); i += array.shape().back()) {
+      fill_row(array, array.index(i));
+    }
   }
   void fill_cache(std::int64_t b) {
     for (std::int64_t r = 0; r < std::min(length_of(b), capacity()); ++r) {
@@ -209,8 +213,8 @@ class AppendAttentionCall {
         if (batch < 0 || batch >= page_count()) continue;
       }
       for (std::int64_t h = 0; h < case_.heads_k; ++h) {
-        for (std::int64_t c = 0; c < case_.dim; ++c) set(k_cache_, {batch, row, h, c});
-        for (std::int64_t c = 0; c < case_.dim_v; ++c) set(v_cache_, {batch, row, h, c});
+        fill_row(k_cache_, {batch, row, h, 0});
+        fill_row(v_cache_, {batch, row, h, 0});
       }
     }
   }
@@ -262,6 +266,7 @@ class AppendAttentionCall {
 
   AppendAttentionCase case_;
   std::mt19937 random_;
+  RandomNumbers numbers_{case_.type, 1, random_}, f32_numbers_{DType::f32, 1, random_};
   Strided k_, v_, q_, rotated_, out_, lse_, k_cache_, v_cache_, cos_, sin_, positions_;
   Strided lengths_, cu_new_, first_k_, ends_, sinks_, pages_;
 };

@@ -14,6 +14,7 @@
 
 #include "penstock/ops/attention.h"
 #include "support/elements.h"
+#include "support/random_numbers.h"
 #include "support/strided.h"
 
 namespace ps::test {
@@ -37,7 +38,7 @@ struct AttentionCase {
   double size = 1;           // standard deviation of q and k
 
   // For large calls: wrong() asks the formula for some rows of every 7th head only, and the others
-  // need be finite only. q and k, of a `size` of 1, and v consist of a few thousand numbers.
+  // need be finite only.
   bool sampled = false;
 };
 
@@ -59,7 +60,7 @@ class AttentionCall {
     cu_k_ = integers(case_.cu_k);
     first_k_ = integers(case_.first_k);
     lengths_k_ = integers(case_.lengths_k);
-    for (std::int64_t b = 0; b < count(); ++b) fill(b);
+    fill();
   }
 
   // The call, without workspace and pool. `place` gives the view of an array where attention() is
@@ -356,29 +357,28 @@ class AttentionCall {
     std::normal_distribution<double> normal(0, deviation);
     return encoded(rounded(normal(random_), type), type);
   }
-  // A row of q, k or v; `index` is that of its first element.
-  void fill_row(Strided& array, std::vector<std::int64_t> index, double deviation) {
-    while (case_.sampled && numbers_.size() < 4096) numbers_.push_back(drawn(array.type(), 1));
-    for (; index.back() < array.shape().back(); ++index.back()) {
-      array.set_bits(index, case_.sampled ? numbers_[random_() % numbers_.size()]
-                                          : drawn(array.type(), deviation));
-    }
-  }
   static double number(const Strided& array, const std::vector<std::int64_t>& index) {
     return decoded(static_cast<std::uint32_t>(array.bits(index)), array.type());
   }
 
-  void fill(std::int64_t b) {
-    for (std::int64_t i = 0; i < queries(b); ++i) {
-      for (std::int64_t h = 0; h < case_.heads_q; ++h) {
-        fill_row(q_, place(case_.cu_q, b, first_row(case_.cu_q, b) + i, h, 0), case_.size);
+  void fill() {
+    const RandomNumbers sized(case_.type, case_.size, random_), plain(case_.type, 1, random_);
+    const auto fill_row = [&](Strided& array, const RandomNumbers& numbers,
+                              const std::vector<std::int64_t>& first) {
+      array.fill_row(first, [&] { return numbers(random_); });
+    };
+    for (std::int64_t b = 0; b < count(); ++b) {
+      for (std::int64_t i = 0; i < queries(b); ++i) {
+        for (std::int64_t h = 0; h < case_.heads_q; ++h) {
+          fill_row(q_, sized, place(case_.cu_q, b, first_row(case_.cu_q, b) + i, h, 0));
+        }
       }
-    }
-    for (std::int64_t j = first_key(b); j < last_key(b); ++j) {
-      const auto [batch, row] = key_row(b, first_row(case_.cu_k, b) + j);
-      for (std::int64_t h = 0; batch >= 0 && h < case_.heads_k; ++h) {
-        fill_row(k_, place(case_.cu_k, batch, row, h, 0), case_.size);
-        fill_row(v_, place(case_.cu_k, batch, row, h, 0), 1);
+      for (std::int64_t j = first_key(b); j < last_key(b); ++j) {
+        const auto [batch, row] = key_row(b, first_row(case_.cu_k, b) + j);
+        for (std::int64_t h = 0; batch >= 0 && h < case_.heads_k; ++h) {
+          fill_row(k_, sized, place(case_.cu_k, batch, row, h, 0));
+          fill_row(v_, plain, place(case_.cu_k, batch, row, h, 0));
+        }
       }
     }
   }
@@ -437,7 +437,6 @@ class AttentionCall {
   std::mt19937 random_;
   Strided q_, k_, v_, out_, lse_, sinks_, cu_q_, cu_k_, first_k_, lengths_k_, pages_;
   std::int64_t most_pages_ = 0, page_count_ = 0;  // of a sequence, and of k
-  std::vector<std::uint32_t> numbers_;            // of which q, k and v consist, if sampled
 };
 
 }  // namespace ps::test

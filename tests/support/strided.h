@@ -70,6 +70,18 @@ class Strided {
     std::memcpy(bytes_.data() + place_of(at), &value, size_of(type_));
   }
 
+  // Sets the elements of the last dimension, beginning with `first`, to what next() returns.
+  template <class Next>
+  void fill_row(const std::vector<std::int64_t>& first, const Next& next) {
+    const std::size_t bytes = size_of(type_);
+    std::uint8_t* at = bytes_.data() + place_of(first);
+    for (std::int64_t i = first.back(); i < shape_.back(); ++i) {
+      const std::uint64_t value = next();
+      std::memcpy(at, &value, bytes);
+      at += strides_.back() * static_cast<std::int64_t>(bytes);
+    }
+  }
+
   // Element number i, the last dimension fastest.
   std::vector<std::int64_t> index(std::int64_t i) const {
     std::vector<std::int64_t> at(shape_.size());
