@@ -17,7 +17,7 @@ from ._dtypes import FULL_NAMES, SIZES, float_name
 from ._errors import InvalidArgument, Unsupported
 from ._hf_names import Source, sources
 from ._hf_streaming import (Options, cache_bytes, check_before_loading, described, found_in, install,
-                            resident_bytes, streamed_from)
+                            predictors_for, resident_bytes, streamed_from)
 from ._memory import empty
 from ._progress import ByteProgress
 
@@ -66,6 +66,7 @@ class _Loading:
         modules = found_in(model)
         self._paths = list(modules)
         self._experts = described(modules)
+        predictors_for(model, modules, self._experts, self._options)  # refuses models
         self._sources = [source for layer, path in enumerate(modules)
                          for source in sources(self._checkpoint, self._where, path, layer,
                                                self._experts, model.base_model_prefix)]
@@ -82,7 +83,7 @@ class _Loading:
         device_bytes = cache_bytes(self._options, self._experts, len(self._paths),
                                    resident_bytes(model, ()))
         install(model, self._paths, streamed_from(self._store, self._options, device_bytes),
-                self._experts)
+                self._experts, self._options)
 
     def _fill(self) -> None:
         total = sum(source.count for source in self._sources) * self._element_size()

@@ -13,6 +13,7 @@ from ._dtypes import FULL_NAMES, dtype_name
 from ._errors import InvalidArgument, Unsupported
 from ._experts import ExpertStore, StreamedExperts, as_pair
 from ._hf_experts import _activation, _check
+from ._hf_routers import Predict, predictors
 from ._progress import ByteProgress
 from ._sizes import as_bytes
 
@@ -68,8 +69,8 @@ def options_from(device: Any, gpu_memory: Any, policy: str, prefetch: str, pinne
                  progress: bool, compress: bool) -> Options:
     if policy not in ("frequency", "lru"):
         raise InvalidArgument("policy", "'frequency' or 'lru'", repr(policy))
-    if prefetch not in ("none", "previous"):
-        raise InvalidArgument("prefetch", "'none' or 'previous'", repr(prefetch))
+    if prefetch not in ("none", "previous", "gate"):
+        raise InvalidArgument("prefetch", "'none', 'previous' or 'gate'", repr(prefetch))
     if isinstance(device, torch.device):
         device = str(device)
     return Options(_core.Device(device), as_bytes("gpu_memory", gpu_memory), policy, prefetch,
@@ -79,16 +80,22 @@ def options_from(device: Any, gpu_memory: Any, policy: str, prefetch: str, pinne
 class StreamedLayer(torch.nn.Module):
     """The experts of a layer. It has no parameters, so that moving the model does not move them."""
 
-    def __init__(self, streamed: StreamedExperts, layer: int, experts: Experts) -> None:
+    def __init__(self, streamed: StreamedExperts, layer: int, experts: Experts,
+                 predict: Predict | None = None) -> None:
         super().__init__()
         self.num_experts, self.layer = experts.experts, layer
         self._streamed, self._activation = streamed, experts.activation
         self._dtype = getattr(torch, FULL_NAMES[experts.dtype])
+        self._predict = predict  # the ids that the next layer will probably choose
 
     @torch.compiler.disable
     def forward(self, hidden_states: Any, top_k_index: Any, top_k_weights: Any) -> Any:
         """The weighted sum of the chosen experts, shaped like `hidden_states`."""
         x = hidden_states.to(self._dtype).reshape(-1, hidden_states.shape[-1])
+        if self._predict is not None and 0 < top_k_index.numel() <= self.num_experts:
+            # First, so that the copies can begin while this layer is computed.
+            ids = self._predict(hidden_states.reshape(x.shape))
+            self._streamed.prefetch(self.layer + 1, ids.contiguous())
         out = self._streamed.forward(self.layer, x, top_k_index.contiguous(),
                                      top_k_weights.contiguous(), **self._activation)
         return out.reshape(hidden_states.shape).to(hidden_states.dtype)
@@ -190,13 +197,25 @@ def check_before_loading(options: Options, experts: Experts, layers: int, reside
 def streamed_from(store: ExpertStore | CompressedExpertStore, options: Options,
                   device_bytes: int) -> StreamedExperts:
     return StreamedExperts(store, device=options.device, device_bytes=device_bytes,
-                           policy=options.policy, pinned=options.pinned, prefetch=options.prefetch,
+                           policy=options.policy, pinned=options.pinned,
+                           prefetch="none" if options.prefetch == "gate" else options.prefetch,
                            calls_in_flight=_CALLS_IN_FLIGHT)
 
 
-def install(model: Any, paths: Iterable[str], streamed: StreamedExperts, experts: Experts) -> None:
+def predictors_for(model: Any, paths: Iterable[str], experts: Experts, options: Options
+                   ) -> list[Predict]:
+    """The routers that predict what layers need, if the options say so."""
+    return predictors(model, paths, experts.model_type) if options.prefetch == "gate" else []
+
+
+def install(model: Any, paths: Iterable[str], streamed: StreamedExperts, experts: Experts,
+            options: Options) -> None:
+    predict = predictors_for(model, paths, experts, options)
+    if options.device.kind == "cpu" and isinstance(streamed.store, ExpertStore):
+        predict = []  # nothing is copied
     for layer, path in enumerate(paths):
-        model.set_submodule(path, StreamedLayer(streamed, layer, experts))
+        following = predict[layer + 1] if layer + 1 < len(predict) else None
+        model.set_submodule(path, StreamedLayer(streamed, layer, experts, following))
     model.streamed_experts = streamed
 
 
@@ -209,6 +228,7 @@ def offload(model: Any, options: Options) -> Any:
             raise InvalidArgument("model", "one in host memory, loaded without device_map",
                                   f"one with {name} on {each.device}")
     experts = described(modules)
+    predictors_for(model, modules, experts, options)  # refuses models before anything is moved
     resident = resident_bytes(model, modules.values())
     check_before_loading(options, experts, len(modules), resident)
     device_bytes = cache_bytes(options, experts, len(modules), resident)
@@ -220,7 +240,7 @@ def offload(model: Any, options: Options) -> Any:
             progress.add(total // len(modules))
     streamed = streamed_from(store, options, device_bytes)
     try:
-        install(model, modules, streamed, experts)
+        install(model, modules, streamed, experts, options)
         model.to(options.torch_device)
     except BaseException:
         for path, module in modules.items():

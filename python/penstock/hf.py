@@ -71,9 +71,10 @@ def load(path_or_name: Any, *, gpu_memory: int | str = "20GiB", device: Any = No
     values and the activations need memory besides.
 
     `dtype` is that of the checkpoint by default. `policy`, `prefetch` and `pinned` are those of
-    :class:`penstock.StreamedExperts`, which the model has as ``model.streamed_experts``. `progress` shows
-    a bar, by tqdm if it is installed. `revision` and `attn_implementation` are those of
-    ``from_pretrained``.
+    :class:`penstock.StreamedExperts`, which the model has as ``model.streamed_experts``. With
+    ``prefetch="gate"``, the router of the next layer is applied to the hidden states of the current one,
+    and the experts that it chooses are copied while the link is idle. `progress` shows a bar, by tqdm if
+    it is installed. `revision` and `attn_implementation` are those of ``from_pretrained``.
 
     With `compress`, the experts are kept compressed without loss
     (:class:`penstock.CompressedExpertStore`): they take about two thirds of the host memory and of the
@@ -82,8 +83,8 @@ def load(path_or_name: Any, *, gpu_memory: int | str = "20GiB", device: Any = No
 
     Returns the model, ready for ``generate``. Raises :class:`penstock.InvalidArgument` if `gpu_memory` is
     too small or the checkpoint lacks tensors or files, and :class:`penstock.Unsupported` for quantised
-    checkpoints, for models whose experts are not understood, and for experts in f16 or f32 that are to be
-    compressed.
+    checkpoints, for models whose experts or, with ``prefetch="gate"``, whose routers are not understood,
+    and for experts in f16 or f32 that are to be compressed.
     """
     _need_transformers()
     from ._hf_loading import load as load_with
