@@ -1,6 +1,7 @@
 """Experts of a transformers model that are streamed from host memory: what both ways to get there
 share, penstock.hf.load() and penstock.hf.offload()."""
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from ._errors import InvalidArgument, Unsupported
 from ._experts import ExpertStore, StreamedExperts, as_pair
 from ._hf_experts import _activation, _check
 from ._hf_routers import Predict, predictors
+from ._packed_experts import DiskExpertStore
 from ._progress import ByteProgress
 from ._sizes import as_bytes
 
@@ -47,6 +49,12 @@ class Experts:
             device=options.device)
         return store
 
+    def plain(self, count: int) -> ExpertStore:
+        """Room for a few experts in ordinary memory."""
+        return ExpertStore(layers=1, experts=count, hidden=self.hidden, width=self.width,
+                           dtype=self.dtype, layout=self.layout, transposed=self.transposed,
+                           bias=self.bias, device="cpu")
+
 
 @dataclass(frozen=True)
 class Options:
@@ -59,6 +67,8 @@ class Options:
     pinned: tuple[tuple[int, int], ...]
     progress: bool
     compress: bool = False
+    host_bytes: int | None = None  # of the cache of experts on a disk; None: all are in host memory
+    packed: str = ""  # where they are on the disk
 
     @property
     def torch_device(self) -> torch.device:
@@ -66,15 +76,27 @@ class Options:
 
 
 def options_from(device: Any, gpu_memory: Any, policy: str, prefetch: str, pinned: Iterable[Any],
-                 progress: bool, compress: bool) -> Options:
+                 progress: bool, compress: bool, host_memory: Any = None, packed: Any = None
+                 ) -> Options:
     if policy not in ("frequency", "lru"):
         raise InvalidArgument("policy", "'frequency' or 'lru'", repr(policy))
     if prefetch not in ("none", "previous", "gate"):
         raise InvalidArgument("prefetch", "'none', 'previous' or 'gate'", repr(prefetch))
+    if packed is None and host_memory is not None:
+        raise InvalidArgument("packed", "a path for a file of packed experts, beside host_memory", "None")
+    if host_memory is None and packed is not None:
+        raise InvalidArgument("host_memory", "a number of bytes, or text such as '16GiB', beside packed",
+                              "None")
+    if compress and packed is not None:
+        raise InvalidArgument("compress", "False, because packed experts are not compressed", "True")
+    if packed is not None and not isinstance(packed, (str, os.PathLike)):
+        raise InvalidArgument("packed", "a path for a file of packed experts", repr(packed))
     if isinstance(device, torch.device):
         device = str(device)
     return Options(_core.Device(device), as_bytes("gpu_memory", gpu_memory), policy, prefetch,
-                   tuple(as_pair("pinned", each) for each in pinned), progress, bool(compress))
+                   tuple(as_pair("pinned", each) for each in pinned), progress, bool(compress),
+                   None if host_memory is None else as_bytes("host_memory", host_memory),
+                   "" if packed is None else os.fspath(packed))
 
 
 class StreamedLayer(torch.nn.Module):
@@ -194,7 +216,7 @@ def check_before_loading(options: Options, experts: Experts, layers: int, reside
                               f"{options.device.name}", str(options.gpu_bytes))
 
 
-def streamed_from(store: ExpertStore | CompressedExpertStore, options: Options,
+def streamed_from(store: ExpertStore | CompressedExpertStore | DiskExpertStore, options: Options,
                   device_bytes: int) -> StreamedExperts:
     return StreamedExperts(store, device=options.device, device_bytes=device_bytes,
                            policy=options.policy, pinned=options.pinned,
