@@ -1,8 +1,8 @@
 // Expert layers whose weights are in host memory: prompts and single tokens with an empty cache,
 // beside the time in which the link alone moves the same experts, and beside kernels that read the
 // experts in host memory; the same from compressed experts, beside the plain ones; and tokens with
-// a cache of a quarter of the experts, beside the best fixed set of that size. Writes
-// bench/results/expert_streaming.json.
+// a cache of a quarter of the experts, beside the best fixed set of that size and the best that any
+// policy could do. Writes bench/results/expert_streaming.json.
 //
 //   bench_expert_streaming --output bench/results/expert_streaming.json
 #include <fmt/format.h>
@@ -29,6 +29,7 @@
 #include "penstock/measure/timing.h"
 #include "penstock/outofcore/experts.h"
 #include "support/guarded.h"
+#include "support/offline_optimum.h"
 #include "support/results.h"
 
 namespace {
@@ -337,6 +338,16 @@ class Bench {
     const double best =
         static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::uint64_t{0})) /
         static_cast<double>(all_uses);
+    // The experts of all steps, in the order of the calls: the cache is as warm as ours.
+    std::vector<std::int64_t> accesses;
+    std::size_t timed = 0;
+    for (std::size_t step = 0; step < passes.size(); ++step) {
+      if (step == static_cast<std::size_t>(steps)) timed = accesses.size();
+      for (const auto& [layer, e] : passes[step].needed()) accesses.push_back(layer * 128 + e);
+    }
+    const double optimum =
+        static_cast<double>(bench::offline_optimum(accesses, experts.slots(), timed)) /
+        static_cast<double>(accesses.size() - timed);
     const std::uint64_t needed = after.needed - before.needed, hits = after.hits - before.hits;
     const std::uint64_t bytes = after.bytes - before.bytes;
     // The link alone, with as many experts as were copied in a step.
@@ -358,6 +369,8 @@ class Bench {
         {{"hit_rate", rate},
          {"best_fixed_set", best},
          {"hit_rate_share", rate / best},
+         {"offline_optimum", optimum},
+         {"hit_rate_of_optimum", rate / optimum},
          {"over_predicted", seconds / steps / predicted},
          {"late", after.late - before.late},
          {"prefetched", after.prefetched - before.prefetched},

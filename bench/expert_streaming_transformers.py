@@ -168,8 +168,30 @@ def measure(models, clock, rate, name, batch, tokens, context):
     others = Floor()
     for us in whole.pop("zeros").call_us:
         others.add(us)
-    yield case_of(f"forward, {name}", whole, check, floor,
-                  metrics | {"without_experts_us": round(others.us, 3)})
+    case = case_of(f"forward, {name}", whole, check, floor,
+                   metrics | {"without_experts_us": round(others.us, 3)})
+    compare(case, context > 0)
+    yield case
+
+
+def compare(case, decodes):
+    """Adds what a forward pass takes relative to accelerate's, and to what can be expected of it. Experts
+    of a prompt are known beforehand, so their copies can overlap with everything else; those of single
+    tokens are known only after the router."""
+    ours, peer, metrics = case["ours"]["call_us"], case["peer"], case["metrics"]
+    accelerated, resident = peer["accelerate"]["call_us"], peer["resident"]["call_us"]
+    metrics |= {"over_accelerate": round(ours / accelerated, 4),
+                "speedup_over_accelerate": round(accelerated / ours, 2),
+                "over_resident": round(ours / resident, 4)}
+    if "floor_us" not in case:
+        return
+    larger = max(resident, case["floor_us"])
+    both = case["floor_us"] + metrics["without_experts_us"]
+    metrics |= {"over_resident_or_link": round(ours / larger, 4),
+                "over_link_and_others": round(ours / both, 4)}
+    case["yardstick"], case["yardstick_us"] = (
+        ("in decode, the link's time and that of everything but the experts", both) if decodes else
+        ("in prefill, the larger of the resident time and the link's", larger))
 
 
 def case_of(name, samples, check, floor, metrics):
@@ -185,6 +207,10 @@ def show(case):
     text = ", ".join(f"{name} {each['call_us'] / 1e3:.3f} ms" for name, each in times.items())
     floor = f"; link {case['floor_us'] / 1e3:.3f} ms" if "floor_us" in case else ""
     same = "" if case["metrics"]["bitwise"] else "; bits differ from resident"
+    if "over_accelerate" in case["metrics"]:
+        text += f"; {case['metrics']['speedup_over_accelerate']:.2f} x as fast as accelerate"
+    if "yardstick" in case:
+        text += f"; {case['ours']['call_us'] / case['yardstick_us']:.3f} x {case['yardstick']}"
     print(f"{case['case']}: {text}{floor}{same}", flush=True)
 
 

@@ -30,20 +30,23 @@ from ._kv_cache import KVCache
 from ._measure import Doctor, Limits, Overlap, doctor, limits, overlap
 from ._memory import empty
 from ._moe import moe, moe_combine, moe_experts, moe_plan, moe_workspace_bytes
+from ._packed_experts import (DiskExpertStatistics, DiskExpertStore, ExpertFileInfo, ExpertViews,
+                              expert_file_info, pack_experts)
 from ._pipeline import Pipeline
 from ._resample import Sensor, resample
 from ._round_routes import round_routes
 from ._route import route
 
 __all__ = [
-    "Array", "CompressedExpertStore", "Device", "DeviceError", "DeviceLost", "Doctor", "Error",
-    "ExpertCallRecord", "ExpertStatistics", "ExpertStore", "ExpertsClosed", "File", "InvalidArgument",
-    "Item", "KVCache", "Limits", "OutOfMemory", "Overlap", "Pipeline", "PipelineError", "Ring",
-    "RunReport", "Sensor", "Stage", "Stream", "StreamedExperts", "Timeline", "Unsupported", "__version__",
-    "append_attention", "append_kv", "attention", "compress", "compressed_bytes_limit", "copy",
-    "decompress", "doctor", "empty", "gemm", "iterate", "limits", "moe", "moe_combine", "moe_experts",
-    "moe_plan", "moe_workspace_bytes", "overlap", "read_file", "resample", "round_routes", "route",
-    "scaled_dot_product_attention", "transform", "weights", "write_file",
+    "Array", "CompressedExpertStore", "Device", "DeviceError", "DeviceLost", "DiskExpertStatistics",
+    "DiskExpertStore", "Doctor", "Error", "ExpertCallRecord", "ExpertFileInfo", "ExpertStatistics",
+    "ExpertStore", "ExpertViews", "ExpertsClosed", "File", "InvalidArgument", "Item", "KVCache", "Limits",
+    "OutOfMemory", "Overlap", "Pipeline", "PipelineError", "Ring", "RunReport", "Sensor", "Stage",
+    "Stream", "StreamedExperts", "Timeline", "Unsupported", "__version__", "append_attention",
+    "append_kv", "attention", "compress", "compressed_bytes_limit", "copy", "decompress", "doctor",
+    "empty", "expert_file_info", "gemm", "iterate", "limits", "moe", "moe_combine", "moe_experts",
+    "moe_plan", "moe_workspace_bytes", "overlap", "pack_experts", "read_file", "resample", "round_routes",
+    "route", "scaled_dot_product_attention", "transform", "weights", "write_file",
 ]
 
 __version__ = _core.version()

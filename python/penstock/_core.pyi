@@ -455,10 +455,47 @@ class CompressedExpertStore:
     @property
     def nbytes(self) -> int: ...
 
+def expert_file_info(path: str | bytes | os.PathLike[str]) -> dict[str, Any]: ...
+
+def pack_checkpoint(path: str | bytes | os.PathLike[str], shape: ExpertShape, weights: Weights, names: dict[str, str], first_layer: int, progress: Callable[[str, float], object] | None) -> None:
+    """
+    Packs experts of a checkpoint. `progress` is called with '' and the share that is done.
+    """
+
+def pack_filled(path: str | bytes | os.PathLike[str], shape: ExpertShape, plain: ExpertStore, fill: Callable[[int, int], object]) -> None:
+    """
+    Packs experts that `fill` writes to layer 0 of `plain`: it is called with the number of the first, counted over all layers, and how many they are.
+    """
+
+class DiskExpertStore:
+    """See penstock.DiskExpertStore."""
+
+    def __init__(self, device: Device, path: object, host_bytes: int, policy: str, direct: bool) -> None: ...
+
+    @property
+    def file(self) -> dict[str, Any]: ...
+
+    @property
+    def slots(self) -> int: ...
+
+    @property
+    def host_bytes(self) -> int: ...
+
+    @property
+    def direct(self) -> bool: ...
+
+    @property
+    def shape(self) -> ExpertShape: ...
+
+    @property
+    def statistics(self) -> dict[str, int]: ...
+
+    def same_expert(self, layer: int, expert: int, plain: ExpertStore, number: int) -> bool: ...
+
 class StreamedExperts:
     """See penstock.StreamedExperts."""
 
-    def __init__(self, store: ExpertStore | CompressedExpertStore, device: Device, device_bytes: int, policy: str, pinned: Sequence[tuple[int, int]], prefetch: str, calls_in_flight: int, records: int) -> None: ...
+    def __init__(self, store: ExpertStore | CompressedExpertStore | DiskExpertStore, device: Device, device_bytes: int, policy: str, pinned: Sequence[tuple[int, int]], prefetch: str, calls_in_flight: int, records: int) -> None: ...
 
     def forward(self, layer: int, x: Any, ids: Any, weights: Any, shared_gate_up: Any, shared_down: Any, shared_weights: Any, activation: str, alpha: float, limit: float, kernel: str, batch_invariant: bool, check: bool, out: Any, workspace: Any, stream: Any) -> None: ...
 

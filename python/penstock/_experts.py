@@ -15,6 +15,7 @@ from ._torch_part import TorchPart
 
 if TYPE_CHECKING:
     from ._compressed_experts import CompressedExpertStore
+    from ._packed_experts import DiskExpertStore
 
 _DLPACK_CUDA = 2
 
@@ -125,7 +126,8 @@ class ExpertStore:
 @dataclass(frozen=True)
 class ExpertStatistics:
     """Counts of experts since :class:`StreamedExperts` was made. All are 0 on the CPU, except the
-    calls, unless the store is compressed."""
+    calls, unless the store is compressed or on a disk: there "on the GPU" is in its cache, and "copied"
+    is read."""
 
     calls: int
     needed: int  #: experts that calls needed: the sum of the next three
@@ -162,13 +164,14 @@ class ExpertCallRecord:
 
 
 class StreamedExperts:
-    """Computes expert layers whose weights are in an :class:`ExpertStore` or a
-    :class:`CompressedExpertStore`.
+    """Computes expert layers whose weights are in an :class:`ExpertStore`, a
+    :class:`CompressedExpertStore` or a :class:`DiskExpertStore`.
 
     Experts are copied to the GPU when tokens need them, and the most useful ones stay there. Copies
     overlap with the computation of experts that are there already. The result has the bits of
-    :func:`moe` with all weights on the GPU. On the CPU the experts are computed where they are, and
-    compressed ones in a cache of decompressed experts, as on a GPU.
+    :func:`moe` with all weights on the GPU. On the CPU the experts are computed where they are, those on
+    a disk in the cache of their store, and compressed ones in a cache of decompressed experts, as on a
+    GPU.
 
     `device` is the first GPU by default, or the CPU if there is none. `device_bytes` of its memory are
     used, at least ``store.least_bytes()``; a number, or text such as ``"8GiB"``. It is required on a
@@ -195,13 +198,14 @@ class StreamedExperts:
     array([ 2.924, 11.697], dtype=float32)
     """
 
-    def __init__(self, store: "ExpertStore | CompressedExpertStore", *,
+    def __init__(self, store: "ExpertStore | CompressedExpertStore | DiskExpertStore", *,
                  device: str | _core.Device | None = None, device_bytes: int | str | None = None, policy: str = "frequency",
                  pinned: Iterable[tuple[int, int]] = (), prefetch: str = "none",
                  calls_in_flight: int = 64, records: int = 0) -> None:
-        compressed = isinstance(getattr(store, "_core", None), _core.CompressedExpertStore)
-        if not compressed and not isinstance(store, ExpertStore):
-            raise InvalidArgument("store", "an ExpertStore or a CompressedExpertStore",
+        given = getattr(store, "_core", None)
+        compressed = isinstance(given, _core.CompressedExpertStore)
+        if not isinstance(given, (_core.ExpertStore, _core.CompressedExpertStore, _core.DiskExpertStore)):
+            raise InvalidArgument("store", "an ExpertStore, a CompressedExpertStore or a DiskExpertStore",
                                   type(store).__name__)
         where = _core.Device(device)
         if (where.kind != "cpu" or compressed) and device_bytes is None:
@@ -278,7 +282,8 @@ class StreamedExperts:
 
     @property
     def records(self) -> list[ExpertCallRecord]:
-        """The last calls, the oldest first. Empty on the CPU, unless the store is compressed."""
+        """The last calls, the oldest first. Empty on the CPU, unless the store is compressed or on a
+        disk."""
         return [ExpertCallRecord(**each) for each in self._core.records]
 
     @property

@@ -11,14 +11,16 @@ import transformers
 from transformers import AutoConfig
 from transformers.utils import logging
 
-from . import weights
+from . import _hf_packing, weights
 from ._compressed_experts import CompressedExpertStore
 from ._dtypes import FULL_NAMES, SIZES, float_name
 from ._errors import InvalidArgument, Unsupported
+from ._experts import ExpertStore
 from ._hf_names import Source, sources
 from ._hf_streaming import (Options, cache_bytes, check_before_loading, described, found_in, install,
-                            resident_bytes, streamed_from)
+                            predictors_for, resident_bytes, streamed_from)
 from ._memory import empty
+from ._packed_experts import DiskExpertStore
 from ._progress import ByteProgress
 
 # Read at a time, between two steps of the progress bar. Less if it is converted, since it then takes
@@ -59,6 +61,7 @@ class _Loading:
 
     def __init__(self, checkpoint: weights.Checkpoint, where: str, options: Options) -> None:
         self._checkpoint, self._where, self._options = checkpoint, where, options
+        self._store: ExpertStore | CompressedExpertStore | None = None
 
     def strip(self, model: Any) -> None:
         """Takes the experts out of a model on the meta device. Checks everything that can be checked
@@ -66,32 +69,41 @@ class _Loading:
         modules = found_in(model)
         self._paths = list(modules)
         self._experts = described(modules)
+        predictors_for(model, modules, self._experts, self._options)  # refuses models
         self._sources = [source for layer, path in enumerate(modules)
                          for source in sources(self._checkpoint, self._where, path, layer,
                                                self._experts, model.base_model_prefix)]
         check_before_loading(self._options, self._experts, len(modules),
                              resident_bytes(model, modules.values()))
-        # Its memory is locked while transformers loads the other weights.
-        self._store = self._experts.store(len(modules), self._options)
+        if self._options.packed:
+            _hf_packing.check(self._options, self._experts, len(modules))
+        else:  # its memory is locked while transformers loads the other weights
+            self._store = self._experts.store(len(modules), self._options)
         for path in modules:
             model.set_submodule(path, torch.nn.Module())
         model._keys_to_ignore_on_load_unexpected.add(_EXPERTS)
 
     def finish(self, model: Any) -> None:
-        self._fill()
+        store: ExpertStore | CompressedExpertStore | DiskExpertStore
+        if self._store is None:
+            store = _hf_packing.opened(self._options, self._experts, len(self._paths), self._where,
+                                       self._reader())
+        else:
+            self._fill(self._store)
+            store = self._store
         device_bytes = cache_bytes(self._options, self._experts, len(self._paths),
                                    resident_bytes(model, ()))
-        install(model, self._paths, streamed_from(self._store, self._options, device_bytes),
-                self._experts)
+        install(model, self._paths, streamed_from(store, self._options, device_bytes),
+                self._experts, self._options)
 
-    def _fill(self) -> None:
+    def _fill(self, store: ExpertStore | CompressedExpertStore) -> None:
         total = sum(source.count for source in self._sources) * self._element_size()
         with ByteProgress("Loading experts", total, self._options.progress) as progress:
-            if isinstance(self._store, CompressedExpertStore):
-                self._fill_compressed(self._store, progress)
+            if isinstance(store, CompressedExpertStore):
+                self._fill_compressed(store, progress)
                 return
             for batch in self._batches():
-                self._read(batch, [self._store._bytes(source.layer, source.expert, source.part)
+                self._read(batch, [store._bytes(source.layer, source.expert, source.part)
                                    for source in batch])
                 progress.add(sum(source.count for source in batch) * self._element_size())
 
@@ -99,19 +111,28 @@ class _Loading:
         """Reads a few whole experts at a time and compresses them."""
         block = self._experts.shape(1).nbytes // self._experts.experts
         most = max(1, min(_COMPRESSED_BATCH // block, self._experts.experts))
-        plain = store._plain(most)
+        plain, read = self._experts.plain(most), self._reader()
+        experts = [(layer, expert) for layer in range(store.layers) for expert in range(store.experts)]
+        total = sum(source.count for source in self._sources) * self._element_size()
+        for first in range(0, len(experts), most):
+            some = experts[first:first + most]
+            read(some, plain)
+            for number, (layer, expert) in enumerate(some):
+                store._set(layer, expert, plain, number)
+            progress.add(total // len(experts) * len(some))
+
+    def _reader(self) -> _hf_packing.Read:
+        """Reads whole experts into a store with one layer."""
         by_expert: dict[tuple[int, int], list[Source]] = {}
         for source in self._sources:
             by_expert.setdefault((source.layer, source.expert), []).append(source)
-        experts = sorted(by_expert)
-        for first in range(0, len(experts), most):
-            some = experts[first:first + most]
+
+        def read(experts: list[tuple[int, int]], plain: ExpertStore) -> None:
             batch = [(source, plain._bytes(0, number, source.part))
-                     for number, expert in enumerate(some) for source in by_expert[expert]]
+                     for number, expert in enumerate(experts) for source in by_expert[expert]]
             self._read([source for source, _ in batch], [part for _, part in batch])
-            for number, (layer, expert) in enumerate(some):
-                store._set(layer, expert, plain, number)
-            progress.add(sum(source.count for source, _ in batch) * self._element_size())
+
+        return read
 
     def _batches(self) -> Iterator[list[Source]]:
         """The sources in the order in which the files have them."""

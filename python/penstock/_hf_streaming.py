@@ -1,6 +1,7 @@
 """Experts of a transformers model that are streamed from host memory: what both ways to get there
 share, penstock.hf.load() and penstock.hf.offload()."""
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,8 @@ from ._dtypes import FULL_NAMES, dtype_name
 from ._errors import InvalidArgument, Unsupported
 from ._experts import ExpertStore, StreamedExperts, as_pair
 from ._hf_experts import _activation, _check
+from ._hf_routers import Predict, predictors
+from ._packed_experts import DiskExpertStore
 from ._progress import ByteProgress
 from ._sizes import as_bytes
 
@@ -46,6 +49,12 @@ class Experts:
             device=options.device)
         return store
 
+    def plain(self, count: int) -> ExpertStore:
+        """Room for a few experts in ordinary memory."""
+        return ExpertStore(layers=1, experts=count, hidden=self.hidden, width=self.width,
+                           dtype=self.dtype, layout=self.layout, transposed=self.transposed,
+                           bias=self.bias, device="cpu")
+
 
 @dataclass(frozen=True)
 class Options:
@@ -58,6 +67,8 @@ class Options:
     pinned: tuple[tuple[int, int], ...]
     progress: bool
     compress: bool = False
+    host_bytes: int | None = None  # of the cache of experts on a disk; None: all are in host memory
+    packed: str = ""  # where they are on the disk
 
     @property
     def torch_device(self) -> torch.device:
@@ -65,30 +76,48 @@ class Options:
 
 
 def options_from(device: Any, gpu_memory: Any, policy: str, prefetch: str, pinned: Iterable[Any],
-                 progress: bool, compress: bool) -> Options:
+                 progress: bool, compress: bool, host_memory: Any = None, packed: Any = None
+                 ) -> Options:
     if policy not in ("frequency", "lru"):
         raise InvalidArgument("policy", "'frequency' or 'lru'", repr(policy))
-    if prefetch not in ("none", "previous"):
-        raise InvalidArgument("prefetch", "'none' or 'previous'", repr(prefetch))
+    if prefetch not in ("none", "previous", "gate"):
+        raise InvalidArgument("prefetch", "'none', 'previous' or 'gate'", repr(prefetch))
+    if packed is None and host_memory is not None:
+        raise InvalidArgument("packed", "a path for a file of packed experts, beside host_memory", "None")
+    if host_memory is None and packed is not None:
+        raise InvalidArgument("host_memory", "a number of bytes, or text such as '16GiB', beside packed",
+                              "None")
+    if compress and packed is not None:
+        raise InvalidArgument("compress", "False, because packed experts are not compressed", "True")
+    if packed is not None and not isinstance(packed, (str, os.PathLike)):
+        raise InvalidArgument("packed", "a path for a file of packed experts", repr(packed))
     if isinstance(device, torch.device):
         device = str(device)
     return Options(_core.Device(device), as_bytes("gpu_memory", gpu_memory), policy, prefetch,
-                   tuple(as_pair("pinned", each) for each in pinned), progress, bool(compress))
+                   tuple(as_pair("pinned", each) for each in pinned), progress, bool(compress),
+                   None if host_memory is None else as_bytes("host_memory", host_memory),
+                   "" if packed is None else os.fspath(packed))
 
 
 class StreamedLayer(torch.nn.Module):
     """The experts of a layer. It has no parameters, so that moving the model does not move them."""
 
-    def __init__(self, streamed: StreamedExperts, layer: int, experts: Experts) -> None:
+    def __init__(self, streamed: StreamedExperts, layer: int, experts: Experts,
+                 predict: Predict | None = None) -> None:
         super().__init__()
         self.num_experts, self.layer = experts.experts, layer
         self._streamed, self._activation = streamed, experts.activation
         self._dtype = getattr(torch, FULL_NAMES[experts.dtype])
+        self._predict = predict  # the ids that the next layer will probably choose
 
     @torch.compiler.disable
     def forward(self, hidden_states: Any, top_k_index: Any, top_k_weights: Any) -> Any:
         """The weighted sum of the chosen experts, shaped like `hidden_states`."""
         x = hidden_states.to(self._dtype).reshape(-1, hidden_states.shape[-1])
+        if self._predict is not None and 0 < top_k_index.numel() <= self.num_experts:
+            # First, so that the copies can begin while this layer is computed.
+            ids = self._predict(hidden_states.reshape(x.shape))
+            self._streamed.prefetch(self.layer + 1, ids.contiguous())
         out = self._streamed.forward(self.layer, x, top_k_index.contiguous(),
                                      top_k_weights.contiguous(), **self._activation)
         return out.reshape(hidden_states.shape).to(hidden_states.dtype)
@@ -187,16 +216,28 @@ def check_before_loading(options: Options, experts: Experts, layers: int, reside
                               f"{options.device.name}", str(options.gpu_bytes))
 
 
-def streamed_from(store: ExpertStore | CompressedExpertStore, options: Options,
+def streamed_from(store: ExpertStore | CompressedExpertStore | DiskExpertStore, options: Options,
                   device_bytes: int) -> StreamedExperts:
     return StreamedExperts(store, device=options.device, device_bytes=device_bytes,
-                           policy=options.policy, pinned=options.pinned, prefetch=options.prefetch,
+                           policy=options.policy, pinned=options.pinned,
+                           prefetch="none" if options.prefetch == "gate" else options.prefetch,
                            calls_in_flight=_CALLS_IN_FLIGHT)
 
 
-def install(model: Any, paths: Iterable[str], streamed: StreamedExperts, experts: Experts) -> None:
+def predictors_for(model: Any, paths: Iterable[str], experts: Experts, options: Options
+                   ) -> list[Predict]:
+    """The routers that predict what layers need, if the options say so."""
+    return predictors(model, paths, experts.model_type) if options.prefetch == "gate" else []
+
+
+def install(model: Any, paths: Iterable[str], streamed: StreamedExperts, experts: Experts,
+            options: Options) -> None:
+    predict = predictors_for(model, paths, experts, options)
+    if options.device.kind == "cpu" and isinstance(streamed.store, ExpertStore):
+        predict = []  # nothing is copied
     for layer, path in enumerate(paths):
-        model.set_submodule(path, StreamedLayer(streamed, layer, experts))
+        following = predict[layer + 1] if layer + 1 < len(predict) else None
+        model.set_submodule(path, StreamedLayer(streamed, layer, experts, following))
     model.streamed_experts = streamed
 
 
@@ -209,6 +250,7 @@ def offload(model: Any, options: Options) -> Any:
             raise InvalidArgument("model", "one in host memory, loaded without device_map",
                                   f"one with {name} on {each.device}")
     experts = described(modules)
+    predictors_for(model, modules, experts, options)  # refuses models before anything is moved
     resident = resident_bytes(model, modules.values())
     check_before_loading(options, experts, len(modules), resident)
     device_bytes = cache_bytes(options, experts, len(modules), resident)
@@ -220,7 +262,7 @@ def offload(model: Any, options: Options) -> Any:
             progress.add(total // len(modules))
     streamed = streamed_from(store, options, device_bytes)
     try:
-        install(model, modules, streamed, experts)
+        install(model, modules, streamed, experts, options)
         model.to(options.torch_device)
     except BaseException:
         for path, module in modules.items():

@@ -22,6 +22,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import os
+
     from ._hf_cache import KVCache as KVCache
 
 __all__ = ["KVCache", "load", "offload", "register"]
@@ -61,7 +63,8 @@ def register(name: str = "penstock") -> None:
 def load(path_or_name: Any, *, gpu_memory: int | str = "20GiB", device: Any = None, dtype: Any = "auto",
          policy: str = "frequency", prefetch: str = "none", pinned: Iterable[tuple[int, int]] = (),
          progress: bool = True, revision: str | None = None,
-         attn_implementation: str | None = None, compress: bool = False) -> Any:
+         attn_implementation: str | None = None, compress: bool = False,
+         host_memory: int | str | None = None, packed: "str | os.PathLike[str] | None" = None) -> Any:
     """Loads a mixture-of-experts model whose experts stay in host memory.
 
     `path_or_name` is a folder with ``config.json`` and safetensors files, or a name on the Hugging Face
@@ -71,25 +74,35 @@ def load(path_or_name: Any, *, gpu_memory: int | str = "20GiB", device: Any = No
     values and the activations need memory besides.
 
     `dtype` is that of the checkpoint by default. `policy`, `prefetch` and `pinned` are those of
-    :class:`penstock.StreamedExperts`, which the model has as ``model.streamed_experts``. `progress` shows
-    a bar, by tqdm if it is installed. `revision` and `attn_implementation` are those of
-    ``from_pretrained``.
+    :class:`penstock.StreamedExperts`, which the model has as ``model.streamed_experts``. With
+    ``prefetch="gate"``, the router of the next layer is applied to the hidden states of the current one,
+    and the experts that it chooses are copied while the link is idle. `progress` shows a bar, by tqdm if
+    it is installed. `revision` and `attn_implementation` are those of ``from_pretrained``.
 
     With `compress`, the experts are kept compressed without loss
     (:class:`penstock.CompressedExpertStore`): they take about two thirds of the host memory and of the
     time on the link. Loading takes longer. The experts must be in bf16. On the CPU, `gpu_memory` then
     limits the memory of the other weights and a cache of decompressed experts.
 
+    `host_memory` and `packed` are for experts that do not fit into host memory either. `packed` is the path
+    of a file on a fast disk, and `host_memory` the size of the cache through which experts are read from
+    it (:class:`penstock.DiskExpertStore`), a number of bytes or text such as ``"16GiB"``. If the file does
+    not exist, the experts are packed into it once, which needs as much free space as the experts take, and
+    time; with `progress`, a line says where the file is, when it was packed and how long that took. An
+    existing file is used if it holds these experts: sizes are compared, and the weights of one expert per
+    layer.
+
     Returns the model, ready for ``generate``. Raises :class:`penstock.InvalidArgument` if `gpu_memory` is
-    too small or the checkpoint lacks tensors or files, and :class:`penstock.Unsupported` for quantised
-    checkpoints, for models whose experts are not understood, and for experts in f16 or f32 that are to be
-    compressed.
+    too small, the checkpoint lacks tensors or files, or `packed` has other experts, and :class:`penstock.Unsupported` for quantised
+    checkpoints, for models whose experts or, with ``prefetch="gate"``, whose routers are not understood,
+    and for experts in f16 or f32 that are to be compressed.
     """
     _need_transformers()
     from ._hf_loading import load as load_with
     from ._hf_streaming import options_from
 
-    options = options_from(device, gpu_memory, policy, prefetch, pinned, progress, compress)
+    options = options_from(device, gpu_memory, policy, prefetch, pinned, progress, compress, host_memory,
+                           packed)
     return load_with(path_or_name, options, dtype, revision, attn_implementation)
 
 
@@ -99,7 +112,7 @@ def offload(model: Any, *, gpu_memory: int | str = "20GiB", device: Any = None,
     """Moves the experts of a model in host memory to page-locked memory, from which they are streamed,
     and the rest of the model to `device`. Returns `model`.
 
-    The arguments are those of :func:`load`. While the experts are moved, they are in host memory twice;
+    The arguments are those of :func:`load`; experts on a disk come from :func:`load` alone. While the experts are moved, they are in host memory twice;
     :func:`load` avoids that. Raises what :func:`load` raises. The model is then as it was.
     """
     _need_transformers()

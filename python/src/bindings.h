@@ -14,6 +14,7 @@ void bind_gemm(nb::module_& m);
 void bind_route(nb::module_& m);
 void bind_moe(nb::module_& m);
 void bind_experts(nb::module_& m);
+void bind_packed_experts(nb::module_& m);  // by bind_experts(), which has the types that it needs
 void bind_attention(nb::module_& m);
 void bind_append_kv(nb::module_& m);
 void bind_round_routes(nb::module_& m);

@@ -29,6 +29,7 @@
 #include "penstock/base/error.h"
 #include "penstock/base/units.h"
 #include "penstock/outofcore/compressed_expert_store.h"
+#include "penstock/outofcore/disk_expert_store.h"
 #include "penstock/outofcore/expert_store.h"
 #include "views.h"
 
@@ -36,7 +37,8 @@ namespace ps::python {
 namespace {
 
 using SharedStore = std::shared_ptr<const ExpertStore>;
-using AnyStore = std::variant<std::shared_ptr<ExpertStore>, std::shared_ptr<CompressedExpertStore>>;
+using AnyStore = std::variant<std::shared_ptr<ExpertStore>, std::shared_ptr<CompressedExpertStore>,
+                              std::shared_ptr<DiskExpertStore>>;
 
 // The memory of a part of an expert, as bytes in the order in which they are stored.
 Array part_of_expert(const SharedStore& store, std::int64_t layer, std::int64_t expert,
@@ -49,12 +51,6 @@ Array part_of_expert(const SharedStore& store, std::int64_t layer, std::int64_t 
   });
   const auto bytes = view.elements() * static_cast<std::int64_t>(size_of(view.dtype()));
   return {TensorView(view.data(), DType::u8, {bytes}, view.place()), store};
-}
-
-std::unique_ptr<CachePolicy> policy_named(std::string_view name) {
-  if (name == "frequency") return frequency_policy();
-  if (name == "lru") return lru_policy();
-  throw InvalidArgument("policy", "'frequency' or 'lru'", fmt::format("'{}'", name));
 }
 
 ExpertPrefetch prefetch_named(std::string_view name) {
@@ -72,6 +68,8 @@ class OpenedExperts {
         experts_(without_lock([&] {
           if (const auto* plain = std::get_if<std::shared_ptr<ExpertStore>>(&store_)) {
             options.store = plain->get();
+          } else if (const auto* disk = std::get_if<std::shared_ptr<DiskExpertStore>>(&store_)) {
+            options.disk = disk->get();
           } else {
             options.compressed = std::get<std::shared_ptr<CompressedExpertStore>>(store_).get();
           }
@@ -98,7 +96,13 @@ class OpenedExperts {
                       store_);
   }
   MemoryView any_block() const {
-    return std::visit([](const auto& store) { return store->block(0, 0); }, store_);
+    if (const auto* disk = std::get_if<std::shared_ptr<DiskExpertStore>>(&store_)) {
+      return (*disk)->memory().sub(0, (*disk)->block_bytes());
+    }
+    if (const auto* plain = std::get_if<std::shared_ptr<ExpertStore>>(&store_)) {
+      return (*plain)->block(0, 0);
+    }
+    return std::get<std::shared_ptr<CompressedExpertStore>>(store_)->block(0, 0);
   }
   const Device& device() const { return device_; }
 
@@ -342,6 +346,7 @@ void bind_experts(nb::module_& m) {
   nb::register_exception_translator(translate);
   bind_store(m);
   bind_compressed_store(m);
+  bind_packed_experts(m);
   bind_opened(m);
   m.def(
       "parse_bytes",

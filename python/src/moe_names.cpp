@@ -31,4 +31,10 @@ MoeKernel kernel_named(std::string_view name) {
                         fmt::format("'{}'", name));
 }
 
+std::unique_ptr<CachePolicy> policy_named(std::string_view name) {
+  if (name == "frequency") return frequency_policy();
+  if (name == "lru") return lru_policy();
+  throw InvalidArgument("policy", "'frequency' or 'lru'", fmt::format("'{}'", name));
+}
+
 }  // namespace ps::python

@@ -59,7 +59,7 @@ def test_page(page, needs):
         blocks = [each for each in blocks if "torch" not in each]
     elif not importlib.util.find_spec("torch"):
         pytest.skip("torch is not installed here")
-    run("".join(blocks), page.name)
+    run("\n".join(blocks), page.name)
 
 
 @pytest.mark.parametrize("name", [n for n in penstock.__all__ if n != "__version__"])

@@ -206,7 +206,7 @@ class TestRefuses:
             StreamedExperts(a_store(), **{"device": "cpu", **options})
 
     def test_another_store(self):
-        with pytest.raises(InvalidArgument, match="store: expected an ExpertStore or a CompressedExpertStore, given dict"):
+        with pytest.raises(InvalidArgument, match="store: expected an ExpertStore, a CompressedExpertStore or a DiskExpertStore"):
             StreamedExperts({}, device="cpu")
 
     @pytest.mark.parametrize("change, says", [

@@ -372,7 +372,7 @@ class TestRefuses:
         ("gpu_memory", "lots", "gpu_memory"), ("gpu_memory", -1, "gpu_memory"),
         ("gpu_memory", None, "gpu_memory: expected a number of bytes"),
         ("policy", "best", "policy: expected 'frequency' or 'lru', given 'best'"),
-        ("prefetch", True, "prefetch: expected 'none' or 'previous', given True"),
+        ("prefetch", True, "prefetch: expected 'none', 'previous' or 'gate', given True"),
         ("device", "tpu", "device"), ("dtype", "int8", "dtype"), ("pinned", [(9, 0)], "pinned"),
     ])
     def test_options(self, saved, option, value, says):
