@@ -37,6 +37,7 @@ struct Tokens {
 // One block: the tokens are so few that the link is not the limit.
 __device__ void publish_tokens(const Tokens& from, unsigned experts, const MoeRouting& to) {
   auto* const x = static_cast<uint4*>(to.x);
+#pragma unroll 4
   for (unsigned i = threadIdx.x; i < from.tokens * from.chunks; i += threads) {
     const unsigned token = i / from.chunks;
     x[i] = from.x[token * from.row_chunks + (i - token * from.chunks)];
