@@ -320,9 +320,8 @@ class Bench {
       read = reads.bytes() - before;
     });
     const auto copied = static_cast<double>(experts.size() * store_.block_bytes() * rounds);
-    return {.link = copied / seconds,
-            .reads = static_cast<double>(read) / seconds,
-            .threads = threads};
+    return {
+        .link = copied / seconds, .reads = static_cast<double>(read) / seconds, .threads = threads};
   }
 
   bool chosen(const std::string& name) const {

@@ -62,7 +62,7 @@ inline Ids draw(std::int64_t tokens, const std::vector<double>& shares, std::mt1
 class ExpertPass {
  public:
   ExpertPass(const ps::ExpertShape& shape, const ps::Device& device, const ps::Pool& pool,
-       std::int64_t tokens, std::vector<Ids> ids, const ps::Stream& stream)
+             std::int64_t tokens, std::vector<Ids> ids, const ps::Stream& stream)
       : ids_(std::move(ids)) {
     const auto rows = static_cast<std::size_t>(tokens * shape.hidden) * 2;
     const auto pairs = static_cast<std::size_t>(tokens * choices);
@@ -115,9 +115,8 @@ class ExpertPass {
   // Poisons them first.
   bool is_right(const std::function<void()>& run, const ps::ExpertStore& store,
                 const ps::Stream& stream) const {
-    return compare(run, store, stream, [](const auto& got, const auto& wanted) {
-             return got == wanted ? 0 : 1;
-           }) == 0;
+    return compare(run, store, stream,
+                   [](const auto& got, const auto& wanted) { return got == wanted ? 0 : 1; }) == 0;
   }
 
   // The largest difference from those results, divided by the largest of them.

@@ -284,16 +284,16 @@ void bind_opened(nb::module_& m) {
              std::string_view policy, std::vector<std::pair<std::int64_t, std::int64_t>> pinned,
              std::string_view prefetch, std::string_view host_experts, double host_share,
              std::size_t calls_in_flight, std::size_t records) {
-            new (self) OpenedExperts(std::move(store), {.device = device,
-                                                        .device_bytes = device_bytes,
-                                                        .policy = policy_named(policy),
-                                                        .pinned = std::move(pinned),
-                                                        .prefetch = prefetch_named(prefetch),
-                                                        .host_experts =
-                                                            host_experts_named(host_experts),
-                                                        .host_share = host_share,
-                                                        .calls_in_flight = calls_in_flight,
-                                                        .records = records});
+            new (self)
+                OpenedExperts(std::move(store), {.device = device,
+                                                 .device_bytes = device_bytes,
+                                                 .policy = policy_named(policy),
+                                                 .pinned = std::move(pinned),
+                                                 .prefetch = prefetch_named(prefetch),
+                                                 .host_experts = host_experts_named(host_experts),
+                                                 .host_share = host_share,
+                                                 .calls_in_flight = calls_in_flight,
+                                                 .records = records});
           },
           nb::arg("store"), nb::arg("device"), nb::arg("device_bytes"), nb::arg("policy"),
           nb::arg("pinned"), nb::arg("prefetch"), nb::arg("host_experts"), nb::arg("host_share"),

@@ -198,9 +198,8 @@ void ExpertAnswers::give_hits(Plan& plan) {
     for (const std::int32_t expert : plan.todo) {
       if (slots_.find(plan.call.layer * shape_.experts + expert) < 0) missing.push_back(expert);
     }
-    give_to_host(
-        plan, plan.todo,
-        host_->balanced_choice(plan.call.layer, missing, plan.call.rows, in_flight()));
+    give_to_host(plan, plan.todo,
+                 host_->balanced_choice(plan.call.layer, missing, plan.call.rows, in_flight()));
   }
   plan.record.groups += plan.record.hits > 0 ? 1 : 0;
   // Then the groups that stay empty: their launches pass while others wait for copies.

@@ -318,8 +318,8 @@ void ExpertFeeder::prefetch(std::int64_t layer, const TensorView& ids, const Str
 
 std::list<ExpertCall*> ExpertFeeder::acquire(bool host) {
   std::unique_lock lock(mutex_);
-  given_back_.wait(
-      lock, [&] { return closed_ || (!free_.empty() && (!host || !free_parts_.empty())); });
+  given_back_.wait(lock,
+                   [&] { return closed_ || (!free_.empty() && (!host || !free_parts_.empty())); });
   if (closed_) throw ExpertsClosed("the experts are closed");
   std::list<ExpertCall*> taken;
   taken.splice(taken.begin(), free_, free_.begin());

@@ -99,7 +99,7 @@ class ExpertFeeder {
   mutable std::mutex mutex_;
   std::condition_variable posted_or_ending_, given_back_;
   std::list<ExpertCall*> free_, posted_;
-  std::vector<ExpertHostPart*> free_parts_;  // of the host
+  std::vector<ExpertHostPart*> free_parts_;                               // of the host
   std::deque<std::pair<std::int64_t, std::vector<std::int32_t>>> hints_;  // of prefetch()
   bool ending_ = false, closed_ = false;
   bool clearing_ = false;                   // the cache is to be emptied

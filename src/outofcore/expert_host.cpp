@@ -28,9 +28,7 @@ std::size_t rounded_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 // The answering thread and the callers need cores of their own; more threads than this do not read
 // faster.
-std::size_t usual_threads() {
-  return std::clamp<std::size_t>(parallel_threads(), 5, 28) - 4;
-}
+std::size_t usual_threads() { return std::clamp<std::size_t>(parallel_threads(), 5, 28) - 4; }
 
 std::size_t most_workspace_bytes(const ExpertShape& shape) {
   const auto bytes = [&](std::int64_t pairs) {
@@ -155,8 +153,7 @@ std::vector<std::int32_t> ExpertHost::fixed_choice(std::span<const std::int32_t>
   std::sort(chosen.begin(), chosen.end(), [&](std::int32_t a, std::int32_t b) {
     return rows[a] != rows[b] ? rows[a] < rows[b] : a > b;
   });
-  chosen.resize(
-      static_cast<std::size_t>(std::lround(share_ * static_cast<double>(chosen.size()))));
+  chosen.resize(static_cast<std::size_t>(std::lround(share_ * static_cast<double>(chosen.size()))));
   return chosen;
 }
 
@@ -210,7 +207,7 @@ void ExpertHost::run() {
 ExpertHostPart* ExpertHost::next() {
   for (;;) {
     const std::int64_t begin = now_ns();
-    while (waiting_ == 0 && now_ns() - begin < PollingThreads::poll_ns) std::this_thread::yield();
+    while (waiting_ == 0 && now_ns() - begin < PollingThreads::poll_ns) PollingThreads::pause();
     std::unique_lock lock(mutex_);
     started_or_ending_.wait(lock, [&] { return ending_ || woken_ || !started_.empty(); });
     woken_ = false;

@@ -27,8 +27,8 @@ namespace ps::detail {
 
 // The host's part of a call: page-locked memory that belongs to one call at a time.
 struct ExpertHostPart {
-  void* x = nullptr;             // tokens, written by the stream
-  std::int32_t* ids = nullptr;   // likewise
+  void* x = nullptr;              // tokens, written by the stream
+  std::int32_t* ids = nullptr;    // likewise
   std::uint32_t* flag = nullptr;  // set to `number` when the rows are there
   std::byte* workspace = nullptr;
 

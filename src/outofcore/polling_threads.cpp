@@ -25,6 +25,14 @@ void PollingThreads::end() noexcept {
   for (std::thread& helper : helpers_) helper.join();
 }
 
+void PollingThreads::pause() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
 void PollingThreads::wake() noexcept {
   wakes_.fetch_add(1);
   wakes_.notify_all();
@@ -33,8 +41,12 @@ void PollingThreads::wake() noexcept {
 void PollingThreads::run() {
   std::uint32_t done = 0;  // the phase of the last loop that this thread took part in
   std::int64_t busy = now_ns();
+  std::uint32_t wakes = wakes_.load();
   while (!ending_) {
-    const std::uint32_t wakes = wakes_.load();
+    if (const std::uint32_t now = wakes_.load(); now != wakes) {
+      wakes = now;
+      busy = now_ns();
+    }
     const std::uint32_t phase = phase_.load();
     if (phase % 2 == 1 && phase != done) {
       inside_.fetch_add(1);
@@ -44,10 +56,9 @@ void PollingThreads::run() {
       inside_.fetch_sub(1);
       busy = now_ns();
     } else if (now_ns() - busy < poll_ns) {
-      std::this_thread::yield();
+      pause();
     } else {
       wakes_.wait(wakes);
-      busy = now_ns();
     }
   }
 }
@@ -58,9 +69,8 @@ std::size_t PollingThreads::take_range(std::size_t& begin) noexcept {
   begin = next_.load();
   while (begin < loop_.count) {
     const std::size_t left = ceil_div(loop_.count - begin, loop_.grain);
-    const std::size_t length =
-        std::min(std::max<std::size_t>(left / (2 * loop_.threads), 1) * loop_.grain,
-                 loop_.count - begin);
+    const std::size_t length = std::min(
+        std::max<std::size_t>(left / (2 * loop_.threads), 1) * loop_.grain, loop_.count - begin);
     if (next_.compare_exchange_weak(begin, begin + length)) return length;
   }
   return 0;

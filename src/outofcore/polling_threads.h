@@ -1,7 +1,7 @@
 // Threads that divide loops among themselves, for loops that follow each other closely and must
-// begin at once: waking a thread that sleeps takes as long as a short loop. They poll for some
-// milliseconds after the last loop, then sleep. A class of its own beside parallel_ranges(), whose
-// threads always sleep between loops.
+// begin at once: waking a thread that sleeps takes as long as a short loop. They poll for a while
+// after a loop or a call of wake(), then sleep; the threads of parallel_ranges() always sleep
+// between loops.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace ps::detail {
 class PollingThreads {
  public:
   // How long threads poll when there is nothing to do.
-  static constexpr std::int64_t poll_ns = 5'000'000;
+  static constexpr std::int64_t poll_ns = 1'000'000;
 
   // `threads` include the one that calls ranges(). Throws std::system_error.
   explicit PollingThreads(std::size_t threads);
@@ -32,6 +32,10 @@ class PollingThreads {
 
   // Says that a loop will follow soon. Any thread may call this.
   void wake() noexcept;
+
+  // Between two looks of a thread that polls. It does not yield: if another thread wants the core,
+  // it could get it for milliseconds.
+  static void pause() noexcept;
 
  private:
   struct Loop {

@@ -17,7 +17,7 @@ namespace ps::test {
 
 // Bits of normal numbers of a type.
 inline std::vector<std::uint8_t> normal_bytes(DType type, std::size_t count, double size,
-                                       std::mt19937& random) {
+                                              std::mt19937& random) {
   std::normal_distribution<double> normal(0, size);
   std::vector<std::uint8_t> bytes(count * size_of(type));
   for (std::size_t i = 0; i < count; ++i) {

@@ -1,7 +1,7 @@
 // Experts that a real GPU and the CPU compute together: the results of moe() but for rounding.
 #include <algorithm>
-#include <cmath>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -53,7 +53,7 @@ double value_of(const std::uint8_t* at, DType type) {
 // Both round the input of the down-projection and its result to the type of x, at other places at
 // most by one step; the sums in f32 differ by far less, except in f32 itself.
 double tolerance_of(DType type) {
-  return type == DType::bf16 ? 4 * std::ldexp(1, -8)
+  return type == DType::bf16  ? 4 * std::ldexp(1, -8)
          : type == DType::f16 ? 4 * std::ldexp(1, -11)
                               : 64 * std::ldexp(1, -23);
 }
@@ -69,8 +69,8 @@ testing::AssertionResult are_near(const std::vector<std::uint8_t>& got,
     worst = std::max(worst, difference);
   }
   if (worst <= tolerance_of(type) * largest) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "an error of " << worst << " with results up to "
-                                     << largest;
+  return testing::AssertionFailure()
+         << "an error of " << worst << " with results up to " << largest;
 }
 
 class ExpertsOnTheHostGpu : public GpuTest {
@@ -134,8 +134,8 @@ class ExpertsOnTheHostGpu : public GpuTest {
 TEST_F(ExpertsOnTheHostGpu, GiveTheResultsOfMoe) {
   std::uint32_t seed = 1;
   for (const std::size_t slots : {least_slots(usual), std::size_t{20}, std::size_t{96}}) {
-    for (const Share share :
-         {Share{HostExperts::balanced}, Share{HostExperts::fixed, 0.4}, Share{HostExperts::fixed, 1}}) {
+    for (const Share share : {Share{HostExperts::balanced}, Share{HostExperts::fixed, 0.4},
+                              Share{HostExperts::fixed, 1}}) {
       expect_the_results_of_moe(usual, slots, share, seed++);
     }
   }

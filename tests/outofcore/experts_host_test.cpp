@@ -214,8 +214,7 @@ TEST_P(ExpertsOnTheHostOrder, EveryExpertIsComputedOnce) {
 // Of 5 experts, round(0.5 * 5) = 3, whatever is on the device.
 TEST_P(ExpertsOnTheHostOrder, AFixedShareDoesNotDependOnTheCache) {
   for (const std::size_t slots : {2, 36}) {
-    with_model(1, slots,
-               {.host_experts = HostExperts::fixed, .host_share = 0.5, .records = 100},
+    with_model(1, slots, {.host_experts = HostExperts::fixed, .host_share = 0.5, .records = 100},
                [&](OrderModel& model) {
                  for (int round = 0; round < 5; ++round) {
                    // Two rows: 0 and 1; one row: 2, 3 and 9, which the host computes.
@@ -250,17 +249,16 @@ TEST_P(ExpertsOnTheHostOrder, AnExpertThatIsOftenNeededIsCopied) {
 }
 
 TEST_P(ExpertsOnTheHostOrder, LongCallsCopyEverything) {
-  with_model(3, 36, {.host_experts = HostExperts::fixed, .host_share = 1},
-             [&](OrderModel& model) {
-               model.random_call(0, 65);
-               model.random_call(1, 300);
-               model.experts().synchronize();
-               EXPECT_EQ(model.experts().statistics().on_host, 0U);
-               model.random_call(1, 64);
-               model.experts().synchronize();
-               EXPECT_GT(model.experts().statistics().on_host, 0U);
-               EXPECT_EQ(model.steps().wrong(), "");
-             });
+  with_model(3, 36, {.host_experts = HostExperts::fixed, .host_share = 1}, [&](OrderModel& model) {
+    model.random_call(0, 65);
+    model.random_call(1, 300);
+    model.experts().synchronize();
+    EXPECT_EQ(model.experts().statistics().on_host, 0U);
+    model.random_call(1, 64);
+    model.experts().synchronize();
+    EXPECT_GT(model.experts().statistics().on_host, 0U);
+    EXPECT_EQ(model.steps().wrong(), "");
+  });
 }
 
 TEST_P(ExpertsOnTheHostOrder, ClosingEndsCallsThatAreInFlight) {
@@ -301,18 +299,17 @@ TEST_P(ExpertsOnTheHostOrder, ObjectsGoWhileCallsAreInFlight) {
 
 TEST_P(ExpertsOnTheHostOrder, AFailureOfTheHostEndsTheCall) {
   const Watchdog watchdog("AFailureOfTheHostEndsTheCall");
-  with_model(5, 5, {.host_experts = HostExperts::fixed, .host_share = 0.5},
-             [&](OrderModel& model) {
-               model.steps().fail_on_host(2);
-               model.call(0, {1, 2});
-               model.call(1, {1, 2}, false);
-               EXPECT_THROW(model.experts().synchronize(), OutOfMemory);
-               EXPECT_EQ(model.steps().missing(), 1U);
-               for (int i = 0; i < 10; ++i) model.random_call(i % 3, 2);
-               model.experts().synchronize();
-               EXPECT_EQ(model.steps().wrong(), "");
-               EXPECT_EQ(model.experts().statistics().failed_calls, 1U);
-             });
+  with_model(5, 5, {.host_experts = HostExperts::fixed, .host_share = 0.5}, [&](OrderModel& model) {
+    model.steps().fail_on_host(2);
+    model.call(0, {1, 2});
+    model.call(1, {1, 2}, false);
+    EXPECT_THROW(model.experts().synchronize(), OutOfMemory);
+    EXPECT_EQ(model.steps().missing(), 1U);
+    for (int i = 0; i < 10; ++i) model.random_call(i % 3, 2);
+    model.experts().synchronize();
+    EXPECT_EQ(model.steps().wrong(), "");
+    EXPECT_EQ(model.experts().statistics().failed_calls, 1U);
+  });
 }
 
 TEST(ExpertsOnTheHostErrors, OfOptions) {

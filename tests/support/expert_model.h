@@ -57,17 +57,17 @@ class OrderModel {
     options.compressed = compressed_.get();
     options.device = device;
     options.device_bytes = bytes_for(slots, options);
-    experts_.emplace(std::move(options), detail::ExpertHooks{.steps = steps_,
-                                                             .copy_on_cpu = true,
-                                                             .host_threads = 2});
+    experts_.emplace(std::move(options),
+                     detail::ExpertHooks{.steps = steps_, .copy_on_cpu = true, .host_threads = 2});
     EXPECT_EQ(experts_->slots(), slots);
   }
   ~OrderModel() { drop(); }
 
   static std::size_t bytes_for(std::size_t slots, const StreamedExpertsOptions& options) {
-    const std::size_t none = StreamedExperts::least_bytes(small_experts, 0, options.calls_in_flight,
-                                                          options.compressed != nullptr) -
-                             detail::least_expert_slots(12) * ExpertStore::block_bytes(small_experts);
+    const std::size_t none =
+        StreamedExperts::least_bytes(small_experts, 0, options.calls_in_flight,
+                                     options.compressed != nullptr) -
+        detail::least_expert_slots(12) * ExpertStore::block_bytes(small_experts);
     return none + slots * ExpertStore::block_bytes(small_experts);
   }
 

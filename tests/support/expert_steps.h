@@ -142,10 +142,10 @@ class RecordingSteps final : public detail::ExpertSteps {
   void on_host(const detail::MoeWork& work, const mixture::Ranges& ranges) override {
     if (--refused_on_host_ == 0) throw OutOfMemory("host memory", 1, "refused");
     std::int32_t* place = work.space.pair_rows(work.memory);
-    const std::int64_t between = static_cast<const std::byte*>(work.held.gate_up) -
-                                 store_.block(0, 0).data;
-    const auto layer = between / (store_.shape().experts *
-                                  static_cast<std::int64_t>(store_.block_bytes()));
+    const std::int64_t between =
+        static_cast<const std::byte*>(work.held.gate_up) - store_.block(0, 0).data;
+    const auto layer =
+        between / (store_.shape().experts * static_cast<std::int64_t>(store_.block_bytes()));
     ranges(static_cast<std::size_t>(work.rows()), 1, [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i) {
         const std::int32_t id = static_cast<const std::int32_t*>(work.ids)[i];

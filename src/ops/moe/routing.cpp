@@ -31,8 +31,8 @@ void publish_tokens(const MoeWork& work, const MoeRouting& to) {
   const std::size_t element = size_of(work.type);
   const std::size_t bytes = static_cast<std::size_t>(work.hidden) * element;
   for (std::int64_t t = 0; t < work.tokens; ++t) {
-    const auto* from = static_cast<const std::byte*>(work.x) +
-                       t * work.x_row * static_cast<std::int64_t>(element);
+    const auto* from =
+        static_cast<const std::byte*>(work.x) + t * work.x_row * static_cast<std::int64_t>(element);
     std::memcpy(static_cast<std::byte*>(to.x) + static_cast<std::size_t>(t) * bytes, from, bytes);
   }
   for (std::int64_t i = 0; i < work.rows(); ++i) to.ids[i] = expert_of(work, i);

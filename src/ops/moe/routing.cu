@@ -27,8 +27,8 @@ __device__ void raise(const MoeRouting& to) {
 // The tokens of a call, in chunks of 16 bytes.
 struct Tokens {
   const uint4* x = nullptr;
-  std::uint64_t row_chunks = 0;      // from one row to the next
-  unsigned tokens = 0, chunks = 0;   // chunks of one row
+  std::uint64_t row_chunks = 0;       // from one row to the next
+  unsigned tokens = 0, chunks = 0;    // chunks of one row
   const std::int32_t* ids = nullptr;  // one of the next two
   const std::int64_t* long_ids = nullptr;
   unsigned pairs = 0;
@@ -149,8 +149,7 @@ void moe_take_rows_gpu(const MoeWork& work, const MoeHostRows& from, const Strea
   const cuda::Guard current(backend_of(stream.device()));
   const MoeWorkspace& space = work.space;
   const kit::LaunchOptions blocks{.grid = static_cast<unsigned>(work.rows()), .block = threads};
-  kit::launch(take_rows, blocks, cuda_stream(stream), from.place,
-              static_cast<const uint4*>(from.y),
+  kit::launch(take_rows, blocks, cuda_stream(stream), from.place, static_cast<const uint4*>(from.y),
               static_cast<const unsigned*>(space.expert_offsets(work.memory) + work.experts),
               static_cast<const unsigned*>(space.source_pairs(work.memory)), chunks_of(work),
               reinterpret_cast<uint4*>(space.y_rows(work.memory)),

@@ -1,6 +1,6 @@
 // What a stream and a host thread tell each other about a call of moe() in steps: which experts
-// have rows, in which slots they are, and the rows of experts that the host computed. Both sides use
-// page-locked memory.
+// have rows, in which slots they are, and the rows of experts that the host computed. Both sides
+// use page-locked memory.
 #pragma once
 
 #include <cstdint>
@@ -41,11 +41,12 @@ void moe_publish_ids(const TensorView& ids, std::int64_t experts, const MoeRouti
 // of few bytes would wait for the copies of experts that are queued on the same copy engine.
 void moe_take_slots(const std::int32_t* from, const TensorView& slots, const Stream& stream);
 
-// Copies rows that the host computed to the workspace of the call, for a moe_combine() that follows.
+// Copies rows that the host computed to the workspace of the call, for a moe_combine() that
+// follows.
 void moe_take_rows(const MoeOptions& options, const MoeHostRows& from, const Stream& stream);
 
-// Loads the kernels of moe_take_slots(), moe_take_rows(), moe_experts() and moe_combine() with these
-// options, for a stream that will wait for a flag before them; see kit::LoadKernels. Enqueues
+// Loads the kernels of moe_take_slots(), moe_take_rows(), moe_experts() and moe_combine() with
+// these options, for a stream that will wait for a flag before them; see kit::LoadKernels. Enqueues
 // nothing.
 void moe_load_kernels(const MoeOptions& options, const Stream& stream);
 
