@@ -207,7 +207,9 @@ void ExpertHost::run() {
 ExpertHostPart* ExpertHost::next() {
   for (;;) {
     const std::int64_t begin = now_ns();
-    while (waiting_ == 0 && now_ns() - begin < PollingThreads::poll_ns) PollingThreads::pause();
+    while (waiting_ == 0 && now_ns() - begin < PollingThreads::poll_ns) {
+      helpers_.pause_since(begin);
+    }
     std::unique_lock lock(mutex_);
     started_or_ending_.wait(lock, [&] { return ending_ || woken_ || !started_.empty(); });
     woken_ = false;

@@ -5,10 +5,13 @@
 
 #include "host/clock.h"
 #include "penstock/base/checked.h"
+#include "penstock/host/parallel.h"
 
 namespace ps::detail {
 
-PollingThreads::PollingThreads(std::size_t threads) {
+// The threads that use this object need some cores, too.
+PollingThreads::PollingThreads(std::size_t threads)
+    : has_cores_(threads + 3 <= parallel_threads()) {
   try {
     for (std::size_t i = 1; i < threads; ++i) helpers_.emplace_back([this] { run(); });
   } catch (...) {
@@ -25,7 +28,8 @@ void PollingThreads::end() noexcept {
   for (std::thread& helper : helpers_) helper.join();
 }
 
-void PollingThreads::pause() noexcept {
+void PollingThreads::pause_since(std::int64_t busy_ns) const noexcept {
+  if (!has_cores_ || now_ns() - busy_ns > 100'000) return std::this_thread::yield();
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -56,7 +60,7 @@ void PollingThreads::run() {
       inside_.fetch_sub(1);
       busy = now_ns();
     } else if (now_ns() - busy < poll_ns) {
-      pause();
+      pause_since(busy);
     } else {
       wakes_.wait(wakes);
     }

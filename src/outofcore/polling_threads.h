@@ -33,9 +33,10 @@ class PollingThreads {
   // Says that a loop will follow soon. Any thread may call this.
   void wake() noexcept;
 
-  // Between two looks of a thread that polls. It does not yield: if another thread wants the core,
-  // it could get it for milliseconds.
-  static void pause() noexcept;
+  // Between two looks of a thread that has polled since then. A thread that yields may lose its
+  // core for milliseconds if another one wants it, so at first it does not, if there are enough
+  // cores.
+  void pause_since(std::int64_t busy_ns) const noexcept;
 
  private:
   struct Loop {
@@ -59,6 +60,7 @@ class PollingThreads {
 
   std::atomic<std::uint32_t> wakes_{0};
   std::atomic<bool> ending_{false};
+  const bool has_cores_;
   std::vector<std::thread> helpers_;
 };
 
