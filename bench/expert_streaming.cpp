@@ -159,6 +159,11 @@ class Bench {
                                  .device = device_,
                                  .device_bytes = bytes_for_quarter(),
                                  .host_experts = ps::HostExperts::balanced});
+    ps::StreamedExperts alone({.store = &store_,
+                               .device = device_,
+                               .device_bytes = bytes_for_quarter(),
+                               .host_experts = ps::HostExperts::fixed,
+                               .host_share = 1});
     const auto seconds_of = [&](ps::StreamedExperts& from) {
       from.clear();
       device_.synchronize();
@@ -174,15 +179,17 @@ class Bench {
     const auto needed = pass.needed();
     const std::size_t bytes = needed.size() * store_.block_bytes();
     Together best;
-    std::vector<double> seconds, plain_seconds;
+    std::vector<double> seconds, plain_seconds, alone_seconds;
     for (int turn = -1; turn < settings_.turns; ++turn) {
       const double of_plain = seconds_of(plain), own = seconds_of(experts);
       for (const std::size_t threads : {reading_threads(), ps::parallel_threads()}) {
         const Together both = link_and_reads(needed, threads);
         if (both.sum() > best.sum()) best = both;
       }
+      const double of_cpu = seconds_of(alone);
       if (turn < 0) continue;
       plain_seconds.push_back(of_plain);
+      alone_seconds.push_back(of_cpu);
       seconds.push_back(own);
     }
     const ps::ExpertStatistics after = experts.statistics();
@@ -200,6 +207,7 @@ class Bench {
          {"GBps", static_cast<double>(bytes) / took * 1e-9},
          {"plain_us", microseconds(plain_took)},
          {"over_plain", took / plain_took},
+         {"cpu_alone_GBps", static_cast<double>(bytes) / ps::median(alone_seconds) * 1e-9},
          {"best_us", microseconds(*std::min_element(seconds.begin(), seconds.end()))}},
         error);
   }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "host/backend.h"
@@ -130,14 +131,15 @@ ExpertFeeder::ExpertFeeder(StreamedExpertsOptions options, ExpertHooks hooks)
 void ExpertFeeder::share_with_host(const StreamedExpertsOptions& options, const MemoryView& slots) {
   std::int64_t copy_ns = 0;
   if (options.host_experts == HostExperts::balanced) {
-    constexpr int copies = 4;
+    constexpr int rounds = 4, copies = 4;
     const Stream stream(device_);
     const MemoryView block = store_->block(0, 0);
-    for (const int count : {1, copies}) {  // the first copy takes longer
+    copy_ns = std::numeric_limits<std::int64_t>::max();
+    for (int round = 0; round < rounds; ++round) {
       const std::int64_t begin = now_ns();
-      for (int i = 0; i < count; ++i) copy(slots.sub(0, block.bytes), block, stream);
+      for (int i = 0; i < copies; ++i) copy(slots.sub(0, block.bytes), block, stream);
       stream.synchronize();
-      copy_ns = (now_ns() - begin) / count;
+      copy_ns = std::min(copy_ns, (now_ns() - begin) / copies);
     }
   }
   host_.emplace(options, hooks_, copy_ns, error_, cancelled_);
@@ -196,7 +198,9 @@ void ExpertFeeder::forward(std::int64_t layer, const MoeOptions& given_options,
   // must not load kernels.
   const std::lock_guard one_call(forwarding_);
   const bool whole = pairs >= whole_pairs * shape_.experts;
-  const bool shares = host_ && !whole && ExpertHost::takes(tokens, pairs);
+  // Which experts the host computes depends on all tokens.
+  const bool shares =
+      host_ && !whole && !options.batch_invariant && ExpertHost::takes(tokens, pairs);
   std::list<ExpertCall*> taken = acquire(shares);
   try {
     hooks_.steps->plan(options, stream);  // checks the arguments

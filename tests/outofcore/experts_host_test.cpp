@@ -139,6 +139,29 @@ TEST(ExpertsOnTheHost, WithEveryActivation) {
   EXPECT_GT(experts.statistics().on_host, 8U);
 }
 
+// The choice of experts depends on all tokens of a call, so such calls make none.
+TEST(ExpertsOnTheHost, LeaveOutBatchInvariantCalls) {
+  const ExpertShape shape{.layers = 1, .experts = 6, .hidden = 16, .width = 8};
+  const ExpertStore store(Device::cpu(), shape);
+  std::mt19937 random(1);
+  randomise(store, random);
+  StreamedExperts experts({.store = &store,
+                           .device = Device::cpu(),
+                           .device_bytes = bytes_for(shape, 3),
+                           .host_experts = HostExperts::fixed,
+                           .host_share = 1},
+                          {.copy_on_cpu = true, .host_threads = 1});
+  const Stream stream(Device::cpu());
+  const Arrays arrays(store, 0, 3, 2, 0, random);
+  MoeOptions call = arrays.call();
+  for (const bool batch_invariant : {true, false}) {
+    call.batch_invariant = batch_invariant;
+    experts.forward(0, call, stream);
+    experts.synchronize();
+    EXPECT_EQ(experts.statistics().on_host == 0, batch_invariant);
+  }
+}
+
 TEST(ExpertsOnTheHost, ServeSeveralThreads) {
   const Watchdog watchdog("ServeSeveralThreads");
   constexpr ExpertShape shape{.layers = 3, .experts = 8, .hidden = 16, .width = 8};

@@ -55,8 +55,8 @@ enum class ExpertPrefetch : std::uint8_t {
 };
 
 // Which experts the CPU computes in host memory instead of copying them to the GPU. Calls of more
-// than 64 tokens or 512 ids, and those of so many that nearly all experts are needed, copy all
-// experts.
+// than 64 tokens or 512 ids, those of so many that nearly all experts are needed, and those with
+// `batch_invariant` copy all experts.
 enum class HostExperts : std::uint8_t {
   none,
   // So many of those that are not on the device that the CPU and the copies probably end at the
