@@ -333,7 +333,7 @@ std::list<ExpertCall*> ExpertFeeder::acquire(bool host) {
   if (host) {
     call.host = free_parts_.back();
     free_parts_.pop_back();
-    call.host->finished = false;
+    call.host->failed = call.host->finished = false;
   }
   return taken;
 }

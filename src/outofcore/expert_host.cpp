@@ -21,6 +21,9 @@ constexpr std::uint32_t most_rows = 8;
 // An expert that was computed on the host so often since it was last on the device is copied, so
 // that it can stay there if it is needed often.
 constexpr std::uint8_t most_uses = 3;
+// After so many calls without experts for the host, its threads are left asleep until there are
+// some.
+constexpr std::uint32_t most_calls_without_experts = 256;
 // The share of a new measurement in the average.
 constexpr double newest = 0.25;
 
@@ -124,13 +127,12 @@ void ExpertHost::prepare(ExpertHostPart& part, std::int64_t layer,
   mine.workspace = {part.workspace, workspace_bytes_, {}};
   part.work = mixture::unchecked(mine);
   if (part.work.space.bytes > workspace_bytes_) throw Exhausted("the host's workspace");
-  part.layer = layer;
   part.experts = 0;
-  part.failed = false;
   std::fill(part.chosen.begin(), part.chosen.end(), char{0});
 }
 
 void ExpertHost::wake() noexcept {
+  if (calls_without_experts_.fetch_add(1) >= most_calls_without_experts) return;
   {
     const std::lock_guard lock(mutex_);
     woken_ = true;
@@ -189,6 +191,7 @@ void ExpertHost::start(ExpertHostPart& part, std::span<const std::int32_t> exper
   for (const std::int32_t expert : experts) part.chosen[static_cast<std::size_t>(expert)] = 1;
   part.experts = static_cast<std::int64_t>(experts.size());
   part.begin_ns = now_ns();
+  calls_without_experts_ = 0;
   {
     const std::lock_guard lock(mutex_);
     started_.push_back(&part);

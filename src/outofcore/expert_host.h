@@ -34,7 +34,6 @@ struct ExpertHostPart {
 
   // Of this use of the memory.
   std::uint32_t number = 1;
-  std::int64_t layer = 0;
   MoeWork work{};              // of the CPU, with the weights of all experts of the layer
   std::vector<char> chosen{};  // by expert: whether the host computes it
   std::int64_t experts = 0;    // how many it computes
@@ -74,7 +73,7 @@ class ExpertHost {
   }
   // For a call with these options, which were checked, before it is enqueued.
   void prepare(ExpertHostPart& part, std::int64_t layer, const MoeOptions& options) const;
-  // Says that experts will be given soon.
+  // Says that a call may soon give experts to the host.
   void wake() noexcept;
   // Lets the stream go on without rows of the host.
   static void release(ExpertHostPart& part) noexcept;
@@ -123,6 +122,7 @@ class ExpertHost {
   std::condition_variable started_or_ending_;
   std::vector<ExpertHostPart*> started_;
   std::atomic<std::uint32_t> waiting_{0};  // parts in started_
+  std::atomic<std::uint32_t> calls_without_experts_{0};
   bool woken_ = false, ending_ = false;
   PollingThreads helpers_;
   std::thread thread_;
