@@ -1,8 +1,9 @@
 // Expert layers whose weights are in host memory: prompts and single tokens with an empty cache,
 // beside the time in which the link alone moves the same experts, and beside kernels that read the
-// experts in host memory; the same from compressed experts, beside the plain ones; and tokens with
-// a cache of a quarter of the experts, beside the best fixed set of that size and the best that any
-// policy could do. Writes bench/results/expert_streaming.json.
+// experts in host memory; the same from compressed experts, beside the plain ones; single tokens of
+// which the CPU computes some experts, beside the link and reads of the CPU at the same time; and
+// tokens with a cache of a quarter of the experts, beside the best fixed set of that size and the
+// best that any policy could do. Writes bench/results/expert_streaming.json.
 //
 //   bench_expert_streaming --output bench/results/expert_streaming.json
 #include <fmt/format.h>
@@ -24,170 +25,32 @@
 #include "penstock/base/error.h"
 #include "penstock/base/units.h"
 #include "penstock/host/buffer.h"
+#include "penstock/host/parallel.h"
 #include "penstock/measure/floor.h"
 #include "penstock/measure/limits.h"
 #include "penstock/measure/timing.h"
 #include "penstock/outofcore/experts.h"
+#include "support/expert_pass.h"
 #include "support/guarded.h"
+#include "support/host_reads.h"
 #include "support/offline_optimum.h"
 #include "support/results.h"
 
 namespace {
 
+using bench::choices;
+using bench::draw;
+using bench::ExpertPass;
+using bench::generator;
+using bench::Ids;
 using bench::Json;
 using bench::microseconds;
-using Ids = std::vector<std::int32_t>;
-
-// The same numbers in every run.
-std::mt19937_64 generator(std::uint64_t seed) { return std::mt19937_64(seed); }
 
 struct Settings {
   std::string output, device = "best", only;
   bool quick = false;
   int turns = 7;
   std::int64_t layers = 8;
-};
-
-constexpr std::int64_t choices = 8;
-
-// Normally distributed bf16 weights of about the size that real ones have.
-void fill(const ps::ExpertStore& store) {
-  std::mt19937_64 random = generator(1);
-  std::normal_distribution<float> normal(0, 0.02F);
-  // One expert of numbers, at another offset in every block: drawing all would take minutes.
-  std::vector<std::uint16_t> drawn(store.block_bytes() / 2 + 65536);
-  for (std::uint16_t& each : drawn) {
-    const float value = normal(random);
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, &value, 4);
-    each = static_cast<std::uint16_t>(bits >> 16);
-  }
-  for (std::int64_t layer = 0; layer < store.shape().layers; ++layer) {
-    for (std::int64_t e = 0; e < store.shape().experts; ++e) {
-      const ps::MemoryView block = store.block(layer, e);
-      std::memcpy(block.data, drawn.data() + random() % 65536, block.bytes);
-    }
-  }
-}
-
-// The experts of tokens, drawn without repetition with these shares.
-Ids draw(std::int64_t tokens, const std::vector<double>& shares, std::mt19937_64& random) {
-  Ids ids;
-  for (std::int64_t t = 0; t < tokens; ++t) {
-    std::set<std::int32_t> chosen;
-    std::discrete_distribution<std::int32_t> one(shares.begin(), shares.end());
-    while (static_cast<std::int64_t>(chosen.size()) < choices) chosen.insert(one(random));
-    ids.insert(ids.end(), chosen.begin(), chosen.end());
-  }
-  return ids;
-}
-
-// The calls of one pass through the layers, on the device.
-class Pass {
- public:
-  Pass(const ps::ExpertShape& shape, const ps::Device& device, const ps::Pool& pool,
-       std::int64_t tokens, std::vector<Ids> ids, const ps::Stream& stream)
-      : ids_(std::move(ids)) {
-    const auto rows = static_cast<std::size_t>(tokens * shape.hidden) * 2;
-    const auto pairs = static_cast<std::size_t>(tokens * choices);
-    x_ = ps::DeviceBuffer(device, rows);
-    std::mt19937_64 random = generator(2);
-    std::vector<std::uint16_t> x(rows / 2);
-    for (std::uint16_t& each : x) {
-      each = static_cast<std::uint16_t>(0x3F00 | (random() & 0x80FF));  // +- 0.5 to 2
-    }
-    send(x_.view(), x.data(), rows, stream);
-    const std::vector<float> weights(pairs, 1.F / choices);
-    weights_ = ps::DeviceBuffer(device, pairs * 4);
-    send(weights_.view(), weights.data(), pairs * 4, stream);
-    const ps::Place place = device.place();
-    for (const Ids& each : ids_) {
-      ps::DeviceBuffer& there = id_buffers_.emplace_back(device, pairs * 4);
-      send(there.view(), each.data(), pairs * 4, stream);
-      ps::DeviceBuffer& out = outs_.emplace_back(device, rows);
-      calls_.push_back(
-          {.x = ps::TensorView(x_.view().data, ps::DType::bf16, {tokens, shape.hidden}, place),
-           .ids = ps::TensorView(there.view().data, ps::DType::i32, {tokens, choices}, place),
-           .weights =
-               ps::TensorView(weights_.view().data, ps::DType::f32, {tokens, choices}, place),
-           .out = ps::TensorView(out.view().data, ps::DType::bf16, {tokens, shape.hidden}, place),
-           .pool = &pool});
-    }
-  }
-
-  void run(ps::StreamedExperts& experts, const ps::Stream& stream) const {
-    for (std::size_t layer = 0; layer < calls_.size(); ++layer) {
-      experts.forward(static_cast<std::int64_t>(layer), calls_[layer], stream);
-    }
-    stream.synchronize();
-  }
-
-  // Without copies: the kernels read the weights from the store's page-locked memory.
-  void run_in_place(const ps::ExpertStore& store, const ps::Stream& stream) const {
-    for (std::size_t layer = 0; layer < calls_.size(); ++layer) {
-      ps::MoeOptions call = calls_[layer];
-      // The memory has the same addresses on the host and on the device.
-      const ps::MemoryView first{store.block(static_cast<std::int64_t>(layer), 0).data,
-                                 layer_bytes(store), stream.device().place()};
-      ps::ExpertStore::set_weights(store.shape(), first, store.shape().experts, call);
-      ps::moe(call, stream);
-    }
-    stream.synchronize();
-  }
-
-  // Whether the results of `run` have the bits of moe() with all experts of a layer on the device.
-  // Poisons them first.
-  bool is_right(const std::function<void()>& run, const ps::ExpertStore& store,
-                const ps::Stream& stream) const {
-    for (const ps::MoeOptions& call : calls_) ps::fill(call.out.memory(), 0xFF, stream);
-    run();
-    const ps::ExpertShape& shape = store.shape();
-    const ps::DeviceBuffer weights(stream.device(), layer_bytes(store));
-    for (std::size_t layer = 0; layer < calls_.size(); ++layer) {
-      const auto streamed = fetch(calls_[layer].out, stream);
-      ps::MemoryView from = store.block(static_cast<std::int64_t>(layer), 0);
-      from.bytes = weights.bytes();
-      ps::copy(weights.view(), from, stream);
-      ps::MoeOptions call = calls_[layer];
-      ps::ExpertStore::set_weights(shape, weights.view(), shape.experts, call);
-      ps::moe(call, stream);
-      if (fetch(call.out, stream) != streamed) return false;
-    }
-    return true;
-  }
-
-  // Layer and expert of everything that the pass needs, once.
-  std::vector<std::pair<std::int64_t, std::int32_t>> needed() const {
-    std::vector<std::pair<std::int64_t, std::int32_t>> found;
-    for (std::size_t layer = 0; layer < ids_.size(); ++layer) {
-      for (const std::int32_t e : std::set<std::int32_t>(ids_[layer].begin(), ids_[layer].end())) {
-        found.emplace_back(static_cast<std::int64_t>(layer), e);
-      }
-    }
-    return found;
-  }
-
- private:
-  static std::size_t layer_bytes(const ps::ExpertStore& store) {
-    return static_cast<std::size_t>(store.shape().experts) * store.block_bytes();
-  }
-  static void send(ps::MemoryView to, const void* from, std::size_t bytes,
-                   const ps::Stream& stream) {
-    auto* data = const_cast<std::byte*>(static_cast<const std::byte*>(from));
-    ps::copy(to.sub(0, bytes), {data, bytes, {}}, stream, {.allow_pageable = true});
-    stream.synchronize();
-  }
-  static std::vector<std::byte> fetch(const ps::TensorView& view, const ps::Stream& stream) {
-    std::vector<std::byte> bytes(view.bytes());
-    ps::copy({bytes.data(), bytes.size(), {}}, view.memory(), stream, {.allow_pageable = true});
-    stream.synchronize();
-    return bytes;
-  }
-
-  std::vector<Ids> ids_;
-  ps::DeviceBuffer x_, weights_;
-  std::vector<ps::DeviceBuffer> id_buffers_, outs_;
-  std::vector<ps::MoeOptions> calls_;
 };
 
 class Bench {
@@ -203,7 +66,7 @@ class Bench {
         stream_(device),
         pool_(device),
         slot_(device, 4 * store_.block_bytes()) {
-    const double seconds = ps::seconds_of([&] { fill(store_); });
+    const double seconds = ps::seconds_of([&] { bench::fill_experts(store_); });
     fmt::print("{} layers of 128 experts, {} in page-locked memory, filled in {}\n",
                settings.layers, ps::format_bytes(store_.bytes()), ps::format_seconds(seconds));
   }
@@ -211,7 +74,7 @@ class Bench {
   // An empty cache of a quarter of a pass.
   void cold(const std::string& name, std::int64_t tokens) {
     if (!chosen(name)) return;
-    const Pass pass = even_pass(tokens);
+    const ExpertPass pass = even_pass(tokens);
     ps::StreamedExperts experts(
         {.store = &store_, .device = device_, .device_bytes = bytes_for_quarter(), .records = 64});
     const auto run = [&] {
@@ -230,7 +93,7 @@ class Bench {
   // part.
   void in_place(const std::string& name, std::int64_t tokens) {
     if (!chosen(name)) return;
-    const Pass pass = even_pass(tokens);
+    const ExpertPass pass = even_pass(tokens);
     once(name, tokens, pass, [&] { pass.run_in_place(store_, stream_); }, [] {}, {});
   }
 
@@ -239,7 +102,7 @@ class Bench {
   void compressed(const std::string& name, std::int64_t tokens) {
     if (!chosen(name)) return;
     const ps::CompressedExpertStore& store = compressed_store();
-    const Pass pass = even_pass(tokens);
+    const ExpertPass pass = even_pass(tokens);
     const ps::ExpertShape& shape = store_.shape();
     const std::size_t buffers = ps::StreamedExperts::least_bytes(shape, 0, 64, true) -
                                 ps::StreamedExperts::least_bytes(shape);
@@ -285,6 +148,71 @@ class Bench {
          {"best_us", microseconds(*std::min_element(seconds.begin(), seconds.end()))}});
   }
 
+  // The CPU computes some experts while others are copied, with an empty cache, in turn with copies
+  // alone. The floor is the time of all needed bytes at the rate at which the link and the CPU read
+  // at the same time.
+  void with_host(const std::string& name, std::int64_t tokens) {
+    if (!chosen(name)) return;
+    const ExpertPass pass = even_pass(tokens);
+    ps::StreamedExperts plain(
+        {.store = &store_, .device = device_, .device_bytes = bytes_for_quarter()});
+    ps::StreamedExperts experts({.store = &store_,
+                                 .device = device_,
+                                 .device_bytes = bytes_for_quarter(),
+                                 .host_experts = ps::HostExperts::balanced});
+    ps::StreamedExperts alone({.store = &store_,
+                               .device = device_,
+                               .device_bytes = bytes_for_quarter(),
+                               .host_experts = ps::HostExperts::fixed,
+                               .host_share = 1});
+    const auto seconds_of = [&](ps::StreamedExperts& from) {
+      from.clear();
+      device_.synchronize();
+      return ps::seconds_of([&] {
+        pass.run(from, stream_);
+        from.check();
+      });
+    };
+    // The split follows from what earlier calls took.
+    for (int pass_number = 0; pass_number < 4; ++pass_number) seconds_of(experts);
+    const double error = pass.error([&] { seconds_of(experts); }, store_, stream_);
+    const ps::ExpertStatistics before = experts.statistics();
+    const auto needed = pass.needed();
+    const std::size_t bytes = needed.size() * store_.block_bytes();
+    Together best;
+    std::vector<double> seconds, plain_seconds, alone_seconds;
+    for (int turn = -1; turn < settings_.turns; ++turn) {
+      const double of_plain = seconds_of(plain), own = seconds_of(experts);
+      for (const std::size_t threads : {reading_threads(), ps::parallel_threads()}) {
+        const Together both = link_and_reads(needed, threads);
+        if (both.sum() > best.sum()) best = both;
+      }
+      const double of_cpu = seconds_of(alone);
+      if (turn < 0) continue;
+      plain_seconds.push_back(of_plain);
+      alone_seconds.push_back(of_cpu);
+      seconds.push_back(own);
+    }
+    const ps::ExpertStatistics after = experts.statistics();
+    const double took = ps::median(seconds), plain_took = ps::median(plain_seconds);
+    const double floor = static_cast<double>(bytes) / best.sum();
+    add(name, tokens, error <= rounding, floor, took,
+        {{"experts_needed", needed.size()},
+         {"bytes_needed", bytes},
+         {"share_on_host", static_cast<double>(after.on_host - before.on_host) /
+                               static_cast<double>(after.needed - before.needed)},
+         {"share_of_link_and_reads", floor / took},
+         {"link_GBps", best.link * 1e-9},
+         {"reads_GBps", best.reads * 1e-9},
+         {"reading_threads", best.threads},
+         {"GBps", static_cast<double>(bytes) / took * 1e-9},
+         {"plain_us", microseconds(plain_took)},
+         {"over_plain", took / plain_took},
+         {"cpu_alone_GBps", static_cast<double>(bytes) / ps::median(alone_seconds) * 1e-9},
+         {"best_us", microseconds(*std::min_element(seconds.begin(), seconds.end()))}},
+        error);
+  }
+
   // A quarter of the experts is cached; routing by Zipf's law, in an order of its own per layer.
   void zipf(const std::string& name, std::int64_t tokens, ps::ExpertPrefetch prefetch) {
     if (!chosen(name)) return;
@@ -296,7 +224,7 @@ class Bench {
       std::shuffle(mine.begin(), mine.end(), random);
     }
     const int steps = settings_.quick ? 20 : 200;
-    std::vector<Pass> passes;
+    std::vector<ExpertPass> passes;
     for (int step = 0; step < 2 * steps; ++step) {
       std::vector<Ids> ids;
       for (const auto& each : shares) ids.push_back(draw(tokens, each, random));
@@ -380,12 +308,49 @@ class Bench {
   }
 
  private:
+  // Of the largest result: both round the input of the down-projection and its result to bf16, at
+  // other places by one step.
+  static constexpr double rounding = 4.0 / 256;
+
+  // Bytes per second.
+  struct Together {
+    double link = 0, reads = 0;
+    std::size_t threads = 0;
+    double sum() const { return link + reads; }
+  };
+
+  static std::size_t reading_threads() {
+    return std::max<std::size_t>(ps::parallel_threads(), 5) - 4;
+  }
+
+  // The link copies these experts several times, while threads read all experts.
+  Together link_and_reads(const std::vector<std::pair<std::int64_t, std::int32_t>>& experts,
+                          std::size_t threads) const {
+    const auto all = static_cast<std::uint64_t>(settings_.layers * store_.shape().experts);
+    const bench::HostReads reads(threads, [&](std::uint64_t number) {
+      // In an order in which neighbours are far apart, unlike the copies.
+      const auto each = static_cast<std::int64_t>(number * 911 % all);
+      return store_.block(each / store_.shape().experts, each % store_.shape().experts);
+    });
+    copy_plain(experts);  // until all threads read
+    const std::uint64_t before = reads.bytes();
+    constexpr int rounds = 3;
+    std::uint64_t read = 0;
+    const double seconds = ps::seconds_of([&] {
+      for (int round = 0; round < rounds; ++round) copy_plain(experts);
+      read = reads.bytes() - before;
+    });
+    const auto copied = static_cast<double>(experts.size() * store_.block_bytes() * rounds);
+    return {
+        .link = copied / seconds, .reads = static_cast<double>(read) / seconds, .threads = threads};
+  }
+
   bool chosen(const std::string& name) const {
     return settings_.only.empty() || name.find(settings_.only) != std::string::npos;
   }
 
   // Every expert is as likely as the others.
-  Pass even_pass(std::int64_t tokens) const {
+  ExpertPass even_pass(std::int64_t tokens) const {
     std::mt19937_64 random = generator(3);
     const std::vector<double> even(128, 1);
     std::vector<Ids> ids;
@@ -396,7 +361,7 @@ class Bench {
   }
 
   // Passes that begin with an empty cache, beside copies of the experts that they need.
-  void once(const std::string& name, std::int64_t tokens, const Pass& pass,
+  void once(const std::string& name, std::int64_t tokens, const ExpertPass& pass,
             const std::function<void()>& run, const std::function<void()>& empty, Json metrics) {
     const bool correct = pass.is_right(run, store_, stream_);
     const auto needed = pass.needed();
@@ -456,10 +421,11 @@ class Bench {
     return *compressed_;
   }
 
+  // `error` is that of results that need not have the bits of moe().
   void add(const std::string& name, std::int64_t tokens, bool correct, double floor, double seconds,
-           Json metrics) {
+           Json metrics, double error = 0) {
     const ps::ExpertShape& shape = store_.shape();
-    fmt::print("{:<24} {:>10}, {:.3f} x the link's {:>10}   {}\n", name,
+    fmt::print("{:<24} {:>10}, {:.3f} x the floor of {:>10}   {}\n", name,
                ps::format_seconds(seconds), seconds / floor, ps::format_seconds(floor),
                correct ? metrics.dump() : "WRONG RESULT");
     if (!correct) throw std::runtime_error(name + ": the result differs from that of moe()");
@@ -472,8 +438,8 @@ class Bench {
                     {"choices", choices},
                     {"tokens", tokens}}},
                   {"correct", true},
-                  {"max_error", 0},
-                  {"tolerance", 0},
+                  {"max_error", error},
+                  {"tolerance", error > 0 ? rounding : 0},
                   {"floor_us", microseconds(floor)},
                   {"ours", {{"call_us", microseconds(seconds)}}},
                   {"peer", Json::object()},
@@ -508,6 +474,8 @@ void run(const Settings& settings) {
   bench.compressed("prefill 1x4096, compressed", 4096);
   bench.compressed("prefill 4x4096, compressed", 16384);
   bench.compressed("decode B1, compressed", 1);
+  bench.with_host("decode B1, with the CPU", 1);
+  bench.with_host("decode B8, with the CPU", 8);
   bench.in_place("decode B1, read by kernels", 1);
   bench.in_place("decode B8, read by kernels", 8);
   bench.zipf("zipf B1", 1, ps::ExpertPrefetch::none);

@@ -139,6 +139,9 @@ NAMES = {
     "expert_streaming": "*prefill*, *decode*: passes through all layers with an empty cache; the floor is the "
                         "time in which the link alone copies every chosen expert once. *compressed*: "
                         "from a CompressedExpertStore; the link's time is that of the compressed bytes. "
+                        "*with the CPU*: it computes some experts while others are copied; the floor is the "
+                        "time of the bytes of all of them at the rate at which the link and the CPU read at "
+                        "the same time. "
                         "*zipf*: single "
                         "tokens routed by Zipf's law with a quarter of the experts cached; the floor is the "
                         "time of the copies that were made.",

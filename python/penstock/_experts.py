@@ -130,10 +130,11 @@ class ExpertStatistics:
     is read."""
 
     calls: int
-    needed: int  #: experts that calls needed: the sum of the next three
+    needed: int  #: experts that calls needed: the sum of the next four
     hits: int  #: were on the GPU
     late: int  #: were being copied already
     misses: int  #: were copied for the call
+    on_host: int  #: were computed by the CPU, because of `host_experts`
     prefetched: int
     wasted: int  #: prefetched, and evicted before any call used them
     evicted: int
@@ -157,6 +158,7 @@ class ExpertCallRecord:
     hits: int
     late: int
     misses: int
+    on_host: int
     groups: int  #: parts in which the experts were computed
     enqueued_ns: int
     routed_ns: int  #: when the host knew which experts the call needs
@@ -182,6 +184,13 @@ class StreamedExperts:
     layer and an expert, are never evicted. With ``prefetch="previous"``, experts that the previous call
     of the next layer used are copied before that layer asks for them.
 
+    With ``host_experts="balanced"``, the CPU computes some of the experts that are not on the GPU, where
+    they are, while others are copied: in calls of at most 64 tokens and 512 ids, and so many that both
+    take about the same time. ``"fixed"`` leaves the share `host_share` of the needed experts to the CPU,
+    above 0 and at most 1: which ones depends on the ids alone, so results are repeatable on the same
+    machine. Results then differ from those of :func:`moe` by rounding. Experts must be in an
+    :class:`ExpertStore`.
+
     At most `calls_in_flight` calls are enqueued; further ones wait. :attr:`records` keeps the last
     `records` calls.
 
@@ -201,6 +210,7 @@ class StreamedExperts:
     def __init__(self, store: "ExpertStore | CompressedExpertStore | DiskExpertStore", *,
                  device: str | _core.Device | None = None, device_bytes: int | str | None = None, policy: str = "frequency",
                  pinned: Iterable[tuple[int, int]] = (), prefetch: str = "none",
+                 host_experts: str = "none", host_share: float = 0.0,
                  calls_in_flight: int = 64, records: int = 0) -> None:
         given = getattr(store, "_core", None)
         compressed = isinstance(given, _core.CompressedExpertStore)
@@ -217,7 +227,7 @@ class StreamedExperts:
         self.store = store
         self._core = _core.StreamedExperts(
             store._core, where, size, policy, [as_pair("pinned", each) for each in pinned], prefetch,
-            not_negative("calls_in_flight", calls_in_flight), not_negative("records", records))
+            host_experts, as_share("host_share", host_share), not_negative("calls_in_flight", calls_in_flight), not_negative("records", records))
 
     def forward(self, layer: int, x: Any, ids: Any, weights: Any, out: Any = None, *,
                 activation: str = "swiglu", alpha: float = 1.702, limit: float = 7.0,
@@ -309,6 +319,13 @@ class StreamedExperts:
     def __repr__(self) -> str:
         where = f"'{self.device.name}'" + (f", {self.slots} slots" if self.slots else "")
         return f"<penstock.StreamedExperts of {self.store.layers} layers on {where}>"
+
+
+def as_share(argument: str, given: Any) -> float:
+    try:
+        return float(given)
+    except (TypeError, ValueError):
+        raise InvalidArgument(argument, "a number above 0 and at most 1", repr(given)) from None
 
 
 def as_pair(argument: str, given: Any) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from . import _core
 from ._compressed_experts import CompressedExpertStore
 from ._dtypes import FULL_NAMES, dtype_name
 from ._errors import InvalidArgument, Unsupported
-from ._experts import ExpertStore, StreamedExperts, as_pair
+from ._experts import ExpertStore, StreamedExperts, as_pair, as_share
 from ._hf_experts import _activation, _check
 from ._hf_routers import Predict, predictors
 from ._packed_experts import DiskExpertStore
@@ -67,6 +67,8 @@ class Options:
     pinned: tuple[tuple[int, int], ...]
     progress: bool
     compress: bool = False
+    host_experts: str = "none"
+    host_share: float = 0.0
     host_bytes: int | None = None  # of the cache of experts on a disk; None: all are in host memory
     packed: str = ""  # where they are on the disk
 
@@ -76,8 +78,8 @@ class Options:
 
 
 def options_from(device: Any, gpu_memory: Any, policy: str, prefetch: str, pinned: Iterable[Any],
-                 progress: bool, compress: bool, host_memory: Any = None, packed: Any = None
-                 ) -> Options:
+                 progress: bool, compress: bool, host_experts: str, host_share: Any,
+                 host_memory: Any = None, packed: Any = None) -> Options:
     if policy not in ("frequency", "lru"):
         raise InvalidArgument("policy", "'frequency' or 'lru'", repr(policy))
     if prefetch not in ("none", "previous", "gate"):
@@ -93,10 +95,33 @@ def options_from(device: Any, gpu_memory: Any, policy: str, prefetch: str, pinne
         raise InvalidArgument("packed", "a path for a file of packed experts", repr(packed))
     if isinstance(device, torch.device):
         device = str(device)
-    return Options(_core.Device(device), as_bytes("gpu_memory", gpu_memory), policy, prefetch,
-                   tuple(as_pair("pinned", each) for each in pinned), progress, bool(compress),
-                   None if host_memory is None else as_bytes("host_memory", host_memory),
-                   "" if packed is None else os.fspath(packed))
+    options = Options(_core.Device(device), as_bytes("gpu_memory", gpu_memory), policy, prefetch,
+                      tuple(as_pair("pinned", each) for each in pinned), progress, bool(compress),
+                      host_experts, as_share("host_share", host_share),
+                      None if host_memory is None else as_bytes("host_memory", host_memory),
+                      "" if packed is None else os.fspath(packed))
+    _check_host_experts(options)
+    return options
+
+
+def _check_host_experts(options: Options) -> None:
+    """What StreamedExperts would refuse after the weights have been loaded."""
+    named, share = options.host_experts, options.host_share
+    if named not in ("none", "balanced", "fixed"):
+        raise InvalidArgument("host_experts", "'none', 'balanced' or 'fixed'", repr(named))
+    if named != "none" and options.device.kind == "cpu":
+        raise InvalidArgument("host_experts", "'none' on the CPU, which computes all experts where they "
+                              "are", repr(named))
+    if named != "none" and options.compress:
+        raise InvalidArgument("host_experts", "'none', because compressed experts cannot be computed "
+                              "where they are", repr(named))
+    if named != "none" and options.packed:
+        raise InvalidArgument("host_experts", "'none', because experts on a disk cannot be computed "
+                              "where they are", repr(named))
+    if named == "fixed" and not 0 < share <= 1:
+        raise InvalidArgument("host_share", "a number above 0 and at most 1", repr(share))
+    if named != "fixed" and share != 0:
+        raise InvalidArgument("host_share", "0, because host_experts is not 'fixed'", repr(share))
 
 
 class StreamedLayer(torch.nn.Module):
@@ -221,6 +246,7 @@ def streamed_from(store: ExpertStore | CompressedExpertStore | DiskExpertStore, 
     return StreamedExperts(store, device=options.device, device_bytes=device_bytes,
                            policy=options.policy, pinned=options.pinned,
                            prefetch="none" if options.prefetch == "gate" else options.prefetch,
+                           host_experts=options.host_experts, host_share=options.host_share,
                            calls_in_flight=_CALLS_IN_FLIGHT)
 
 

@@ -59,6 +59,13 @@ ExpertPrefetch prefetch_named(std::string_view name) {
   throw InvalidArgument("prefetch", "'none' or 'previous'", fmt::format("'{}'", name));
 }
 
+HostExperts host_experts_named(std::string_view name) {
+  if (name == "none") return HostExperts::none;
+  if (name == "balanced") return HostExperts::balanced;
+  if (name == "fixed") return HostExperts::fixed;
+  throw InvalidArgument("host_experts", "'none', 'balanced' or 'fixed'", fmt::format("'{}'", name));
+}
+
 // StreamedExperts and the store that it reads.
 class OpenedExperts {
  public:
@@ -181,6 +188,7 @@ nb::dict statistics_of(const OpenedExperts& self) {
   d["hits"] = counted.hits;
   d["late"] = counted.late;
   d["misses"] = counted.misses;
+  d["on_host"] = counted.on_host;
   d["prefetched"] = counted.prefetched;
   d["wasted"] = counted.wasted;
   d["evicted"] = counted.evicted;
@@ -199,6 +207,7 @@ nb::list records_of(const OpenedExperts& self) {
     d["hits"] = call.hits;
     d["late"] = call.late;
     d["misses"] = call.misses;
+    d["on_host"] = call.on_host;
     d["groups"] = call.groups;
     d["enqueued_ns"] = call.enqueued_ns;
     d["routed_ns"] = call.routed_ns;
@@ -277,17 +286,22 @@ void bind_opened(nb::module_& m) {
           "__init__",
           [](OpenedExperts* self, AnyStore store, const Device& device, std::size_t device_bytes,
              std::string_view policy, std::vector<std::pair<std::int64_t, std::int64_t>> pinned,
-             std::string_view prefetch, std::size_t calls_in_flight, std::size_t records) {
-            new (self) OpenedExperts(std::move(store), {.device = device,
-                                                        .device_bytes = device_bytes,
-                                                        .policy = policy_named(policy),
-                                                        .pinned = std::move(pinned),
-                                                        .prefetch = prefetch_named(prefetch),
-                                                        .calls_in_flight = calls_in_flight,
-                                                        .records = records});
+             std::string_view prefetch, std::string_view host_experts, double host_share,
+             std::size_t calls_in_flight, std::size_t records) {
+            new (self)
+                OpenedExperts(std::move(store), {.device = device,
+                                                 .device_bytes = device_bytes,
+                                                 .policy = policy_named(policy),
+                                                 .pinned = std::move(pinned),
+                                                 .prefetch = prefetch_named(prefetch),
+                                                 .host_experts = host_experts_named(host_experts),
+                                                 .host_share = host_share,
+                                                 .calls_in_flight = calls_in_flight,
+                                                 .records = records});
           },
           nb::arg("store"), nb::arg("device"), nb::arg("device_bytes"), nb::arg("policy"),
-          nb::arg("pinned"), nb::arg("prefetch"), nb::arg("calls_in_flight"), nb::arg("records"))
+          nb::arg("pinned"), nb::arg("prefetch"), nb::arg("host_experts"), nb::arg("host_share"),
+          nb::arg("calls_in_flight"), nb::arg("records"))
       .def("forward", &forward, nb::arg("layer"), nb::arg("x").none(), nb::arg("ids").none(),
            nb::arg("weights").none(), nb::arg("shared_gate_up").none(),
            nb::arg("shared_down").none(), nb::arg("shared_weights").none(), nb::arg("activation"),

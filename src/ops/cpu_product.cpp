@@ -19,6 +19,9 @@ void ProductBlock::set_rows(RowPointers rows, std::size_t depth) {
   const std::size_t bytes = kernel_.packed_bytes(rows_, depth_) + alignment;
   if (packed_.size() < bytes) packed_.resize(bytes);
   kernel_.pack(rows, depth, aligned(packed_.data()));
+  if (sum_rows_ >= rows_) return;
+  sum_rows_ = rows_;
+  sums_ = std::make_unique_for_overwrite<float[]>(rows_ * most_columns);
 }
 
 void ProductBlock::multiply(const Columns& columns) {

@@ -26,7 +26,7 @@ class ProductBlock {
  public:
   static constexpr std::size_t most_rows = 128, most_columns = 128;
 
-  explicit ProductBlock(DType type, const ProductKernel& kernel)
+  ProductBlock(DType type, const ProductKernel& kernel)
       : element_(size_of(type)), kernel_(kernel) {}
   explicit ProductBlock(DType type) : ProductBlock(type, best_product_kernel(type)) {}
 
@@ -48,7 +48,8 @@ class ProductBlock {
   std::size_t rows_ = 0, depth_ = 0;
   std::vector<std::byte> packed_, columns_;
   std::array<const std::byte*, most_columns> gathered_{};
-  std::unique_ptr<float[]> sums_ = std::make_unique<float[]>(most_rows * most_columns);
+  std::size_t sum_rows_ = 0;  // that sums_ has
+  std::unique_ptr<float[]> sums_;
 };
 
 }  // namespace ps::detail

@@ -30,6 +30,11 @@ void release_groups(ExpertCall& call, std::size_t first) {
   }
 }
 
+void release(ExpertCall& call) {
+  release_groups(call, 0);
+  if (call.host != nullptr) ExpertHost::release(*call.host);
+}
+
 // The call that is being answered.
 struct ExpertAnswers::Plan {
   ExpertCall& call;
@@ -40,6 +45,7 @@ struct ExpertAnswers::Plan {
   std::vector<std::size_t> held{};     // slots that must not be evicted until the call is answered
   std::size_t group = 0;               // the next one
   bool routed = false;                 // `needed` is exact
+  bool host_started = false;           // the host has experts of the call
 };
 
 ExpertAnswers::ExpertAnswers(const StreamedExpertsOptions& options,
@@ -133,6 +139,7 @@ std::size_t ExpertAnswers::bring(Key key, bool scan, const ExpertSlots::Evictabl
     mine.copy = ++enqueued_;
     mine.readers.clear();  // later copies come after this one
     if (reads_) reads_->copied_by(key, enqueued_);
+    if (host_ != nullptr) host_->copied(key / shape_.experts, key % shape_.experts);
   } catch (...) {
     slots_.drop(slot);
     if (reads_ || staging_) drain();  // what was enqueued may still read the block or a buffer
@@ -151,8 +158,24 @@ void ExpertAnswers::forget_unneeded(Plan& plan) const {
   std::erase_if(plan.todo, has_no_rows);
 }
 
+// Leaves experts to the host, and takes them out of `from`.
+void ExpertAnswers::give_to_host(Plan& plan, std::vector<std::int32_t>& from,
+                                 const std::vector<std::int32_t>& experts) {
+  if (experts.empty()) return;
+  std::erase_if(from, [&](std::int32_t expert) {
+    return std::find(experts.begin(), experts.end(), expert) != experts.end();
+  });
+  plan.record.on_host = static_cast<std::uint32_t>(experts.size());
+  plan.host_started = true;
+  host_->start(*plan.call.host, experts);
+}
+
 // The first group: what is on the device.
 void ExpertAnswers::give_hits(Plan& plan) {
+  const bool shares = plan.call.host != nullptr && plan.routed;
+  if (shares && host_->fixed()) {
+    give_to_host(plan, plan.needed, host_->fixed_choice(plan.needed, plan.call.rows));
+  }
   for (const std::int32_t expert : plan.needed) {
     const Key key = plan.call.layer * shape_.experts + expert;
     const std::int64_t found = slots_.find(key);
@@ -169,6 +192,14 @@ void ExpertAnswers::give_hits(Plan& plan) {
       hold(slot, plan);
       plan.todo.push_back(expert);
     }
+  }
+  if (shares && !host_->fixed()) {
+    std::vector<std::int32_t> missing;
+    for (const std::int32_t expert : plan.todo) {
+      if (slots_.find(plan.call.layer * shape_.experts + expert) < 0) missing.push_back(expert);
+    }
+    give_to_host(plan, plan.todo,
+                 host_->balanced_choice(plan.call.layer, missing, plan.call.rows, in_flight()));
   }
   plan.record.groups += plan.record.hits > 0 ? 1 : 0;
   // Then the groups that stay empty: their launches pass while others wait for copies.
@@ -247,7 +278,8 @@ std::exception_ptr ExpertAnswers::answer(ExpertCall& call, ExpertCallRecord& rec
   for (const std::size_t slot : plan.held) slots_[slot].held = false;
   if (reads_) reads_->forget();
   release_groups(call, plan.group);
-  record.needed = record.hits + record.late + record.misses;
+  if (call.host != nullptr && !plan.host_started) ExpertHost::release(*call.host);
+  record.needed = record.hits + record.late + record.misses + record.on_host;
   record.answered_ns = now_ns();
   try {
     wish_ahead(call, plan.needed);
@@ -336,6 +368,7 @@ void ExpertAnswers::forget_wishes() noexcept {
 
 void ExpertAnswers::clear() noexcept {
   forget_wishes();
+  if (host_ != nullptr) host_->forget();
   for (std::size_t slot = 0; slot < slots_.count(); ++slot) slots_.drop(slot);
 }
 

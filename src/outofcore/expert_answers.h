@@ -28,8 +28,10 @@
 
 namespace ps::detail {
 
-// Sets all flags of a call whose groups from `first` on have none yet, without experts.
+// Sets the flags of the groups of a call from `first` on, without experts.
 void release_groups(ExpertCall& call, std::size_t first);
+// Sets all flags of a call that was not answered, without experts.
+void release(ExpertCall& call);
 
 class ExpertAnswers {
  public:
@@ -38,6 +40,8 @@ class ExpertAnswers {
                 MemoryView slots, std::uint32_t* copied, const std::atomic<bool>& cancelled);
   // For a compressed store, before the first call: with device memory of its own.
   void stage(MemoryView memory, std::shared_ptr<ExpertSteps> steps);
+  // Before the first call: `host` computes experts too, and outlives this object.
+  void share_with(ExpertHost& host) { host_ = &host; }
 
   // Returns what failed, or null. Waits for copies if the call needs more than half of the slots.
   std::exception_ptr answer(ExpertCall& call, ExpertCallRecord& record);
@@ -77,6 +81,8 @@ class ExpertAnswers {
 
   void give_hits(Plan& plan);
   void give_group(Plan& plan);
+  void give_to_host(Plan& plan, std::vector<std::int32_t>& from,
+                    const std::vector<std::int32_t>& experts);
   void forget_unneeded(Plan& plan) const;
   MemoryView on_host(Key key);
   void expect(const ExpertCall& call, const std::vector<std::int32_t>& experts);
@@ -104,6 +110,7 @@ class ExpertAnswers {
   Stream copies_;
   Stream fills_;  // fills the slots: copies_, or a stream that decompresses
   std::optional<ExpertStaging> staging_;
+  ExpertHost* host_ = nullptr;
   ExpertSlots slots_;
   std::uint32_t enqueued_ = 0;  // the number of the last copy
   std::deque<Wish> wishes_;

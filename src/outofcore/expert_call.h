@@ -10,6 +10,7 @@
 
 #include "ops/moe/routing.h"
 #include "outofcore/expert_groups.h"
+#include "outofcore/expert_host.h"
 #include "penstock/base/view.h"
 #include "penstock/host/buffer.h"
 #include "penstock/host/event.h"
@@ -34,10 +35,12 @@ struct ExpertCall {
   std::uint32_t number = 1;
   bool hint = false;       // a prefetch() without groups
   bool abandoned = false;  // not all of its work was enqueued, and none is left
+  bool failed = false;     // when it was answered
   bool whole = false;      // nearly all experts of the layer will be needed
   std::int64_t layer = 0, tokens = 0;
   std::size_t groups = 0;
   std::int64_t enqueued_ns = 0;
+  ExpertHostPart* host = nullptr;  // null: the host computes none of its experts
 
   explicit ExpertCall(const Device& device) : done(device) {
     for (std::size_t group = 0; group < most_expert_groups; ++group) read.emplace_back(device);
@@ -45,7 +48,13 @@ struct ExpertCall {
   std::int32_t* map(std::size_t group) const {
     return maps + static_cast<std::int64_t>(group) * slots.extent(0);
   }
-  MoeRouting routing() const { return {.rows = rows, .flag = routed, .value = number}; }
+  MoeRouting routing() const {
+    return {.rows = rows,
+            .flag = routed,
+            .value = number,
+            .x = host == nullptr ? nullptr : host->x,
+            .ids = host == nullptr ? nullptr : host->ids};
+  }
 };
 
 // The calls of one object, with their memory.

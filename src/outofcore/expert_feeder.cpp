@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "host/backend.h"
@@ -76,6 +77,7 @@ ExpertFeeder::ExpertFeeder(StreamedExpertsOptions options, ExpertHooks hooks)
       most_records_(options.records),
       pinned_(checked_pinned(options, shape_)) {
   refuse_after_fork();
+  ExpertHost::check(options, !in_place_);
   if (in_place_) {
     if (options.disk != nullptr) disk_calls_.emplace(options, hooks_.steps, error_, cancelled_);
     return;
@@ -121,7 +123,28 @@ ExpertFeeder::ExpertFeeder(StreamedExpertsOptions options, ExpertHooks hooks)
   answers_.emplace(options, std::move(policy), slots, copied_.view().as<std::uint32_t>(),
                    cancelled_);
   if (staging > 0) answers_->stage(memory_.view().sub(slots.bytes + maps, staging), hooks_.steps);
+  if (options.host_experts != HostExperts::none) share_with_host(options, slots);
   thread_ = std::thread([this] { run(); });
+}
+
+// The split of experts between the link and the host begins with the measured rate of the link.
+void ExpertFeeder::share_with_host(const StreamedExpertsOptions& options, const MemoryView& slots) {
+  std::int64_t copy_ns = 0;
+  if (options.host_experts == HostExperts::balanced) {
+    constexpr int rounds = 4, copies = 4;
+    const Stream stream(device_);
+    const MemoryView block = store_->block(0, 0);
+    copy_ns = std::numeric_limits<std::int64_t>::max();
+    for (int round = 0; round < rounds; ++round) {
+      const std::int64_t begin = now_ns();
+      for (int i = 0; i < copies; ++i) copy(slots.sub(0, block.bytes), block, stream);
+      stream.synchronize();
+      copy_ns = std::min(copy_ns, (now_ns() - begin) / copies);
+    }
+  }
+  host_.emplace(options, hooks_, copy_ns, error_, cancelled_);
+  for (ExpertHostPart& part : host_->all()) free_parts_.push_back(&part);
+  answers_->share_with(*host_);
 }
 
 ExpertFeeder::~ExpertFeeder() {
@@ -174,7 +197,11 @@ void ExpertFeeder::forward(std::int64_t layer, const MoeOptions& given_options,
   // One call at a time: while the stream of one waits for copies that are not enqueued yet, another
   // must not load kernels.
   const std::lock_guard one_call(forwarding_);
-  std::list<ExpertCall*> taken = acquire();
+  const bool whole = pairs >= whole_pairs * shape_.experts;
+  // Which experts the host computes depends on all tokens.
+  const bool shares =
+      host_ && !whole && !options.batch_invariant && ExpertHost::takes(tokens, pairs);
+  std::list<ExpertCall*> taken = acquire(shares);
   try {
     hooks_.steps->plan(options, stream);  // checks the arguments
   } catch (...) {
@@ -186,19 +213,21 @@ void ExpertFeeder::forward(std::int64_t layer, const MoeOptions& given_options,
   call.hint = false;
   call.layer = layer;
   call.tokens = tokens;
-  call.whole = pairs >= whole_pairs * shape_.experts;
+  call.whole = whole;
   call.groups = expert_groups(static_cast<std::size_t>(std::min(pairs, shape_.experts)),
                               slot_count_ - pinned_, last_misses(layer));
   call.enqueued_ns = now_ns();
   options.slots = call.slots;
   const std::uint32_t number = call.number;
   try {
+    if (call.host != nullptr) host_->prepare(*call.host, layer, options);
     enqueue(call, options, stream);
   } catch (...) {
     abandon(std::move(taken), stream);
     throw;
   }
   post(std::move(taken));
+  if (shares) host_->wake();
   // What the stream waits for must be enqueued before this thread goes on: if it launched a kernel
   // that is not loaded, CUDA could wait for the stream and let no thread enqueue copies meanwhile.
   const std::int64_t begin = now_ns();
@@ -214,6 +243,10 @@ void ExpertFeeder::enqueue(ExpertCall& call, const MoeOptions& options, const St
     steps.take_slots(call.map(group), call.slots, stream);
     steps.experts(options, stream);
     stream.record(call.read[group]);
+  }
+  if (call.host != nullptr) {
+    stream.impl().wait_value(call.host->flag, call.host->number);
+    steps.take_rows(options, call.host->rows(), stream);
   }
   steps.combine(options, stream);
   stream.record(call.done);
@@ -287,22 +320,40 @@ void ExpertFeeder::prefetch(std::int64_t layer, const TensorView& ids, const Str
   post(std::move(taken));
 }
 
-std::list<ExpertCall*> ExpertFeeder::acquire() {
+std::list<ExpertCall*> ExpertFeeder::acquire(bool host) {
   std::unique_lock lock(mutex_);
-  given_back_.wait(lock, [&] { return closed_ || !free_.empty(); });
+  given_back_.wait(lock,
+                   [&] { return closed_ || (!free_.empty() && (!host || !free_parts_.empty())); });
   if (closed_) throw ExpertsClosed("the experts are closed");
   std::list<ExpertCall*> taken;
   taken.splice(taken.begin(), free_, free_.begin());
-  taken.front()->abandoned = false;
+  ExpertCall& call = *taken.front();
+  call.abandoned = false;
+  call.host = nullptr;
+  if (host) {
+    call.host = free_parts_.back();
+    free_parts_.pop_back();
+    call.host->failed = call.host->finished = false;
+  }
   return taken;
 }
 
 void ExpertFeeder::give_back(std::list<ExpertCall*> call) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    free_.splice(free_.begin(), call);
+    free(call);
   }
   given_back_.notify_all();
+}
+
+void ExpertFeeder::free(std::list<ExpertCall*>& from) {
+  ExpertHostPart*& part = from.front()->host;
+  if (part != nullptr) {
+    ++part->number;
+    free_parts_.push_back(part);
+    part = nullptr;
+  }
+  free_.splice(free_.end(), from, from.begin());
 }
 
 void ExpertFeeder::post(std::list<ExpertCall*> call) noexcept {
@@ -314,7 +365,7 @@ void ExpertFeeder::post(std::list<ExpertCall*> call) noexcept {
 }
 
 void ExpertFeeder::abandon(std::list<ExpertCall*> call, const Stream& stream) noexcept {
-  release_groups(*call.front(), 0);
+  release(*call.front());
   // With all flags set, the stream ends what was enqueued.
   stream.impl().drain();
   call.front()->abandoned = true;

@@ -20,6 +20,7 @@
 #include "outofcore/expert_answers.h"
 #include "outofcore/expert_call.h"
 #include "outofcore/expert_disk_calls.h"
+#include "outofcore/expert_host.h"
 #include "outofcore/expert_steps.h"
 #include "penstock/host/buffer.h"
 #include "penstock/outofcore/experts.h"
@@ -51,11 +52,14 @@ class ExpertFeeder {
   void check_stream(const Stream& stream) const;
   std::size_t last_misses(std::int64_t layer) const;
   void forward_in_place(std::int64_t layer, MoeOptions options, const Stream& stream);
+  void share_with_host(const StreamedExpertsOptions& options, const MemoryView& slots);
   void enqueue(ExpertCall& call, const MoeOptions& options, const Stream& stream);
   // A list of one call that is free. Calls move between lists, which takes no memory.
-  std::list<ExpertCall*> acquire();
+  // With `host`, it also has a part for the host.
+  std::list<ExpertCall*> acquire(bool host = false);
   void give_back(std::list<ExpertCall*> call) noexcept;  // one that was not used
   void post(std::list<ExpertCall*> call) noexcept;
+  void free(std::list<ExpertCall*>& from);  // the first one, with the lock held
   // For a call whose work could not be enqueued as a whole.
   void abandon(std::list<ExpertCall*> call, const Stream& stream) noexcept;
 
@@ -89,11 +93,13 @@ class ExpertFeeder {
   DeviceBuffer memory_;  // slots, then the tables of calls, then buffers for compressed experts
   PinnedBuffer copied_;
   std::optional<ExpertCalls> calls_;
+  std::optional<ExpertHost> host_;  // computes experts too
 
   std::mutex forwarding_;
   mutable std::mutex mutex_;
   std::condition_variable posted_or_ending_, given_back_;
   std::list<ExpertCall*> free_, posted_;
+  std::vector<ExpertHostPart*> free_parts_;                               // of the host
   std::deque<std::pair<std::int64_t, std::vector<std::int32_t>>> hints_;  // of prefetch()
   bool ending_ = false, closed_ = false;
   bool clearing_ = false;                   // the cache is to be emptied

@@ -2,11 +2,13 @@
 // from which bytes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 
 #include "ops/compress/work.h"
+#include "ops/moe/cpu.h"
 #include "ops/moe/routing.h"
 #include "penstock/host/stream.h"
 #include "penstock/ops/compress.h"
@@ -25,7 +27,7 @@ class ExpertSteps {
                            const Stream& stream) {
     moe_publish_ids(ids, experts, to, stream);
   }
-  // Before a wait is enqueued that take_slots(), experts() and combine() are behind.
+  // Before a wait is enqueued that take_slots(), experts(), take_rows() and combine() are behind.
   virtual void load(const MoeOptions& options, const Stream& stream) {
     moe_load_kernels(options, stream);
   }
@@ -34,6 +36,14 @@ class ExpertSteps {
   }
   virtual void experts(const MoeOptions& options, const Stream& stream) {
     moe_experts(options, stream);
+  }
+  // The experts of the pairs that have ids, on the threads behind `ranges`.
+  virtual void on_host(const MoeWork& work, const mixture::Ranges& ranges) {
+    mixture::sort_pairs(work, ranges);
+    mixture::compute_experts(work, ranges);
+  }
+  virtual void take_rows(const MoeOptions& options, const MoeHostRows& from, const Stream& stream) {
+    moe_take_rows(options, from, stream);
   }
   virtual void combine(const MoeOptions& options, const Stream& stream) {
     moe_combine(options, stream);
@@ -49,6 +59,8 @@ struct ExpertHooks {
   std::shared_ptr<ExpertSteps> steps = std::make_shared<ExpertSteps>();
   // Whether experts are copied to slots on the CPU device too.
   bool copy_on_cpu = false;
+  // That compute experts on the host; 0: as many as the machine has cores for.
+  std::size_t host_threads = 0;
 };
 
 }  // namespace ps::detail

@@ -76,6 +76,7 @@ void ExpertFeeder::answer_current() {
   ExpertCallRecord record;
   const std::exception_ptr failure = answers_->answer(call, record);
   call.answered = call.number;
+  call.failed = failure != nullptr;
   if (failure) error_.set(failure);
   count(&record, failure != nullptr);
 }
@@ -93,6 +94,7 @@ void ExpertFeeder::count(const ExpertCallRecord* record, bool failed) {
   statistics_.hits += record->hits;
   statistics_.late += record->late;
   statistics_.misses += record->misses;
+  statistics_.on_host += record->on_host;
   statistics_.failed_calls += failed ? 1 : 0;
   last_misses_[static_cast<std::size_t>(record->layer)] = record->late + record->misses;
   if (most_records_ == 0) return;
@@ -104,7 +106,7 @@ void ExpertFeeder::count(const ExpertCallRecord* record, bool failed) {
 void ExpertFeeder::drop_work() {
   answers_->give_up();
   if (current_.empty()) return;
-  release_groups(*current_.front(), 0);
+  release(*current_.front());
   current_.front()->answered = current_.front()->number;
   answered_.splice(answered_.end(), current_);
 }
@@ -117,10 +119,13 @@ void ExpertFeeder::give_back_done() {
     } catch (const DeviceLost&) {
       // The device does nothing any more.
     }
+    // A lost device does not wait for the host.
+    if (call.host != nullptr && !call.host->finished) return;
     ++call.number;
     {
       const std::lock_guard lock(mutex_);
-      free_.splice(free_.end(), answered_, answered_.begin());
+      if (call.host != nullptr && call.host->failed && !call.failed) ++statistics_.failed_calls;
+      free(answered_);
     }
     given_back_.notify_all();
   }

@@ -163,7 +163,7 @@ def test_statistics_on_the_cpu():
     assert experts.statistics.calls == 3 and experts.statistics.bytes == 0
     assert (experts.slots, experts.device_bytes, experts.records) == (0, 0, [])
     assert repr(experts) == "<penstock.StreamedExperts of 3 layers on 'cpu'>"
-    assert penstock.ExpertStatistics(1, 4, 3, 0, 1, 0, 0, 0, 0, 0).hit_rate == 0.75
+    assert penstock.ExpertStatistics(1, 4, 3, 0, 1, 0, 0, 0, 0, 0, 0).hit_rate == 0.75
 
 
 def test_closed():
@@ -200,6 +200,11 @@ class TestRefuses:
         ({"device_bytes": "many"}, "device_bytes"), ({"device_bytes": -1}, "device_bytes"),
         ({"device_bytes": 1.5}, "device_bytes: expected a number of bytes, or text such as"),
         ({"device_bytes": True}, "device_bytes"), ({"device": 3}, "device"),
+        ({"host_experts": "all"}, "host_experts: expected 'none', 'balanced' or 'fixed', given 'all'"),
+        ({"host_experts": "balanced"}, "host_experts: expected none on the CPU, .*, given balanced"),
+        ({"host_experts": "fixed", "host_share": 0.5}, "host_experts"),
+        ({"host_share": 0.5}, "host_share: expected 0, because host_experts is not fixed, given 0.5"),
+        ({"host_share": "half"}, "host_share: expected a number above 0 and at most 1"),
     ])
     def test_options(self, options, says):
         with pytest.raises(InvalidArgument, match=says):

@@ -90,6 +90,35 @@ def test_has_the_bits_of_moe(device, dtype, transposed, policy):
         assert counted.bytes >= counted.misses * 3 * 64 * 48 * dtype.itemsize
 
 
+@pytest.mark.parametrize("host", [{"host_experts": "balanced"},
+                                  {"host_experts": "fixed", "host_share": 0.5}])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_experts_on_the_host(gpu, dtype, transposed, host):
+    """The results of moe() but for rounding; with a fixed share the same ones every time."""
+    store, weights = filled(gpu, dtype, transposed=transposed, bias=transposed,
+                            layout="interleaved" if transposed else "concatenated")
+    first = {}
+    with few_slots(store, records=100, **host) as experts:
+        for turn in range(24):
+            tokens = (1, 9, 300, 64)[turn % 4]
+            x, ids, w = tokens_of(gpu, dtype, turn % 12, tokens)
+            layer = turn % 3
+            out = experts.forward(layer, x, ids, w)
+            wanted = penstock.moe(x, ids=ids, weights=w, layout=store.layout, **weights[layer])
+            size = wanted.abs().max().item()
+            torch.testing.assert_close(out, wanted, rtol=0, atol=4 * torch.finfo(dtype).eps * max(size, 1)
+                                       * (16 if dtype == torch.float32 else 1))
+            if "host_share" in host:
+                assert torch.equal(out, first.setdefault(turn % 12, out))
+        experts.synchronize()
+        counted, records = experts.statistics, experts.records
+    assert counted.on_host > 0 and counted.failed_calls == 0
+    assert counted.needed == counted.hits + counted.late + counted.misses + counted.on_host
+    for record in records:
+        assert record.on_host == 0 if record.tokens == 300 else record.on_host <= record.needed
+
+
 @pytest.mark.parametrize("transposed", [False, True])
 def test_compressed_experts_have_the_bits_of_moe(device, transposed):
     store = penstock.CompressedExpertStore(**SHAPE, bias=transposed, transposed=transposed, device=device)

@@ -181,6 +181,15 @@ def test_experts_that_are_stored_merged(small, name, tmp_path):
                                small.logits(model, "eager", small.prompt()), rtol=0, atol=1e-4)
 
 
+def test_experts_on_the_host(small, saved, device):
+    if device == "cpu":
+        pytest.skip("the CPU computes all experts where they are")
+    folder, ids = saved("olmoe"), small.prompt(device, tokens=7)
+    model = load(folder, device, host_experts="fixed", host_share=0.5)
+    torch.testing.assert_close(logits(model, ids), logits(load(folder, device), ids), rtol=0, atol=1e-4)
+    assert model.streamed_experts.statistics.on_host > 0
+
+
 def test_several_streams_of_options(small, saved):
     folder, ids = saved("mixtral"), small.prompt()
     wanted = logits(load(folder), ids)
@@ -374,10 +383,25 @@ class TestRefuses:
         ("policy", "best", "policy: expected 'frequency' or 'lru', given 'best'"),
         ("prefetch", True, "prefetch: expected 'none', 'previous' or 'gate', given True"),
         ("device", "tpu", "device"), ("dtype", "int8", "dtype"), ("pinned", [(9, 0)], "pinned"),
+        ("host_experts", "all", "host_experts: expected 'none', 'balanced' or 'fixed', given 'all'"),
+        ("host_share", 0.5, "host_share: expected 0"), ("host_share", "half", "host_share"),
     ])
     def test_options(self, saved, option, value, says):
         with pytest.raises(InvalidArgument, match=says):
             load(saved("mixtral"), **{option: value})
+
+    def test_experts_on_the_host(self, saved, device):
+        """Refused before anything is loaded: on the CPU, with compressed experts, and with a share that
+        cannot be."""
+        wrong = {"device": device, "host_experts": "fixed", "host_share": 0.5}
+        if device == "cuda":
+            wrong["compress"] = True
+        with pytest.raises(InvalidArgument, match="host_experts: expected 'none'"):
+            load(saved("mixtral"), **wrong)
+        if device == "cuda":
+            for share in (0, -1, 1.5, float("nan")):
+                with pytest.raises(InvalidArgument, match="host_share: expected a number above 0"):
+                    load(saved("mixtral"), device=device, host_experts="fixed", host_share=share)
 
     def test_compression_of_other_types(self, saved):
         with pytest.raises(Unsupported, match="expected experts in bf16 to compress them, given f32"):

@@ -103,6 +103,7 @@ class Arrays {
   }
 
   const MoeOptions& call() const { return call_; }
+  void activate(MoeActivation activation) { call_.activation = activation; }
 
   // What moe() gives with all weights, contiguous.
   std::vector<std::uint8_t> wanted(const Stream& stream) {

@@ -88,10 +88,12 @@ class RecordingSteps final : public detail::ExpertSteps {
     });
   }
 
-  void publish(const MoeOptions& /*options*/, const detail::MoeRouting& to,
+  void publish(const MoeOptions& options, const detail::MoeRouting& to,
                const Stream& stream) override {
-    run(stream, [call = call_, to] {
+    const auto* ids = static_cast<const std::int32_t*>(options.ids.data());
+    run(stream, [call = call_, to, ids, count = options.ids.elements()] {
       std::copy(call->rows.begin(), call->rows.end(), to.rows);
+      if (to.ids != nullptr) std::copy_n(ids, count, to.ids);
       detail::set_flag(to.flag, to.value);
     });
   }
@@ -136,6 +138,44 @@ class RecordingSteps final : public detail::ExpertSteps {
     });
   }
 
+  // The rows that are taken are checked: they have a number for each pair, and the layer.
+  void on_host(const detail::MoeWork& work, const mixture::Ranges& ranges) override {
+    if (--refused_on_host_ == 0) throw OutOfMemory("host memory", 1, "refused");
+    std::int32_t* place = work.space.pair_rows(work.memory);
+    const std::int64_t between =
+        static_cast<const std::byte*>(work.held.gate_up) - store_.block(0, 0).data;
+    const auto layer =
+        between / (store_.shape().experts * static_cast<std::int64_t>(store_.block_bytes()));
+    ranges(static_cast<std::size_t>(work.rows()), 1, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) {
+        const std::int32_t id = static_cast<const std::int32_t*>(work.ids)[i];
+        place[i] = id < 0 ? -1 : static_cast<std::int32_t>(layer * 1000 + id);
+      }
+    });
+    on_host_ += 1;
+  }
+
+  void take_rows(const MoeOptions& options, const detail::MoeHostRows& from,
+                 const Stream& stream) override {
+    EXPECT_TRUE(loaded_) << "kernels that are not loaded are launched behind a wait";
+    const auto* ids = static_cast<const std::int32_t*>(options.ids.data());
+    run(stream, [this, call = call_, from, ids, count = options.ids.elements()] {
+      std::set<std::int64_t> taken, left;
+      for (std::int64_t i = 0; i < count; ++i) {
+        if (from.place[i] < 0) {
+          left.insert(ids[i]);
+          continue;
+        }
+        if (from.place[i] != call->layer * 1000 + ids[i]) fail("a row of another expert was taken");
+        taken.insert(ids[i]);
+      }
+      for (const std::int64_t expert : taken) {
+        if (left.contains(expert)) fail("the host left out a row of an expert");
+        if (!call->computed.insert(expert).second) fail("an expert was computed twice");
+      }
+    });
+  }
+
   void combine(const MoeOptions& options, const Stream& stream) override {
     auto* out = static_cast<std::uint16_t*>(options.out.data());
     run(stream, [this, call = call_, out] {
@@ -152,6 +192,10 @@ class RecordingSteps final : public detail::ExpertSteps {
 
   // Of call number `number` of decompress() from now on, which is refused.
   void fail_decompress(int number) { refused_ = number; }
+
+  // Of call number `number` of on_host() from now on, which is refused.
+  void fail_on_host(int number) { refused_on_host_ = number; }
+  int on_host_calls() const { return on_host_; }
 
   void load_decompress(const Device& /*device*/) override {}
   void decompress(const DecompressOptions& options, const Stream& stream) override {
@@ -215,7 +259,7 @@ class RecordingSteps final : public detail::ExpertSteps {
   bool whole_ = true;
   bool loaded_ = false;
   std::shared_ptr<Call> call_;
-  std::atomic<int> refused_{0};
+  std::atomic<int> refused_{0}, refused_on_host_{0}, on_host_{0};
   std::mutex decompressing_;
   Stream on_cpu_{Device::cpu()};
   mutable std::mutex mutex_;

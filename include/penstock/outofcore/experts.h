@@ -11,6 +11,10 @@
 // they arrive, so that copies overlap with products. The result has the bits of moe() with all
 // weights on the device.
 //
+// With HostExperts, the CPU computes some experts where they lie, in calls of few tokens, while
+// others are copied. Results then differ from those of moe() by rounding: the CPU adds the products
+// up in f32 too, but in another order, and rounds the same intermediate results to the type of x.
+//
 // With a DiskExpertStore, experts that its cache in host memory does not have are read into it, and
 // copied from there. With a CompressedExpertStore, fewer bytes are copied, and the GPU decompresses
 // one expert while the next ones are copied.
@@ -50,6 +54,22 @@ enum class ExpertPrefetch : std::uint8_t {
   previous,  // also those that the previous call of the next layer used
 };
 
+// Which experts the CPU computes in host memory instead of copying them to the GPU. Calls of more
+// than 64 tokens or 512 ids, those of so many that nearly all experts are needed, and those with
+// `batch_invariant` copy all experts.
+enum class HostExperts : std::uint8_t {
+  none,
+  // So many of those that are not on the device that the CPU and the copies probably end at the
+  // same time, by measured rates. Experts of more than 8 rows are copied, and so are those that the
+  // CPU computed three times in a row. Which ones are chosen depends on time, and with it the
+  // rounding of results.
+  balanced,
+  // A share of the experts that have rows, whether they are on the device or not: those with the
+  // fewest rows, and of several with the same number of rows those with the highest numbers. The
+  // choice depends on the ids of the call alone, so results are repeatable on the same machine.
+  fixed,
+};
+
 struct StreamedExpertsOptions {
   // Where the experts are: set one of them. It lives longer than the object.
   const ExpertStore* store = nullptr;
@@ -65,6 +85,12 @@ struct StreamedExpertsOptions {
   // Experts that are copied at the first opportunity and never evicted, by layer and expert.
   std::vector<std::pair<std::int64_t, std::int64_t>> pinned{};
   ExpertPrefetch prefetch = ExpertPrefetch::none;
+  // Other than none only with `store`, on a GPU. Takes the time of all cores but four while a call
+  // is in flight and about a millisecond longer, and page-locked memory for 4 calls: each for 64
+  // rows of the hidden size, and 544 of the hidden size and the width.
+  HostExperts host_experts = HostExperts::none;
+  // Of `fixed`: the share of the experts that the CPU computes, above 0 and at most 1.
+  double host_share = 0;
   // Calls that may be in flight; forward() blocks when there are more. At least 1.
   std::size_t calls_in_flight = 64;
   // The last calls that records() keeps.
@@ -76,10 +102,11 @@ struct StreamedExpertsOptions {
 // device with an ExpertStore, only calls are counted.
 struct ExpertStatistics {
   std::uint64_t calls = 0;
-  std::uint64_t needed = 0;  // the sum of the next three
-  std::uint64_t hits = 0;    // were on the device
-  std::uint64_t late = 0;    // were being copied already
-  std::uint64_t misses = 0;  // were copied for the call
+  std::uint64_t needed = 0;   // the sum of the next four
+  std::uint64_t hits = 0;     // were on the device
+  std::uint64_t late = 0;     // were being copied already
+  std::uint64_t misses = 0;   // were copied for the call
+  std::uint64_t on_host = 0;  // were computed by the CPU, because of HostExperts
   std::uint64_t prefetched = 0;
   std::uint64_t wasted = 0;  // prefetched, and evicted before any call used them
   std::uint64_t evicted = 0;
@@ -92,7 +119,7 @@ struct ExpertStatistics {
 // One call, as the answering thread saw it.
 struct ExpertCallRecord {
   std::int64_t layer = 0, tokens = 0;
-  std::uint32_t needed = 0, hits = 0, late = 0, misses = 0;
+  std::uint32_t needed = 0, hits = 0, late = 0, misses = 0, on_host = 0;
   std::uint32_t groups = 0;  // that had experts
   // CLOCK_MONOTONIC: when the call was enqueued, when the host knew its experts, and when the last
   // copy for it had been enqueued.
@@ -106,7 +133,7 @@ class ExpertsClosed : public std::runtime_error {
 };
 
 // Thread-safe. Has a thread that answers calls; it waits without taking CPU time while no call is
-// in flight, and polls while one is.
+// in flight, and polls while one is. With HostExperts, it has threads that compute, too.
 class StreamedExperts {
  public:
   // Throws InvalidArgument naming the option, OutOfMemory, Unsupported.
@@ -140,7 +167,7 @@ class StreamedExperts {
   // Throws as moe(), InvalidArgument naming `layer`, Unsupported for a capture, ExpertsClosed, and
   // the first error of an earlier call, once. If copying an expert fails, the call still ends, its
   // result lacks experts, and check(), synchronize() or the next call throws the error. The same
-  // holds for an expert that cannot be read from a disk.
+  // holds for an expert that cannot be read from a disk, or that the CPU fails to compute.
   void forward(std::int64_t layer, const MoeOptions& call, const Stream& stream);
 
   // Says that a later call of `layer` will probably need these experts. They are copied while no

@@ -358,6 +358,34 @@ MoeWeights weights_of(const TensorView& gate_up, const TensorView& down) {
           .down_column = second.column};
 }
 
+// What the kernels need besides the sizes.
+MoeWork filled(MoeWork work, const MoeOptions& options) {
+  work.layout = options.layout;
+  work.kernel = options.kernel;
+  work.batch_invariant = options.batch_invariant;
+  work.x = options.x.data();
+  work.x_row = stride(options.x, 0, work.hidden);
+  work.held = weights_of(options.gate_up, options.down);
+  work.held.gate_up_bias = options.gate_up_bias.data();
+  work.held.gate_up_bias_slot = stride(options.gate_up_bias, 0, 2 * work.width);
+  work.held.down_bias = options.down_bias.data();
+  work.held.down_bias_slot = stride(options.down_bias, 0, work.hidden);
+  work.gate = {options.activation, options.alpha, options.limit};
+  if (work.shared_width > 0) {
+    work.shared = weights_of(options.shared_gate_up, options.shared_down);
+    work.shared_weights = options.shared_weights.data();
+    work.shared_weight_type = options.shared_weights.dtype();
+  }
+  work.ids = options.ids.data();
+  work.weights = options.weights.data();
+  work.weight_type = options.weights.dtype();
+  work.slots = static_cast<const std::int32_t*>(options.slots.data());
+  work.out = options.out.data();
+  work.out_row = stride(options.out, 0, work.hidden);
+  work.memory = options.workspace.data;
+  return work;
+}
+
 template <class Id>
 void refuse_negative(const MoeWork& work, const Id* ids) {
   for (std::int64_t i = 0; i < work.rows(); ++i) {
@@ -393,31 +421,10 @@ MoeWork checked(const MoeOptions& options, Workspace workspace, const Device& de
   } else {
     check_pool(options.pool, work.bytes(), device);
   }
-  work.layout = options.layout;
-  work.kernel = options.kernel;
-  work.batch_invariant = options.batch_invariant;
-  work.x = options.x.data();
-  work.x_row = stride(options.x, 0, work.hidden);
-  work.held = weights_of(options.gate_up, options.down);
-  work.held.gate_up_bias = options.gate_up_bias.data();
-  work.held.gate_up_bias_slot = stride(options.gate_up_bias, 0, 2 * work.width);
-  work.held.down_bias = options.down_bias.data();
-  work.held.down_bias_slot = stride(options.down_bias, 0, work.hidden);
-  work.gate = {options.activation, options.alpha, options.limit};
-  if (work.shared_width > 0) {
-    work.shared = weights_of(options.shared_gate_up, options.shared_down);
-    work.shared_weights = options.shared_weights.data();
-    work.shared_weight_type = options.shared_weights.dtype();
-  }
-  work.ids = options.ids.data();
-  work.weights = options.weights.data();
-  work.weight_type = options.weights.dtype();
-  work.slots = static_cast<const std::int32_t*>(options.slots.data());
-  work.out = options.out.data();
-  work.out_row = stride(options.out, 0, work.hidden);
-  work.memory = options.workspace.data;
-  return work;
+  return filled(work, options);
 }
+
+MoeWork unchecked(const MoeOptions& options) { return filled(sized(options), options); }
 
 void check_ids(const MoeWork& work, const void* ids) {
   if (work.id_type == DType::i64) {

@@ -17,6 +17,9 @@ detail::MoeWork sized(const MoeOptions& options);
 // naming the argument.
 detail::MoeWork checked(const MoeOptions& options, Workspace workspace, const Device& device);
 
+// The same for options that were checked as those of another device, without checks.
+detail::MoeWork unchecked(const MoeOptions& options);
+
 // Throws InvalidArgument for the first id that is negative. `ids` are work.ids or a copy of them
 // that the host can read.
 void check_ids(const detail::MoeWork& work, const void* ids);

@@ -84,7 +84,7 @@ void add_token(const MoeWork& work, std::size_t token) {
 }  // namespace
 
 // A stable counting sort. Each block of pairs is counted and placed by one thread.
-void sort_pairs(const MoeWork& work, Ranges ranges) {
+void sort_pairs(const MoeWork& work, const Ranges& ranges) {
   const auto pairs = static_cast<std::size_t>(work.rows());
   const auto blocks = static_cast<std::size_t>(detail::moe_blocks(work.rows()));
   const auto experts = static_cast<std::size_t>(work.experts);
@@ -116,7 +116,7 @@ void sort_pairs(const MoeWork& work, Ranges ranges) {
   });
 }
 
-void add_up(const MoeWork& work, Ranges ranges) {
+void add_up(const MoeWork& work, const Ranges& ranges) {
   constexpr std::int64_t grain = 64 * 1024;  // elements; fewer are not worth waking a thread for
   const auto tokens =
       static_cast<std::size_t>(std::max<std::int64_t>(1, grain / (work.hidden * work.choices)));

@@ -47,7 +47,7 @@ std::vector<Part> present_parts(const MoeWork& work) {
 // part, with a block that has the rows of the part, which are at row_at(row).
 template <class Row, class Compute>
 void for_blocks(const std::vector<Part>& parts, std::size_t blocks, std::size_t depth, DType type,
-                Ranges ranges, const Row& row_at, const Compute& compute) {
+                const Ranges& ranges, const Row& row_at, const Compute& compute) {
   ranges(parts.size() * blocks, 1, [&](std::size_t begin, std::size_t end) {
     Block block(type);
     std::array<const std::byte*, Block::most_rows> rows;
@@ -84,7 +84,7 @@ struct GateUpRows {
 };
 
 // h = act(gate x, up x)
-void compute_h(const MoeWork& work, const std::vector<Part>& parts, Ranges ranges) {
+void compute_h(const MoeWork& work, const std::vector<Part>& parts, const Ranges& ranges) {
   constexpr std::size_t each = Block::most_columns / 2;  // as many of gate, then of up
   const auto width = static_cast<std::size_t>(work.width);
   const auto hidden = static_cast<std::size_t>(work.hidden);
@@ -131,7 +131,7 @@ void compute_h(const MoeWork& work, const std::vector<Part>& parts, Ranges range
 }
 
 // y = down h
-void compute_y(const MoeWork& work, const std::vector<Part>& parts, Ranges ranges) {
+void compute_y(const MoeWork& work, const std::vector<Part>& parts, const Ranges& ranges) {
   constexpr std::size_t each = Block::most_columns;
   const auto width = static_cast<std::size_t>(work.width);
   const auto hidden = static_cast<std::size_t>(work.hidden);
@@ -167,7 +167,7 @@ void compute_y(const MoeWork& work, const std::vector<Part>& parts, Ranges range
 
 }  // namespace
 
-void compute_experts(const MoeWork& work, Ranges ranges) {
+void compute_experts(const MoeWork& work, const Ranges& ranges) {
   const std::vector<Part> parts = present_parts(work);
   const std::uint32_t* source = work.space.source_pairs(work.memory);
   std::int32_t* rows = work.space.pair_rows(work.memory);

@@ -1,4 +1,4 @@
-// Few words between the device and page-locked memory, which kernels reach over the link.
+// Few words and rows between the device and page-locked memory, which kernels reach over the link.
 #include "ops/moe/routing.h"
 
 #include <cuda_runtime.h>
@@ -24,11 +24,37 @@ __device__ void raise(const MoeRouting& to) {
   *static_cast<volatile std::uint32_t*>(to.flag) = to.value;
 }
 
+// The tokens of a call, in chunks of 16 bytes.
+struct Tokens {
+  const uint4* x = nullptr;
+  std::uint64_t row_chunks = 0;       // from one row to the next
+  unsigned tokens = 0, chunks = 0;    // chunks of one row
+  const std::int32_t* ids = nullptr;  // one of the next two
+  const std::int64_t* long_ids = nullptr;
+  unsigned pairs = 0;
+};
+
+// One block: the tokens are so few that the link is not the limit.
+__device__ void publish_tokens(const Tokens& from, unsigned experts, const MoeRouting& to) {
+  auto* const x = static_cast<uint4*>(to.x);
+#pragma unroll 4
+  for (unsigned i = threadIdx.x; i < from.tokens * from.chunks; i += threads) {
+    const unsigned token = i / from.chunks;
+    x[i] = from.x[token * from.row_chunks + (i - token * from.chunks)];
+  }
+  for (unsigned i = threadIdx.x; i < from.pairs; i += threads) {
+    const std::int64_t id = from.ids != nullptr ? from.ids[i] : from.long_ids[i];
+    to.ids[i] = id >= 0 && id < experts ? static_cast<std::int32_t>(id) : -1;
+  }
+}
+
 __global__ void __launch_bounds__(threads)
-    publish_rows(const std::uint32_t* offsets, unsigned experts, const MoeRouting to) {
+    publish_rows(const std::uint32_t* offsets, unsigned experts, const MoeRouting to,
+                 const Tokens tokens) {
   for (unsigned e = threadIdx.x; e < experts; e += threads) {
     to.rows[e] = offsets[e + 1] - offsets[e];
   }
+  if (to.x != nullptr) publish_tokens(tokens, experts, to);
   raise(to);
 }
 
@@ -52,6 +78,39 @@ __global__ void __launch_bounds__(threads)
   for (unsigned e = threadIdx.x; e < experts; e += threads) to[e] = from[e];
 }
 
+// One block per row of the workspace. What the host wrote is read past the caches.
+__global__ void __launch_bounds__(threads)
+    take_rows(const std::int32_t* host_place, const uint4* host_y, const unsigned* rows,
+              const unsigned* source, unsigned chunks, uint4* y, int* place) {
+  const unsigned row = blockIdx.x;
+  if (row >= *rows) return;
+  const unsigned pair = source[row];
+  const std::int32_t there = __ldcv(host_place + pair);
+  if (there < 0) return;
+  const uint4* const from = host_y + std::uint64_t(there) * chunks;
+  for (unsigned i = threadIdx.x; i < chunks; i += threads) {
+    y[std::uint64_t{row} * chunks + i] = __ldcv(from + i);
+  }
+  if (threadIdx.x == 0) place[pair] = static_cast<int>(row);
+}
+
+unsigned chunks_of(const MoeWork& work) {
+  return static_cast<unsigned>(static_cast<std::size_t>(work.hidden) * size_of(work.type) /
+                               sizeof(uint4));
+}
+
+Tokens tokens_of(const MoeWork& work) {
+  const bool wide = work.id_type == DType::i64;
+  const std::size_t row = static_cast<std::size_t>(work.x_row) * size_of(work.type);
+  return {.x = static_cast<const uint4*>(work.x),
+          .row_chunks = row / sizeof(uint4),
+          .tokens = static_cast<unsigned>(work.tokens),
+          .chunks = chunks_of(work),
+          .ids = wide ? nullptr : static_cast<const std::int32_t*>(work.ids),
+          .long_ids = wide ? static_cast<const std::int64_t*>(work.ids) : nullptr,
+          .pairs = static_cast<unsigned>(work.rows())};
+}
+
 constexpr kit::LaunchOptions one_block{.grid = 1, .block = threads};
 
 template <class Id>
@@ -62,11 +121,12 @@ void publish(const TensorView& ids, unsigned experts, const MoeRouting& to, cuda
 
 }  // namespace
 
-void moe_publish_rows_gpu(const std::uint32_t* offsets, std::int64_t experts, const MoeRouting& to,
-                          const Stream& stream) {
+void moe_publish_rows_gpu(const MoeWork& work, const MoeRouting& to, const Stream& stream) {
   const cuda::Guard current(backend_of(stream.device()));
-  kit::launch(publish_rows, one_block, cuda_stream(stream), offsets, static_cast<unsigned>(experts),
-              to);
+  const std::uint32_t* offsets = work.space.expert_offsets(work.memory);
+  kit::launch(publish_rows, one_block, cuda_stream(stream), offsets,
+              static_cast<unsigned>(work.experts), to,
+              to.x != nullptr ? tokens_of(work) : Tokens{});
 }
 
 void moe_publish_ids_gpu(const TensorView& ids, std::int64_t experts, const MoeRouting& to,
@@ -85,8 +145,20 @@ void moe_take_slots_gpu(const std::int32_t* from, const TensorView& slots, const
               static_cast<std::int32_t*>(slots.data()), static_cast<unsigned>(slots.elements()));
 }
 
+void moe_take_rows_gpu(const MoeWork& work, const MoeHostRows& from, const Stream& stream) {
+  const cuda::Guard current(backend_of(stream.device()));
+  const MoeWorkspace& space = work.space;
+  const kit::LaunchOptions blocks{.grid = static_cast<unsigned>(work.rows()), .block = threads};
+  kit::launch(take_rows, blocks, cuda_stream(stream), from.place, static_cast<const uint4*>(from.y),
+              static_cast<const unsigned*>(space.expert_offsets(work.memory) + work.experts),
+              static_cast<const unsigned*>(space.source_pairs(work.memory)), chunks_of(work),
+              reinterpret_cast<uint4*>(space.y_rows(work.memory)),
+              static_cast<int*>(space.pair_rows(work.memory)));
+}
+
 void moe_load_kernels_gpu(const MoeOptions& options, const Stream& stream) {
   const kit::LoadKernels loads;
+  moe_take_rows(options, {}, stream);
   moe_take_slots_gpu(nullptr, options.slots, stream);
   moe_experts(options, stream);
   moe_combine(options, stream);

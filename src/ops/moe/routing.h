@@ -1,9 +1,11 @@
 // What a stream and a host thread tell each other about a call of moe() in steps: which experts
-// have rows, and in which slots they are. Both sides use page-locked memory.
+// have rows, in which slots they are, and the rows of experts that the host computed. Both sides
+// use page-locked memory.
 #pragma once
 
 #include <cstdint>
 
+#include "ops/moe/work.h"
 #include "penstock/base/view.h"
 #include "penstock/host/stream.h"
 #include "penstock/ops/moe.h"
@@ -15,9 +17,19 @@ struct MoeRouting {
   std::uint32_t* rows = nullptr;  // (E)
   std::uint32_t* flag = nullptr;
   std::uint32_t value = 0;
+  // For a host that computes experts too; null if it does not.
+  void* x = nullptr;            // (T, d), aligned to 16 bytes
+  std::int32_t* ids = nullptr;  // (T, K); -1 for ids of no expert
 };
 
-// Publishes the rows that moe_plan() counted, with the same options.
+// The rows y of pairs that the host computed.
+struct MoeHostRows {
+  const std::int32_t* place = nullptr;  // (T, K): the row of each pair in y, or -1
+  const void* y = nullptr;              // (rows, d), aligned to 16 bytes
+};
+
+// Publishes the rows that moe_plan() counted, with the same options; and x and ids if `to` has
+// room for them.
 void moe_publish_rows(const MoeOptions& options, const MoeRouting& to, const Stream& stream);
 
 // Publishes how often each of `experts` experts occurs among `ids`, (T, K) of i32 or i64 and
@@ -29,13 +41,18 @@ void moe_publish_ids(const TensorView& ids, std::int64_t experts, const MoeRouti
 // of few bytes would wait for the copies of experts that are queued on the same copy engine.
 void moe_take_slots(const std::int32_t* from, const TensorView& slots, const Stream& stream);
 
-// Loads the kernels of moe_take_slots(), moe_experts() and moe_combine() with these options, for a
-// stream that will wait for a flag before them; see kit::LoadKernels. Enqueues nothing.
+// Copies rows that the host computed to the workspace of the call, for a moe_combine() that
+// follows.
+void moe_take_rows(const MoeOptions& options, const MoeHostRows& from, const Stream& stream);
+
+// Loads the kernels of moe_take_slots(), moe_take_rows(), moe_experts() and moe_combine() with
+// these options, for a stream that will wait for a flag before them; see kit::LoadKernels. Enqueues
+// nothing.
 void moe_load_kernels(const MoeOptions& options, const Stream& stream);
 
-// For work of a GPU; `offsets` has E + 1 elements.
-void moe_publish_rows_gpu(const std::uint32_t* offsets, std::int64_t experts, const MoeRouting& to,
-                          const Stream& stream);
+// For work of a GPU.
+void moe_publish_rows_gpu(const MoeWork& work, const MoeRouting& to, const Stream& stream);
+void moe_take_rows_gpu(const MoeWork& work, const MoeHostRows& from, const Stream& stream);
 void moe_publish_ids_gpu(const TensorView& ids, std::int64_t experts, const MoeRouting& to,
                          const Stream& stream);
 void moe_take_slots_gpu(const std::int32_t* from, const TensorView& slots, const Stream& stream);

@@ -3,8 +3,10 @@
 
 namespace ps::detail {
 
-void moe_publish_rows_gpu(const std::uint32_t*, std::int64_t, const MoeRouting&,
-                          const Stream& stream) {
+void moe_publish_rows_gpu(const MoeWork&, const MoeRouting&, const Stream& stream) {
+  throw_no_cuda(stream.device(), "moe");
+}
+void moe_take_rows_gpu(const MoeWork&, const MoeHostRows&, const Stream& stream) {
   throw_no_cuda(stream.device(), "moe");
 }
 void moe_publish_ids_gpu(const TensorView&, std::int64_t, const MoeRouting&, const Stream& stream) {
