@@ -115,8 +115,8 @@ def offload(model: Any, *, gpu_memory: int | str = "20GiB", device: Any = None,
     """Moves the experts of a model in host memory to page-locked memory, from which they are streamed,
     and the rest of the model to `device`. Returns `model`.
 
-    The arguments are those of :func:`load`; experts on a disk come from :func:`load` alone. While the experts are moved, they are in host memory twice;
-    :func:`load` avoids that. Raises what :func:`load` raises. The model is then as it was.
+    The arguments are those of :func:`load`; experts on a disk come from :func:`load` alone. While the
+    experts are moved, they are in host memory twice; :func:`load` avoids that. Raises what :func:`load` raises. The model is then as it was.
     """
     _need_transformers()
     from ._hf_streaming import offload as offload_with
