@@ -11,7 +11,11 @@ from penstock.bench._clock import CpuClock
 from penstock.bench._correctness import check
 from penstock.bench._performance import run_case
 from penstock.bench._timing import Plan
-from penstock.bench.operators import attention, attention_cpu, attention_portable
+from penstock.bench.appending.append_case import AppendCase
+from penstock.bench.appending.attend_case import AttendCase
+from penstock.bench.decoding.case import READ, DecodeCase
+from penstock.bench.operators import (append_attention, append_kv, attention, attention_cpu, attention_decode,
+                                      attention_portable)
 from penstock.bench.prefill import flash_peer, reference
 from penstock.bench.prefill.case import AttentionCase
 from penstock.bench.prefill.shapes import Shape, sample_of
@@ -135,7 +139,7 @@ def test_torch_is_absent_where_its_function_means_something_else(gpu_context):
         if isinstance(peer, Absent):
             reasons[name] = peer.reason
     assert set(reasons) == {"packed, 128 to 8192 rows", "window of 1024", "softcap 50", "sinks",
-                            "1000 rows behind 2001"}
+                            "1000 rows behind 2001", "1024 rows behind 8192"}
 
 
 @pytest.fixture
@@ -209,6 +213,41 @@ def test_the_portable_kernel_stands_beside_the_best_and_flash_attention_2(gpu_co
     measured = run(case)
     assert measured.complaints == [] and set(measured.entry["peer"]) == {"FlashAttention 2"}
     assert "best" in measured.entry["metrics"]["kernels"]
+
+
+def without_graphs(case):
+    """Its kernels without the one that needs CUDA graphs."""
+    return {name: call for name, call in case.kernels().items() if name != "captured"}
+
+
+@pytest.mark.parametrize("name", append_kv.SMALL)
+def test_appending_stands_beside_torch_and_a_copy(gpu_context, name):
+    case = AppendCase(gpu_context, name, append_kv.SMALL[name])
+    measured = run_case(case, without_graphs(case), GpuClock(), Plan.quick(), 1 << 16, COPY)
+    assert measured.complaints == [] and measured.notes == []
+    assert set(measured.entry["peer"]) == {"cudaMemcpy, whole pages"} | (
+        set() if name == "interleaved" else {"torch"})
+    assert measured.entry["params"]["dtype"] == "bf16"
+
+
+def test_a_step_in_16_bits_is_checked(gpu_context):
+    case = AttendCase(gpu_context, "it", append_attention.SMALL["small"])
+    calls = without_graphs(case)
+
+    def not_rotated(inputs, outputs):
+        calls["best"](inputs, outputs)
+        inputs["k"][:, -2:] = inputs["k_new"]
+
+    verdicts = check(case, calls | {"not rotated": not_rotated}, GpuClock())
+    assert [name for name, verdict in verdicts.items() if not verdict.right] == ["not rotated"]
+    assert case.engines()[READ]._read == 3 * 192 * 2 * 64 * 2
+
+
+def test_sequences_of_several_lengths_have_no_peer_of_torch(gpu_context):
+    case = DecodeCase(gpu_context, "it", attention_decode.SMALL["several lengths"], brief=True)
+    assert {name: peer.reason for name, peer in case.peers().items()} == dict.fromkeys(
+        ("cuDNN", "FlashAttention 2"), "scaled_dot_product_attention takes sequences of one length")
+    assert all(verdict.right for verdict in check(case, case.kernels(), GpuClock()).values())
 
 
 @pytest.mark.parametrize("number", range(len(attention_cpu.QUICK)))

@@ -162,6 +162,7 @@ def test_comparisons_of_other_files():
     rows = compared(attention=document(), attention_cpu=beside("d64", "torch", 600.0),
                     attention_portable=beside("d128, 4096, causal", "FlashAttention 2", 950.0),
                     kv_cache=beside("step, 99th percentile", "allocated", 1000.0, 1040.0))
+    assert rows["two calls / append_attention"] == ["0 of 0", "", "–", ""]
     assert rows["torch / Penstock on the CPU"] == ["1 of 1", "at least 0.500", "0.600", ""]
     assert rows["FlashAttention 2 / portable kernel, d128, 4096, causal"][2] == "0.950"
     assert rows["FlashAttention 2 / portable kernel, d128, 4096, full"][2] == "–"
@@ -169,9 +170,27 @@ def test_comparisons_of_other_files():
         "1 of 1", "at most 1.050", "1.040", ""]
 
 
+def test_comparisons_without_a_goal():
+    chunk = case(results_attention.CHUNK, 1000.0, kernels={"pages of 16": {"gpu_us": 1030.0}})
+    steps = [case(name, 1000.0, kernels={"append_kv, attention": {"gpu_us": us}})
+             for name, us in (("a", 1200.0), ("b", 1100.0))]
+    rows = compared(attention=document(chunk), append_attention=document(*steps))
+    assert rows["1024 rows behind 8192, contiguous / pages of 16"] == ["1 of 1", "", "0.971", ""]
+    assert rows["two calls / append_attention"] == ["2 of 2", "", "1.100", "b"]
+
+
+def test_keys_of_several_lengths_are_described():
+    found = case("uneven", params={"length": 1, "keys_of": [64, 192, 128]}) | {"floor_us": 900.0}
+    (row,) = rows_of("attention_decode", document(found), "attention_decode")
+    assert row.startswith("| uneven | (4, 1 → 64–192, 16, 16, 128) | 900 µs | 1 ms | 0.900 |")
+
+
 def test_comparisons_name_cases_of_the_benchmarks():
     folder = benchmarks.ROOT / "python/penstock/bench/operators"
     prefill, decode = ((folder / f"{name}.py").read_text() for name in ("attention", "attention_decode"))
+    assert f'"{results_attention.CHUNK}"' in prefill
+    step = (benchmarks.ROOT / "python/penstock/bench/appending/attend_case.py").read_text()
+    assert f'"{results_attention.TWO_CALLS}"' in step
     assert f'"{results_attention.GQA}"' in prefill and f'"{results_attention.PACKED}"' in prefill
     assert all(f'"{name}"' in decode for name in results_attention.DECODE)
     assert f'"{results_attention.GROWTH}"' in (benchmarks.ROOT / "bench/kv_cache.py").read_text()

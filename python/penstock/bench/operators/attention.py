@@ -2,6 +2,7 @@
 
 from .._operator import Case, Context, Operator
 from .._timing import Plan
+from ..decoding.paged_case import PagedCase
 from ..prefill.case import AttentionCase
 from ..prefill.shapes import Shape
 
@@ -18,16 +19,19 @@ OTHERS = {
     "1000 rows": Shape(16, 1000, 16, 128),
     "3001 rows": Shape(5, 3001, 16, 128, True),
     "1000 rows behind 2001": Shape(8, 1000, 16, 128, True, keys=3001),
+    "1024 rows behind 8192": Shape(4, 1024, 32, 128, True, heads_kv=8, keys=9216),
     "window of 1024": Shape(2, 8192, 16, 128, True, window=1024),
     "softcap 50": Shape(4, 4096, 8, 256, True, softcap=50.0),
     "sinks": Shape(4, 4096, 64, 64, True, heads_kv=8, sinks=True),
     "f16": Shape(4, 4096, 16, 128, True, dtype="f16"),
 }
+PAGED = ("1024 rows behind 8192", "behind a cache")  # as when a long prompt is read in chunks
 ON_CPU = {"causal": Shape(2, 512, 8, 64, True), "GQA": Shape(2, 512, 8, 128, heads_kv=2)}
 QUICK = {
     "causal": Shape(2, 70, 4, 32, True),
     "GQA": Shape(1, 33, 6, 64, keys=90, heads_kv=2),
     "packed": Shape(3, 50, 4, 16, True, heads_kv=2, dim_v=24, packed=(17, 1, 50)),
+    "behind a cache": Shape(2, 64, 4, 32, True, heads_kv=2, keys=256),
     "window, softcap and sinks": Shape(2, 65, 4, 24, True, window=9, softcap=5.0, sinks=True),
 }
 
@@ -63,7 +67,8 @@ class Attention(Operator):
     def cases(self, context: Context) -> list[Case]:
         on_cpu = context.device.kind == "cpu"
         shapes = QUICK if context.quick else ON_CPU if on_cpu else on_gpu()
-        return [AttentionCase(context, name, shape, name in NEW_PROCESS)
+        return [PagedCase(context, name, shape) if name in PAGED else
+                AttentionCase(context, name, shape, name in NEW_PROCESS)
                 for name, shape in shapes.items()]
 
 

@@ -24,7 +24,8 @@ MEANING = ("the multiply-adds at the rate that {} reached in the same run for a 
 
 class AttentionCase(Case):
     """Inputs are a dict of q (B, S, Hq, D), k (B, S, Hk, D) and v (B, S, Hk, Dv); or (rows, H, D) and
-    `begins` (B + 1) of sequences of several lengths; `sinks` (Hq) if the shape has some.
+    `begins` (B + 1) of sequences of several lengths, or `begins_k` of their keys; `sinks` (Hq) if the shape
+    has some.
 
     A few queries are compared with the reference. Every element of the result must have been written.
     """
@@ -41,8 +42,9 @@ class AttentionCase(Case):
         self.bytes, self.flop = shape.least_bytes(SIZES[self._dtype]), shape.flop
         self.tolerance = self._peer_tolerance = 0.0  # set by the reference
         longest = max(shape.packed) if shape.packed else None
+        most_keys = max(shape.keys_of) if shape.keys_of else longest
         self._options: dict[str, Any] = {
-            "causal": shape.causal, "softcap": shape.softcap, "max_q": longest, "max_k": longest,
+            "causal": shape.causal, "softcap": shape.softcap, "max_q": longest, "max_k": most_keys,
             "window": None if shape.window is None else (shape.window, None)}
         size = self._large.size
         self.yardstick = MEANING.format("NumPy" if self._on_cpu else "torch", size, size, size)
@@ -51,8 +53,8 @@ class AttentionCase(Case):
         shape = self._shape
         queries, keys = shape.rows
         count = len(shape.sequences)
-        lead_q, lead_k = ((queries,), (keys,)) if shape.packed else (
-            (count, queries // count), (count, keys // count))
+        lead_q = (queries,) if shape.packed else (count, queries // count)
+        lead_k = (keys,) if shape.packed or shape.keys_of else (count, keys // count)
         sizes = {"q": (*lead_q, shape.heads, shape.dim), "k": (*lead_k, shape.kv_heads, shape.dim),
                  "v": (*lead_k, shape.kv_heads, shape.value_dim)}
         if shape.sinks:
@@ -60,13 +62,16 @@ class AttentionCase(Case):
         inputs = {name: normal(self._context, [rotation, part], size, self._dtype)
                   for part, (name, size) in enumerate(sizes.items())}
         if shape.packed:
-            inputs["begins"] = self._begins(inputs["q"])
+            inputs["begins"] = self._begins(shape.packed, inputs["q"])
+        if shape.keys_of:
+            inputs["begins_k"] = self._begins(shape.keys_of, inputs["q"])
         return inputs
 
-    def _begins(self, like: Any) -> Any:
+    @staticmethod
+    def _begins(lengths: tuple[int, ...], like: Any) -> Any:
         import numpy
 
-        return reference.given(numpy.cumsum([0, *self._shape.packed], dtype="i4"), like)
+        return reference.given(numpy.cumsum([0, *lengths], dtype="i4"), like)
 
     def make_outputs(self, inputs: Any) -> Any:
         shape = (*inputs["q"].shape[:-1], self._shape.value_dim)
@@ -102,10 +107,12 @@ class AttentionCase(Case):
     def kernels(self) -> Mapping[str, Call]:
         return {"best": self._attention}
 
-    def _attention(self, inputs: Any, out: Any, kernel: str = "best") -> None:
+    def _attention(self, inputs: Any, out: Any, kernel: str = "best",
+                   batch_invariant: bool = False) -> None:
         begins = inputs.get("begins")
         attention(inputs["q"], inputs["k"], inputs["v"], sinks=inputs.get("sinks"), cu_q=begins,
-                  cu_k=begins, out=out, kernel=kernel, **self._options)
+                  cu_k=inputs.get("begins_k", begins), out=out, kernel=kernel,
+                  batch_invariant=batch_invariant, **self._options)
 
     @cached_property
     def _others(self) -> dict[str, tuple[str, Call] | Absent]:

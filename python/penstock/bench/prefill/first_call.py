@@ -38,7 +38,7 @@ def main(words: Sequence[str]) -> None:
 
     device, seed, text = words
     given = json.loads(text)
-    shape = Shape(**given | {"packed": tuple(given["packed"])})
+    shape = Shape(**given | {name: tuple(given[name]) for name in ("packed", "keys_of")})
     context = Context(_core.Device(device), int(seed))
     clock = clock_for(context.device)
     case = AttentionCase(context, "first call", shape)

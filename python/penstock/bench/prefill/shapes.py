@@ -11,7 +11,8 @@ FEWEST_ROWS = 48  # of all sequences together
 class Shape:
     """`batch` sequences of `length` queries and, unless `keys` says otherwise, as many keys.
 
-    With `packed`, sequences of these lengths lie one after the other instead. `heads_kv` and `dim_v` are
+    With `packed`, sequences of these lengths lie one after the other instead. With `keys_of`, every
+    sequence has `length` queries, but its own number of keys, which lie one after the other. `heads_kv` and `dim_v` are
     those of the queries unless given. `window` is the number of keys before its own that a query sees.
     """
 
@@ -28,6 +29,7 @@ class Shape:
     sinks: bool = False
     dtype: str = "bf16"
     packed: tuple[int, ...] = ()
+    keys_of: tuple[int, ...] = ()
 
     @property
     def kv_heads(self) -> int:
@@ -42,6 +44,8 @@ class Shape:
         """Queries and keys of every sequence."""
         if self.packed:
             return [(length, length) for length in self.packed]
+        if self.keys_of:
+            return [(self.length, keys) for keys in self.keys_of]
         return [(self.length, self.keys or self.length)] * self.batch
 
     @property
@@ -88,7 +92,8 @@ class Shape:
         named = {"heads_kv": self.kv_heads, "dim_v": self.value_dim}
         given = {name: value for name, value in asdict(self).items()
                  if name in always or value not in (0, None, ())}
-        return given | named | ({"packed": list(self.packed)} if self.packed else {})
+        lists = {"packed": list(self.packed), "keys_of": list(self.keys_of)}
+        return given | named | {name: lengths for name, lengths in lists.items() if lengths}
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def enable_only(backend: str) -> None:
 
 def reason_against(shape: Shape) -> Absent | None:
     """Why the function cannot compute this shape, or None if it can."""
-    if shape.packed:
+    if shape.packed or shape.keys_of:
         return Absent("scaled_dot_product_attention takes sequences of one length")
     if shape.window is not None or shape.softcap or shape.sinks:
         return Absent("scaled_dot_product_attention has no window, softcap or sinks")

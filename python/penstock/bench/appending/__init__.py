@@ -1,0 +1,1 @@
+"""The cases of appending to a key-value cache."""
