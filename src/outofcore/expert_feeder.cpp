@@ -341,19 +341,16 @@ std::list<ExpertCall*> ExpertFeeder::acquire(bool host) {
 void ExpertFeeder::give_back(std::list<ExpertCall*> call) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    free(call);
+    if (call.front()->host != nullptr) free_part(*call.front());
+    free_.splice(free_.begin(), call);
   }
   given_back_.notify_all();
 }
 
-void ExpertFeeder::free(std::list<ExpertCall*>& from) {
-  ExpertHostPart*& part = from.front()->host;
-  if (part != nullptr) {
-    ++part->number;
-    free_parts_.push_back(part);
-    part = nullptr;
-  }
-  free_.splice(free_.end(), from, from.begin());
+void ExpertFeeder::free_part(ExpertCall& call) {
+  ++call.host->number;
+  free_parts_.push_back(call.host);
+  call.host = nullptr;
 }
 
 void ExpertFeeder::post(std::list<ExpertCall*> call) noexcept {

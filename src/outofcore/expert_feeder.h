@@ -59,7 +59,7 @@ class ExpertFeeder {
   std::list<ExpertCall*> acquire(bool host = false);
   void give_back(std::list<ExpertCall*> call) noexcept;  // one that was not used
   void post(std::list<ExpertCall*> call) noexcept;
-  void free(std::list<ExpertCall*>& from);  // the first one, with the lock held
+  void free_part(ExpertCall& call);  // of the host; with the lock held
   // For a call whose work could not be enqueued as a whole.
   void abandon(std::list<ExpertCall*> call, const Stream& stream) noexcept;
 
@@ -71,6 +71,7 @@ class ExpertFeeder {
   void take_posted();
   void answer_current();
   void count(const ExpertCallRecord* record, bool failed);
+  static bool is_over(const ExpertCall& call);
   void give_back_done();
   void drop_work();
   bool must_end();  // sleeps while there is nothing to do

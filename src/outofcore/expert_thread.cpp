@@ -111,21 +111,32 @@ void ExpertFeeder::drop_work() {
   answered_.splice(answered_.end(), current_);
 }
 
+bool ExpertFeeder::is_over(const ExpertCall& call) {
+  // A lost device does not wait for the host.
+  if (call.host != nullptr && !call.host->finished) return false;
+  try {
+    return call.abandoned || call.done.done();
+  } catch (const DeviceLost&) {
+    return true;  // the device does nothing any more
+  }
+}
+
 void ExpertFeeder::give_back_done() {
-  while (!answered_.empty()) {
-    ExpertCall& call = *answered_.front();
-    try {
-      if (!call.abandoned && !call.done.done()) return;
-    } catch (const DeviceLost&) {
-      // The device does nothing any more.
-    }
-    // A lost device does not wait for the host.
-    if (call.host != nullptr && !call.host->finished) return;
-    ++call.number;
+  // There are few parts of the host, so they do not wait for earlier calls on other streams.
+  for (ExpertCall* call : answered_) {
+    if (call->host == nullptr || !is_over(*call)) continue;
     {
       const std::lock_guard lock(mutex_);
-      if (call.host != nullptr && call.host->failed && !call.failed) ++statistics_.failed_calls;
-      free(answered_);
+      if (call->host->failed && !call->failed) ++statistics_.failed_calls;
+      free_part(*call);
+    }
+    given_back_.notify_all();
+  }
+  while (!answered_.empty() && is_over(*answered_.front())) {
+    ++answered_.front()->number;
+    {
+      const std::lock_guard lock(mutex_);
+      free_.splice(free_.end(), answered_, answered_.begin());
     }
     given_back_.notify_all();
   }

@@ -182,6 +182,37 @@ TEST(ExpertsOnTheHost, ServeSeveralThreads) {
   EXPECT_GT(experts.statistics().on_host, 0U);
 }
 
+// A long call on one stream, which waits, does not keep short calls on another one waiting.
+TEST(ExpertsOnTheHost, DoNotWaitForOtherStreams) {
+  const Watchdog watchdog("DoNotWaitForOtherStreams");
+  constexpr ExpertShape shape{.layers = 1, .experts = 8, .hidden = 16, .width = 8};
+  const ExpertStore store(Device::cpu(), shape);
+  std::mt19937 random(1);
+  randomise(store, random);
+  StreamedExperts experts({.store = &store,
+                           .device = Device::cpu(),
+                           .device_bytes = bytes_for(shape, 8),
+                           .host_experts = HostExperts::fixed,
+                           .host_share = 0.5},
+                          {.copy_on_cpu = true, .host_threads = 2});
+  const Stream stopped(Device::cpu()), stream(Device::cpu());
+  std::atomic<bool> go = false;
+  stopped.call([&] {
+    while (!go) std::this_thread::yield();
+  });
+  Arrays large(store, 0, 100, 2, 0, random), few(store, 0, 2, 2, 0, random);
+  const auto wanted = few.wanted(stream), wanted_of_large = large.wanted(stream);
+  experts.forward(0, large.call(), stopped);
+  for (int i = 0; i < 20; ++i) {
+    experts.forward(0, few.call(), stream);
+    stream.synchronize();
+    EXPECT_EQ(few.take_out(), wanted);
+  }
+  go = true;
+  experts.synchronize();
+  EXPECT_EQ(large.take_out(), wanted_of_large);
+}
+
 struct Machine {
   const char* name;
   bool gpu;
