@@ -79,9 +79,9 @@ class Weights {
 };
 
 // A call's arrays on the GPU.
-class Call {
+class LayerCall {
  public:
-  Call(const Device& gpu, const ExpertShape& shape, std::int64_t tokens, std::int64_t choices,
+  LayerCall(const Device& gpu, const ExpertShape& shape, std::int64_t tokens, std::int64_t choices,
        double zipf, const Stream& stream, std::mt19937& random)
       : memory_(gpu, 64 + static_cast<std::size_t>(tokens * shape.hidden) * 8 +
                          static_cast<std::size_t>(tokens * choices) * 16 + 4096),

@@ -102,10 +102,10 @@ class ExpertsOnTheHostGpu : public GpuTest {
     StreamedExperts experts(options(weights, slots, share));
     for (const std::int64_t tokens : {1, 2, 8, 64}) {
       for (int round = 0; round < 3; ++round) {
-        std::vector<Call> calls;
+        std::vector<LayerCall> calls;
         std::vector<std::vector<std::uint8_t>> wanted;
         for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-          Call& call = calls.emplace_back(gpu, shape, tokens, 4, 1, *stream, random);
+          LayerCall& call = calls.emplace_back(gpu, shape, tokens, 4, 1, *stream, random);
           call.options.pool = &*pool;
           moe(weights.resident(layer, call.options), *stream);
           wanted.push_back(call.out());
@@ -159,7 +159,7 @@ TEST_F(ExpertsOnTheHostGpu, WithEveryLayoutAndType) {
 TEST_F(ExpertsOnTheHostGpu, AFixedShareGivesTheSameBits) {
   std::mt19937 random(3);
   const Weights weights(gpu, usual, *stream, random);
-  std::vector<Call> calls;
+  std::vector<LayerCall> calls;
   for (std::int64_t i = 0; i < 30; ++i) {
     calls.emplace_back(gpu, usual, 1 + i % 5 * 13, 4, 1, *stream, random).options.pool = &*pool;
   }
@@ -167,13 +167,13 @@ TEST_F(ExpertsOnTheHostGpu, AFixedShareGivesTheSameBits) {
   for (const std::size_t slots : {std::size_t{96}, std::size_t{9}, std::size_t{40}}) {
     StreamedExperts experts(options(weights, slots, {HostExperts::fixed, 0.5}));
     for (int round = 0; round < 3; ++round) {
-      for (const Call& call : calls) call.poison_out();
+      for (const LayerCall& call : calls) call.poison_out();
       for (std::size_t i = 0; i < calls.size(); ++i) {
         experts.forward(static_cast<std::int64_t>(i % 3), calls[i].options, *stream);
       }
       experts.synchronize();
       std::vector<std::vector<std::uint8_t>> outs;
-      for (const Call& call : calls) outs.push_back(call.out());
+      for (const LayerCall& call : calls) outs.push_back(call.out());
       if (first.empty()) first = outs;
       EXPECT_EQ(outs, first) << slots << " slots, round " << round;
     }
@@ -185,11 +185,11 @@ TEST_F(ExpertsOnTheHostGpu, ManyCallsOnTwoStreams) {
   std::mt19937 random(7);
   const Weights weights(gpu, usual, *stream, random);
   StreamedExperts experts(options(weights, 24, {HostExperts::balanced}));
-  std::vector<Call> calls;
+  std::vector<LayerCall> calls;
   std::vector<std::vector<std::uint8_t>> wanted;
   for (std::int64_t i = 0; i < 36; ++i) {
     const std::int64_t tokens = i % 9 == 8 ? 300 : 1 + i % 5 * 4;
-    Call& call = calls.emplace_back(gpu, usual, tokens, 4, 1, *stream, random);
+    LayerCall& call = calls.emplace_back(gpu, usual, tokens, 4, 1, *stream, random);
     call.options.pool = &*pool;
     moe(weights.resident(i % 3, call.options), *stream);
     wanted.push_back(call.out());
@@ -223,7 +223,7 @@ TEST_F(ExpertsOnTheHostGpu, ClosingEndsCallsThatAreInFlight) {
   const Weights weights(gpu, usual, *stream, random);
   for (int round = 0; round < 20; ++round) {
     StreamedExperts experts(options(weights, 8, {HostExperts::balanced}));
-    Call call(gpu, usual, 8, 4, 0, *stream, random);
+    LayerCall call(gpu, usual, 8, 4, 0, *stream, random);
     call.options.pool = &*pool;
     std::thread closing([&] {
       std::this_thread::sleep_for(std::chrono::microseconds(200 * round));
@@ -249,7 +249,7 @@ TEST_F(ExpertsOnTheHostGpu, KernelsNeedNotBeLoaded) {
     const Weights weights(gpu, usual, *stream, random);
     StreamedExperts experts(options(weights, 8, {HostExperts::balanced}));
     for (const std::int64_t tokens : {1, 30, 600}) {
-      Call call(gpu, usual, tokens, 4, 0, *stream, random);
+      LayerCall call(gpu, usual, tokens, 4, 0, *stream, random);
       call.options.pool = &*pool;
       for (std::int64_t layer = 0; layer < 3; ++layer) {
         experts.forward(layer, call.options, *stream);

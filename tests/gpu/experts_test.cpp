@@ -59,10 +59,10 @@ class StreamedExpertsGpu : public GpuTest {
     EXPECT_EQ(experts.slots(),
               std::min(slots, static_cast<std::size_t>(shape.layers * shape.experts)));
     for (const std::int64_t count : tokens) {
-      std::vector<Call> calls;
+      std::vector<LayerCall> calls;
       std::vector<std::vector<std::uint8_t>> wanted;
       for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-        Call& call = calls.emplace_back(gpu, shape, count, 4, zipf, *stream, random);
+        LayerCall& call = calls.emplace_back(gpu, shape, count, 4, zipf, *stream, random);
         call.options.pool = &*pool;
         call.options.kernel = kernel;
         call.poison_out();
@@ -70,7 +70,7 @@ class StreamedExpertsGpu : public GpuTest {
         wanted.push_back(call.out());
       }
       for (int round = 0; round < 2; ++round) {
-        for (const Call& call : calls) call.poison_out();
+        for (const LayerCall& call : calls) call.poison_out();
         for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
           experts.forward(layer, calls[static_cast<std::size_t>(layer)].options, *stream);
         }
@@ -104,10 +104,10 @@ class StreamedExpertsGpu : public GpuTest {
     EXPECT_LE(compressed.device_bytes(), bytes_for_compressed(shape, slots));
     for (const std::int64_t tokens : {1, 3, 64, 600}) {
       for (int round = 0; round < 2; ++round) {
-        std::vector<Call> calls;
+        std::vector<LayerCall> calls;
         std::vector<std::vector<std::uint8_t>> wanted;
         for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-          Call& call = calls.emplace_back(gpu, shape, tokens, 4, 1, *stream, random);
+          LayerCall& call = calls.emplace_back(gpu, shape, tokens, 4, 1, *stream, random);
           call.options.pool = &*pool;
           call.poison_out();
           plain.forward(layer, call.options, *stream);
@@ -204,10 +204,10 @@ TEST_F(StreamedExpertsGpu, FromCompressedExpertsOnTwoStreams) {
                            .device_bytes = bytes_for_compressed(usual, 12)});
   const CallersStream other;
   const Stream streams[] = {*stream, borrow(gpu, other.get())};
-  std::vector<Call> calls;
+  std::vector<LayerCall> calls;
   std::vector<std::vector<std::uint8_t>> wanted;
   for (std::int64_t i = 0; i < 24; ++i) {
-    Call& call = calls.emplace_back(gpu, usual, 1 + 20 * (i % 12), 4, 1, *stream, random);
+    LayerCall& call = calls.emplace_back(gpu, usual, 1 + 20 * (i % 12), 4, 1, *stream, random);
     call.options.pool = &*pool;
     moe(weights.resident(i % 3, call.options), *stream);
     wanted.push_back(call.out());
@@ -273,10 +273,10 @@ TEST_F(StreamedExpertsGpu, OnTwoStreams) {
       {.store = &weights.store, .device = gpu, .device_bytes = bytes_for(usual, 12)});
   const CallersStream other;
   const Stream streams[] = {*stream, borrow(gpu, other.get())};
-  std::vector<Call> calls;
+  std::vector<LayerCall> calls;
   std::vector<std::vector<std::uint8_t>> wanted;
   for (std::int64_t i = 0; i < 12; ++i) {
-    Call& call = calls.emplace_back(gpu, usual, 1 + 3 * i, 4, 1, *stream, random);
+    LayerCall& call = calls.emplace_back(gpu, usual, 1 + 3 * i, 4, 1, *stream, random);
     call.options.pool = &*pool;
     moe(weights.resident(i % 3, call.options), *stream);
     wanted.push_back(call.out());
@@ -295,7 +295,7 @@ TEST_F(StreamedExpertsGpu, PrefetchWhatIdsOnTheGpuSay) {
   const Weights weights(gpu, usual, *stream, random);
   StreamedExperts experts(
       {.store = &weights.store, .device = gpu, .device_bytes = bytes_for(usual, 64)});
-  Call call(gpu, usual, 2, 4, 0, *stream, random);
+  LayerCall call(gpu, usual, 2, 4, 0, *stream, random);
   call.options.pool = &*pool;
   experts.prefetch(1, call.options.ids, *stream);
   stream->synchronize();
@@ -313,7 +313,7 @@ TEST_F(StreamedExpertsGpu, ACaptureIsRefused) {
   const Weights weights(gpu, usual, *stream, random);
   StreamedExperts experts(
       {.store = &weights.store, .device = gpu, .device_bytes = bytes_for(usual, 16)});
-  Call call(gpu, usual, 2, 4, 0, *stream, random);
+  LayerCall call(gpu, usual, 2, 4, 0, *stream, random);
   call.options.pool = &*pool;
   const CallersStream captured;
   ASSERT_EQ(cudaStreamBeginCapture(captured.get(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
@@ -340,7 +340,7 @@ TEST_F(StreamedExpertsGpu, KernelsNeedNotBeLoaded) {
     StreamedExperts experts(
         {.store = &weights.store, .device = gpu, .device_bytes = bytes_for(usual, 8)});
     for (const std::int64_t tokens : {1, 30, 600}) {
-      Call call(gpu, usual, tokens, 4, 0, *stream, random);
+      LayerCall call(gpu, usual, tokens, 4, 0, *stream, random);
       call.options.pool = &*pool;
       for (std::int64_t layer = 0; layer < 3; ++layer) {
         experts.forward(layer, call.options, *stream);
@@ -363,7 +363,7 @@ TEST_F(StreamedExpertsGpu, TheKernelThatDecompressesNeedNotBeLoaded) {
                              .device = gpu,
                              .device_bytes = bytes_for_compressed(usual, 8)});
     for (const std::int64_t tokens : {1, 30, 600}) {
-      Call call(gpu, usual, tokens, 4, 0, *stream, random);
+      LayerCall call(gpu, usual, tokens, 4, 0, *stream, random);
       call.options.pool = &*pool;
       for (std::int64_t layer = 0; layer < 3; ++layer) {
         experts.forward(layer, call.options, *stream);
@@ -380,7 +380,7 @@ TEST_F(StreamedExpertsGpu, ClosingEndsCallsThatAreInFlight) {
   const Weights weights(gpu, usual, *stream, random);
   StreamedExperts experts(
       {.store = &weights.store, .device = gpu, .device_bytes = bytes_for(usual, 8)});
-  Call call(gpu, usual, 600, 4, 0, *stream, random);
+  LayerCall call(gpu, usual, 600, 4, 0, *stream, random);
   call.options.pool = &*pool;
   for (int i = 0; i < 20; ++i) experts.forward(i % 3, call.options, *stream);
   experts.close();
