@@ -318,7 +318,7 @@ def gpu_table(documents):
     return table(["what", "compared with", "speed relative to it: mean (range)"], rows)
 
 
-TABLES = {"attention": results_attention.listed, "attention-summary": results_attention.summary,
+TABLES = {"append_attention": results_attention.steps, "attention": results_attention.listed, "attention-summary": results_attention.summary,
           "attention-others": results_attention.others, "attention-calls": results_attention.calls,
           "attention-compared": results_attention.compared,
           "attention_cpu": results_attention.on_cpu, "attention_portable": results_attention.portable,

@@ -121,7 +121,7 @@ def decoding(documents):
     rows = []
     for name, case in cases_of(documents, "attention_decode").items():
         kernels = case["metrics"].get("kernels", {})
-        ours, floor = judged_us(case["ours"]), case["floor_us"]
+        ours, floor = judged_us(case["ours"]), case.get("floor_us")
         rows.append([name, shape_of(case["params"]), shown_us(floor), shown_us(ours),
                      ratio(over(floor, ours)), ratio(over(fastest_us(case), ours), 2),
                      *(ratio(over(ours, judged_us(kernels.get(kernel))))
@@ -165,7 +165,8 @@ GROWTH = "step, 99th percentile"
 
 
 def compared(documents):
-    """What was compared with what, the goal, and what was measured, for all results of attention."""
+    """What was compared with what, the goal, and what was measured, for all results of attention that there
+    are."""
     found = {name: cases_of(documents, name) if name in documents else {}
              for name in ("attention", "attention_portable", "attention_cpu", "attention_decode",
                           "append_attention", "kv_cache")}
@@ -185,51 +186,63 @@ def compared(documents):
             return over(judged_us(case["ours"]), judged_us(case["metrics"].get("kernels", {}).get(kernel)))
         return speed
 
+    def of_floor(case):
+        return over(case.get("floor_us"), judged_us(case["ours"]))
+
     def metric(name):
         return lambda case: case["metrics"].get(name)
+
+    def comparison(benchmark, what, names, goal, value, **more):
+        return benchmark, Comparison(what, list(names), goal, values(benchmark, names, value), **more)
 
     prefill, on_cpu_cases, steps = (list(found[name]) for name in (
         "attention", "attention_cpu", "append_attention"))
     short = [name for name in LISTED if int(name.split(", ")[1]) <= SHORT]
     first = [name for name in prefill if "first_call_us" in found["attention"][name]["metrics"]]
-    speeds = values("attention", LISTED, beside())
-    torch = values("attention_cpu", on_cpu_cases, beside("torch"))
+    growth = "99th percentile of a step: cache that grows / allocated cache"
     comparisons = [
-        Comparison("faster peer / Penstock, listed shapes", LISTED, 1.05, speeds, mean=True),
-        Comparison("faster peer / Penstock, listed shapes", LISTED, 0.93, speeds),
-        Comparison("faster peer / Penstock, 512 and 1024 rows", short, 1.02,
-                   {name: speeds[name] for name in short if name in speeds}, mean=True),
-        *(Comparison(f"FlashAttention / Penstock, {name}", [name], 1.0,
-                     values("attention", [name], beside("FlashAttention"))) for name in (GQA, PACKED)),
-        *(Comparison(f"FlashAttention 2 / portable kernel, {name}", [name], 0.9,
-                     values("attention_portable", [name], beside("FlashAttention 2")))
-          for name in PORTABLE),
-        Comparison("torch / Penstock on the CPU", on_cpu_cases, 0.5, torch, mean=True),
-        Comparison("torch / Penstock on the CPU", on_cpu_cases, 0.5, torch),
-        Comparison("host time of a call, back to back", prefill, 25,
-                   values("attention", prefill, metric("enqueue_us")), at_most=True, shown=shown_us),
-        Comparison("first call in a process", first, 100_000,
-                   values("attention", first, metric("first_call_us")), at_most=True, shown=shown_us),
-        *(Comparison(f"plain read / decode, {name}", [name], goal,
-                     values("attention_decode", [name],
-                            lambda case: over(case.get("floor_us"), judged_us(case["ours"]))))
+        comparison("attention", "faster peer / Penstock, listed shapes", LISTED, 1.05, beside(), mean=True),
+        comparison("attention", "faster peer / Penstock, listed shapes", LISTED, 0.93, beside()),
+        comparison("attention", "faster peer / Penstock, 512 and 1024 rows", short, 1.02, beside(),
+                   mean=True),
+        *(comparison("attention", f"FlashAttention / Penstock, {name}", [name], 1.0,
+                     beside("FlashAttention")) for name in (GQA, PACKED)),
+        *(comparison("attention", f"{CHUNK}, contiguous / {kernel}", [CHUNK], None, variant(kernel))
+          for kernel in ("pages of 16", "pages of 64")),
+        comparison("attention", "host time of a call, back to back", prefill, 25, metric("enqueue_us"),
+                   at_most=True, shown=shown_us),
+        comparison("attention", "first call in a process", first, 100_000, metric("first_call_us"),
+                   at_most=True, shown=shown_us),
+        *(comparison("attention_portable", f"FlashAttention 2 / portable kernel, {name}", [name], 0.9,
+                     beside("FlashAttention 2")) for name in PORTABLE),
+        comparison("attention_cpu", "torch / Penstock on the CPU", on_cpu_cases, 0.5, beside("torch"),
+                   mean=True),
+        comparison("attention_cpu", "torch / Penstock on the CPU", on_cpu_cases, 0.5, beside("torch")),
+        *(comparison("attention_decode", f"plain read / decode, {name}", [name], goal, of_floor)
           for name, goal in DECODE.items()),
-        Comparison("faster peer / decode", list(DECODE), 1.0,
-                   values("attention_decode", DECODE, beside())),
-        *(Comparison(f"decode, contiguous / {kernel}", list(DECODE), 0.95,
-                     values("attention_decode", DECODE, variant(kernel)))
+        comparison("attention_decode", "faster peer / decode", DECODE, 1.0, beside()),
+        *(comparison("attention_decode", f"decode, contiguous / {kernel}", DECODE, 0.95, variant(kernel))
           for kernel in ("pages of 16", "pages of 64")),
-        *(Comparison(f"{CHUNK}, contiguous / {kernel}", [CHUNK], None,
-                     values("attention", [CHUNK], variant(kernel)))
-          for kernel in ("pages of 16", "pages of 64")),
-        Comparison("two calls / append_attention", steps, None,
-                   values("append_attention", steps, lambda case: over(1, variant(TWO_CALLS)(case)))),
-        Comparison("99th percentile of a step: cache that grows / allocated cache", [GROWTH], 1.05,
-                   values("kv_cache", [GROWTH], lambda case: over(
-                       judged_us(case["ours"]), judged_us(case["peer"].get("allocated")))),
-                   at_most=True)]
+        comparison("append_attention", "two calls / append_attention", steps, None,
+                   lambda case: over(1, variant(TWO_CALLS)(case))),
+        comparison("kv_cache", growth, [GROWTH], 1.05,
+                   lambda case: over(1, beside("allocated")(case)), at_most=True)]
     return table(["what", "cases measured", "goal", "measured", "at"],
-                 [comparison.row() for comparison in comparisons])
+                 [found_values.row() for benchmark, found_values in comparisons if found[benchmark]])
+
+
+def steps(documents):
+    """Times of append_attention next to the read of keys and values, and to two calls."""
+    rows = []
+    for name, case in cases_of(documents, "append_attention").items():
+        kernels, ours, floor = case["metrics"].get("kernels", {}), judged_us(case["ours"]), case.get("floor_us")
+        two = judged_us(kernels.get(TWO_CALLS))
+        rows.append([name, shape_of(case["params"]), shown_us(floor), shown_us(ours), ratio(over(floor, ours)),
+                     shown_us(two), ratio(over(two, ours)),
+                     *(ratio(over(ours, judged_us(kernels.get(kernel))))
+                       for kernel in ("pages of 64", "pages of 16"))])
+    return table(["sequences", "(B, Snew → S, Hq, Hk, D)", "limit", "Penstock", "share of the limit",
+                  "two calls", "two calls / Penstock", "pages of 64, relative", "pages of 16, relative"], rows)
 
 
 def generating(documents):

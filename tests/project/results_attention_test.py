@@ -141,14 +141,14 @@ def test_comparisons_have_a_goal_and_what_was_measured():
     assert rows["host time of a call, back to back"] == [
         "38 of 38", "at most 25 µs", "26 µs", results_attention.GQA]
     assert rows["first call in a process"] == ["1 of 1", "at most 100 ms", "45 ms", ""]
-    assert rows["decode, contiguous / pages of 16"] == ["0 of 4", "at least 0.950", "–", ""]
+    assert not [what for what in rows if "decode" in what or "portable" in what]  # whose files are missing
 
 
 def test_comparisons_of_decode_are_with_the_read_the_peer_and_pages():
     names = list(results_attention.DECODE)
     cases = [case(name, 1000.0, 1100.0 + number, kernels={
         "pages of 16": {"gpu_us": 1010.0 + number}}) | {"floor_us": 900.0} for number, name in enumerate(names)]
-    rows = compared(attention=document(), attention_decode=document(*cases))
+    rows = compared(attention_decode=document(*cases))
     assert rows["plain read / decode, 1 sequence, 131072 keys"] == ["1 of 1", "at least 0.870", "0.900", ""]
     assert rows["faster peer / decode"] == ["4 of 4", "at least 1.000", "1.100", names[0]]
     assert rows["decode, contiguous / pages of 16"] == ["4 of 4", "at least 0.950", "0.987", names[3]]
@@ -159,10 +159,9 @@ def test_comparisons_of_other_files():
     def beside(name, peer, us, ours=1000.0):
         return document(case(name, ours) | {"peer": {peer: {"gpu_us": us}}})
 
-    rows = compared(attention=document(), attention_cpu=beside("d64", "torch", 600.0),
+    rows = compared(attention_cpu=beside("d64", "torch", 600.0),
                     attention_portable=beside("d128, 4096, causal", "FlashAttention 2", 950.0),
                     kv_cache=beside("step, 99th percentile", "allocated", 1000.0, 1040.0))
-    assert rows["two calls / append_attention"] == ["0 of 0", "", "–", ""]
     assert rows["torch / Penstock on the CPU"] == ["1 of 1", "at least 0.500", "0.600", ""]
     assert rows["FlashAttention 2 / portable kernel, d128, 4096, causal"][2] == "0.950"
     assert rows["FlashAttention 2 / portable kernel, d128, 4096, full"][2] == "–"
@@ -177,6 +176,8 @@ def test_comparisons_without_a_goal():
     rows = compared(attention=document(chunk), append_attention=document(*steps))
     assert rows["1024 rows behind 8192, contiguous / pages of 16"] == ["1 of 1", "", "0.971", ""]
     assert rows["two calls / append_attention"] == ["2 of 2", "", "1.100", "b"]
+    assert rows_of("append_attention", document(*steps), "append_attention")[1] == (
+        "| b | (4, 4096, 16, 16, 128) | – | 1 ms | – | 1.1 ms | 1.100 | – | – |")
 
 
 def test_keys_of_several_lengths_are_described():
