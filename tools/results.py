@@ -146,10 +146,10 @@ NAMES = {
                               "same.",
     "checkpoint_loading": "A synthetic checkpoint of four files, read anew from the disk in every pass. *host memory*: "
                           "penstock.weights.load into new NumPy arrays; *page-locked memory*: into memory that is "
-                          "there, as far behind a multiple of 4 KiB as the file has each tensor, so that reads "
-                          "bypass the page cache; *page-aligned*: where they cannot; *device*: into GPU memory. "
-                          "The floor is the slower of two engines alone: the disk, by bare reads of the same files, "
-                          "and filling as much memory, or copying as many bytes over the link.",
+                          "there, as far behind a multiple of 4 KiB as the file has each tensor, so that reads are "
+                          "direct; *page-aligned*: at such multiples, as stores of experts have them, through slots; "
+                          "*device*: into GPU memory. The floor is the disk, by bare direct reads of the same files, "
+                          "or the link, if that is slower.",
     "copy": "*device*: within the GPU; *upload*, *download*: from and to page-locked memory of the host. "
             "*CUB*: the faster of two ways to call its DeviceTransform, on elements and on vectors.",
     "decompress": "The bytes are those of the compressed data and of the values. *96 thread blocks*: with this "

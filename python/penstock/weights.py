@@ -33,6 +33,9 @@ __all__ = ["Checkpoint", "load", "open", "save"]
 
 Path = str | bytes | os.PathLike[str]
 
+_PAGE = 4096
+_SHARED = 64 << 20  # bytes of a piece of memory that several arrays share; malloc() gives it back
+
 # Types of the format, from the largest elements to the smallest, and their names in NumPy and torch.
 _NUMPY = {"U64": "uint64", "I64": "int64", "F64": "float64", "C64": "complex64", "F32": "float32",
           "U32": "uint32", "I32": "int32", "F16": "float16", "U16": "uint16", "I16": "int16",
@@ -139,10 +142,12 @@ class Checkpoint:
 
 def load(path: Path, *, like: str = "numpy", device: Any = None) -> dict[str, Any]:
     """Reads all tensors of a checkpoint into new arrays; the arguments are those of :func:`open` and
-    :meth:`Checkpoint.read`."""
+    :meth:`Checkpoint.read`. NumPy arrays of less than 64 MiB share pieces of memory of this size, which
+    are freed when none of their arrays is used any more."""
     checkpoint = open(path)
     _check_kind(like, device)
-    arrays = {name: checkpoint._new(name, like, device) for name in checkpoint}
+    arrays = (_new_arrays(checkpoint) if like == "numpy" else
+              {name: checkpoint._new(name, like, device) for name in checkpoint})
     checkpoint.read_into(arrays)
     return arrays
 
@@ -205,9 +210,37 @@ def _new_numpy(dtype: str, shape: tuple[int, ...], offset: int) -> Any:
     if nbytes == 0:
         return numpy.empty(shape, element)
     # A read bypasses the page cache if memory and file are equally far behind a multiple of 4 KiB.
-    shift = offset % 4096 if offset % element.itemsize == 0 else 0
+    shift = offset % _PAGE if offset % element.itemsize == 0 else 0
     memory = empty(shift + nbytes, "u8", device="cpu").numpy()
     return memory[shift:].view(element).reshape(shape)
+
+
+def _new_arrays(checkpoint: Checkpoint) -> dict[str, Any]:
+    """NumPy arrays for all tensors. Smaller ones share memory: large pieces have huge pages, which are
+    there sooner than as many small ones."""
+    arrays: dict[str, Any] = {}
+    group: list[tuple[str, int]] = []  # names, and where they begin in the memory that they share
+    used = 0
+
+    def allocate() -> None:
+        memory: Any = empty(used, "u8", device="cpu").numpy() if group else None
+        for name, begin in group:
+            dtype, shape, _, _, nbytes = checkpoint._files.info(name)
+            arrays[name] = memory[begin:begin + nbytes].view(_NUMPY[dtype]).reshape(shape)
+
+    for name in checkpoint:
+        dtype, shape, _, offset, nbytes = checkpoint._files.info(name)
+        if not 0 < nbytes < _SHARED or dtype not in _NUMPY or offset % (nbytes // math.prod(shape)):
+            arrays[name] = checkpoint._new(name, "numpy", None)
+            continue
+        begin = used + (offset - used) % _PAGE
+        if begin + nbytes > _SHARED:
+            allocate()
+            group, begin = [], offset % _PAGE
+        group.append((name, begin))
+        used = begin + nbytes
+    allocate()
+    return {name: arrays[name] for name in checkpoint}
 
 
 def _new_torch(dtype: str, shape: tuple[int, ...], device: Any) -> Any:

@@ -6,6 +6,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -52,11 +54,32 @@ const std::string& path_of(const Weights& weights) {
   return weights.files().empty() ? none : weights.files()[0].path();
 }
 
-void read_to_host(const Weights& weights, const std::vector<WeightRead>& reads) {
+// Whether a read can bypass the page cache: memory and file are equally far behind a page.
+bool is_direct(const Weights& weights, const WeightRead& read) {
+  const WeightInfo& tensor = weights.tensors()[read.tensor];
+  const auto rows = tensor.shape.empty() ? 1 : std::max<std::int64_t>(tensor.shape[0], 1);
+  const std::uint64_t begin = tensor.offset + tensor.bytes / static_cast<std::uint64_t>(rows) *
+                                                  static_cast<std::uint64_t>(read.first_row);
+  return (reinterpret_cast<std::uintptr_t>(read.to.data) - begin) % 4096 == 0;
+}
+
+void read_to_host(const Weights& weights, std::vector<WeightRead> reads) {
   std::size_t bytes = 0;
   for (const WeightRead& read : reads) bytes += read.to.bytes;
+  std::vector<LoadTarget> others;
+  if (bytes >= long_read) {
+    // Through slots, which is faster than through the page cache.
+    std::erase_if(reads, [&](const WeightRead& read) {
+      if (is_direct(weights, read)) return false;
+      others.push_back({read.tensor, read.to, read.first_row, read.rows});
+      return true;
+    });
+  }
   const auto work = [&](const std::stop_token& stop) {
-    naming(path_of(weights), [&] { weights.read(reads, {.stop = stop}); });
+    naming(path_of(weights), [&] {
+      weights.read(reads, {.stop = stop});
+      load(weights, others, {.device = Device::cpu(), .slots = 8, .slot_bytes = MiB, .stop = stop});
+    });
   };
   if (bytes < long_read) return without_lock([&] { work({}); });
   interruptible(nb::none(), [&](const std::stop_token& stop, const Report&) { work(stop); });

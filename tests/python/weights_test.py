@@ -40,6 +40,35 @@ def expect_same(got, expected):
         assert np.array_equal(got[name], array), name
 
 
+@pytest.mark.parametrize("shared", [4096, 20_000, 1 << 20])
+def test_small_arrays_share_memory(path, monkeypatch, shared):
+    """Whatever the size of the pieces; arrays are aligned, and can be written to apart."""
+    monkeypatch.setattr(weights, "_SHARED", shared)
+    expected = arrays() | {"large": np.arange(30_000.0)}
+    weights.save(path, expected)
+    loaded = weights.load(path)
+    expect_same(loaded, expected)
+    for name, array in loaded.items():
+        assert array.flags.aligned and array.flags.writeable and array.flags.c_contiguous, name
+        array[...] = 1
+    assert all((array == 1).all() for array in loaded.values())
+
+
+@pytest.mark.parametrize("behind", [0, 1, 4095])
+@pytest.mark.parametrize("rows", [None, range(3, 1000)])
+def test_long_reads_to_any_address(path, behind, rows):
+    """Where the page cache can be bypassed, and where it cannot."""
+    values = np.random.default_rng(1).integers(0, 256, (1001, 70_001), np.uint8)
+    weights.save(path, {"a": np.ones(3, np.int8), "b": values})
+    wanted = values if rows is None else values[rows.start:rows.stop]
+    room = penstock.empty(wanted.nbytes + 4096, "u8", device="cpu").numpy()
+    room[:] = 7
+    out = room[behind:behind + wanted.nbytes].reshape(wanted.shape)
+    assert weights.open(path).read("b", out, rows=rows) is out
+    assert np.array_equal(out, wanted)
+    assert (room[:behind] == 7).all() and (room[behind + wanted.nbytes:] == 7).all()
+
+
 def test_reads_what_safetensors_wrote(path):
     expected = arrays()
     safetensors.numpy.save_file(expected, path, metadata={"format": "pt", "é": ""})
