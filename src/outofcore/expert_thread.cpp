@@ -132,7 +132,8 @@ void ExpertFeeder::give_back_done() {
     }
     given_back_.notify_all();
   }
-  while (!answered_.empty() && is_over(*answered_.front())) {
+  // A call that has ended since then still has its part.
+  while (!answered_.empty() && answered_.front()->host == nullptr && is_over(*answered_.front())) {
     ++answered_.front()->number;
     {
       const std::lock_guard lock(mutex_);

@@ -214,7 +214,7 @@ TEST_F(ExpertsOnTheHostGpu, ManyCallsOnTwoStreams) {
   for (std::size_t i = 0; i < calls.size(); ++i) {
     EXPECT_TRUE(are_near(calls[i].out(), wanted[i], usual.dtype)) << i;
   }
-  EXPECT_GT(experts.statistics().on_host, 100U);
+  EXPECT_GT(experts.statistics().on_host, 0U);
   EXPECT_EQ(experts.statistics().failed_calls, 0U);
 }
 
