@@ -82,7 +82,7 @@ class Weights {
 class LayerCall {
  public:
   LayerCall(const Device& gpu, const ExpertShape& shape, std::int64_t tokens, std::int64_t choices,
-       double zipf, const Stream& stream, std::mt19937& random)
+            double zipf, const Stream& stream, std::mt19937& random)
       : memory_(gpu, 64 + static_cast<std::size_t>(tokens * shape.hidden) * 8 +
                          static_cast<std::size_t>(tokens * choices) * 16 + 4096),
         stream_(stream) {
