@@ -23,6 +23,7 @@ import sys
 from pathlib import Path
 
 import results_attention
+import results_experts
 import results_moe
 import results_resample
 from results_tables import (Unreadable, body, figure, geometric_mean, headline, judged_us, over,
@@ -324,7 +325,8 @@ TABLES = {"append_attention": results_attention.steps, "attention": results_atte
           "attention_cpu": results_attention.on_cpu, "attention_portable": results_attention.portable,
           "attention_decode": results_attention.decoding,
           "attention_transformers": results_attention.generating,
-          "overlap": overlap_table, "gpu": gpu_table, "resample": results_resample.gpu_table,
+          "expert_streaming": results_experts.link, "expert_streaming-cpu": results_experts.with_cpu,
+          "expert_streaming-cache": results_experts.cached, "overlap": overlap_table, "gpu": gpu_table, "resample": results_resample.gpu_table,
           "resample-cpu": results_resample.cpu_table, "moe": results_moe.layers,
           "moe_cpu": results_moe.on_cpu, "moe_decode": results_moe.decoding,
           "moe_layouts": results_moe.layouts, "moe_portable": results_moe.portable,
@@ -332,7 +334,8 @@ TABLES = {"append_attention": results_attention.steps, "attention": results_atte
 
 # Tables with another name than the benchmark that they show, which may have no results yet.
 TABLES_OF = {"attention-summary": "attention", "attention-others": "attention",
-             "attention-calls": "attention", "attention-compared": "attention"}
+             "attention-calls": "attention", "expert_streaming-cpu": "expert_streaming",
+             "expert_streaming-cache": "expert_streaming", "attention-compared": "attention"}
 PLOTS = {"attention": ("Rates of attention over the length of the sequences",
                        results_attention.picture)}
 
