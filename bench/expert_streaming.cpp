@@ -33,6 +33,7 @@
 #include "support/expert_pass.h"
 #include "support/guarded.h"
 #include "support/host_reads.h"
+#include "support/link_copies.h"
 #include "support/offline_optimum.h"
 #include "support/results.h"
 
@@ -45,6 +46,8 @@ using bench::generator;
 using bench::Ids;
 using bench::Json;
 using bench::microseconds;
+using Experts = std::vector<std::pair<std::int64_t, std::int32_t>>;  // a layer and an expert
+using Blocks = std::vector<ps::MemoryView>;
 
 struct Settings {
   std::string output, device = "best", only;
@@ -64,9 +67,8 @@ class Bench {
                         .hidden = settings.quick ? 256 : 2048,
                         .width = settings.quick ? 128 : 768}),
         stream_(device),
-        other_stream_(device),
         pool_(device),
-        slot_(device, 4 * store_.block_bytes()) {
+        link_(device, store_.block_bytes()) {
     const double seconds = ps::seconds_of([&] { bench::fill_experts(store_); });
     fmt::print("{} layers of 128 experts, {} in page-locked memory, filled in {}\n",
                settings.layers, ps::format_bytes(store_.bytes()), ps::format_seconds(seconds));
@@ -123,16 +125,16 @@ class Bench {
     };
     const bool correct = pass.is_right([&] { run(experts); }, store_, stream_);
     const auto needed = pass.needed();
-    const auto block = [&](std::int64_t layer, std::int32_t e) { return store.block(layer, e); };
+    const Blocks blocks = blocks_of(store, needed);
     std::size_t bytes = 0;
-    for (const auto& [layer, e] : needed) bytes += block(layer, e).bytes;
+    for (const ps::MemoryView& block : blocks) bytes += block.bytes;
     ps::Floor floor;
     std::vector<double> seconds, plain_seconds;
     for (int turn = -1; turn < settings_.turns; ++turn) {
       const double of_plain = seconds_of(plain), own = seconds_of(experts);
-      floor.time([&] { copy_only(needed, block); });
-      floor.time([&] { copy_in_turn(needed, block); });
-      floor.time([&] { copy_joined(needed, block); });
+      floor.time([&] { link_.one_by_one(blocks); });
+      floor.time([&] { link_.by_two_streams(blocks); });
+      floor.time([&] { link_.joined(blocks); });
       if (turn < 0) continue;
       plain_seconds.push_back(of_plain);
       seconds.push_back(own);
@@ -286,13 +288,15 @@ class Bench {
     const std::size_t each = std::max<std::size_t>(
         1, (bytes / store_.block_bytes() + static_cast<std::size_t>(steps) / 2) /
                static_cast<std::size_t>(steps));
-    std::vector<std::pair<std::int64_t, std::int32_t>> some;
+    Experts some;
     for (std::size_t i = 0; i < std::max<std::size_t>(each, 64); ++i) {
       some.emplace_back(static_cast<std::int64_t>(i / 128) % settings_.layers,
                         static_cast<std::int32_t>(i % 128));
     }
+    const Blocks copied = blocks_of(store_, some);
     ps::Floor floor;
-    for (int turn = 0; turn < settings_.turns; ++turn) floor.time([&] { copy_plain(some); });
+    for (int turn = 0; turn < settings_.turns; ++turn)
+      floor.time([&] { link_.one_by_one(copied); });
     const double per_byte =
         floor.seconds() / (static_cast<double>(some.size() * store_.block_bytes()));
     const double predicted = per_byte * static_cast<double>(bytes) / steps;
@@ -328,20 +332,20 @@ class Bench {
   }
 
   // The link copies these experts several times, while threads read all experts.
-  Together link_and_reads(const std::vector<std::pair<std::int64_t, std::int32_t>>& experts,
-                          std::size_t threads) const {
+  Together link_and_reads(const Experts& experts, std::size_t threads) const {
     const auto all = static_cast<std::uint64_t>(settings_.layers * store_.shape().experts);
     const bench::HostReads reads(threads, [&](std::uint64_t number) {
       // In an order in which neighbours are far apart, unlike the copies.
       const auto each = static_cast<std::int64_t>(number * 911 % all);
       return store_.block(each / store_.shape().experts, each % store_.shape().experts);
     });
-    copy_plain(experts);  // until all threads read
+    const Blocks blocks = blocks_of(store_, experts);
+    link_.one_by_one(blocks);  // until all threads read
     const std::uint64_t before = reads.bytes();
     constexpr int rounds = 3;
     std::uint64_t read = 0;
     const double seconds = ps::seconds_of([&] {
-      for (int round = 0; round < rounds; ++round) copy_plain(experts);
+      for (int round = 0; round < rounds; ++round) link_.one_by_one(blocks);
       read = reads.bytes() - before;
     });
     const auto copied = static_cast<double>(experts.size() * store_.block_bytes() * rounds);
@@ -369,6 +373,7 @@ class Bench {
             const std::function<void()>& run, const std::function<void()>& empty, Json metrics) {
     const bool correct = pass.is_right(run, store_, stream_);
     const auto needed = pass.needed();
+    const Blocks blocks = blocks_of(store_, needed);
     ps::Floor floor;
     std::vector<double> seconds;
     for (int turn = -1; turn < settings_.turns; ++turn) {
@@ -376,7 +381,7 @@ class Bench {
       const double took = ps::seconds_of(run);
       if (turn >= 0) seconds.push_back(took);
       empty();
-      floor.time([&] { copy_plain(needed); });
+      floor.time([&] { link_.one_by_one(blocks); });
     }
     const std::size_t bytes = needed.size() * store_.block_bytes();
     metrics["experts_needed"] = needed.size();
@@ -393,53 +398,12 @@ class Bench {
     return slots * block + ps::StreamedExperts::least_bytes(store_.shape()) % block;
   }
 
-  // `block` returns the memory of an expert.
-  template <class Block>
-  void copy_only(const std::vector<std::pair<std::int64_t, std::int32_t>>& experts,
-                 const Block& block) const {
-    std::size_t next = 0;
-    for (const auto& [layer, expert] : experts) {
-      const ps::MemoryView from = block(layer, expert);
-      ps::copy(slot_.view().sub(next++ % 4 * store_.block_bytes(), from.bytes), from, stream_);
-    }
-    stream_.synchronize();
-  }
-  // The same by two streams in turn, whose copies may overlap at their ends.
-  template <class Block>
-  void copy_in_turn(const std::vector<std::pair<std::int64_t, std::int32_t>>& experts,
-                    const Block& block) const {
-    std::size_t next = 0;
-    for (const auto& [layer, expert] : experts) {
-      const ps::MemoryView from = block(layer, expert);
-      ps::copy(slot_.view().sub(next % 4 * store_.block_bytes(), from.bytes), from,
-               next % 2 == 0 ? stream_ : other_stream_);
-      ++next;
-    }
-    stream_.synchronize();
-    other_stream_.synchronize();
-  }
-  // The same with one copy for blocks that lie behind each other.
-  template <class Block>
-  void copy_joined(const std::vector<std::pair<std::int64_t, std::int32_t>>& experts,
-                   const Block& block) const {
-    ps::MemoryView joined{};
-    const auto send = [&] {
-      if (joined.bytes > 0) ps::copy(slot_.view().sub(0, joined.bytes), joined, stream_);
-    };
-    for (const auto& [layer, expert] : experts) {
-      const ps::MemoryView from = block(layer, expert);
-      if (from.data == joined.data + joined.bytes && joined.bytes + from.bytes <= slot_.bytes()) {
-        joined.bytes += from.bytes;
-        continue;
-      }
-      send();
-      joined = from;
-    }
-    send();
-    stream_.synchronize();
-  }
-  void copy_plain(const std::vector<std::pair<std::int64_t, std::int32_t>>& experts) const {
-    copy_only(experts, [&](std::int64_t layer, std::int32_t e) { return store_.block(layer, e); });
+  // The memory of experts in a store.
+  template <class Store>
+  static Blocks blocks_of(const Store& store, const Experts& experts) {
+    Blocks blocks;
+    for (const auto& [layer, expert] : experts) blocks.push_back(store.block(layer, expert));
+    return blocks;
   }
 
   // The same weights, compressed when they are first needed.
@@ -489,9 +453,9 @@ class Bench {
   bench::Results& results_;
   ps::ExpertStore store_;
   std::unique_ptr<ps::CompressedExpertStore> compressed_;
-  ps::Stream stream_, other_stream_;
+  ps::Stream stream_;
   ps::Pool pool_;
-  ps::DeviceBuffer slot_;
+  bench::LinkCopies link_;
 };
 
 void run(const Settings& settings) {
