@@ -276,7 +276,7 @@ class Bench {
     std::vector<std::int64_t> accesses;
     std::size_t timed = 0;
     for (std::size_t step = 0; step < passes.size(); ++step) {
-      if (step == static_cast<std::size_t>(steps)) timed = accesses.size();
+      if (std::cmp_equal(step, steps)) timed = accesses.size();
       for (const auto& [layer, e] : passes[step].needed()) accesses.push_back(layer * 128 + e);
     }
     const double optimum =

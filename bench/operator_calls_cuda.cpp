@@ -1,6 +1,6 @@
 // What a call of an operator costs the host in C++: the time until it returns when calls follow
-// each other, the kernels and other operations that it enqueues, and the first call of a process
-// whose CUDA context is there. Writes bench/results/operator_calls.json.
+// each other, the kernels and other operations that it enqueues, and the time of the first call,
+// which loads the kernels that no case before it uses. Writes bench/results/operator_calls.json.
 //
 //   bench_operator_calls --output bench/results/operator_calls.json
 #include <cuda_runtime_api.h>
@@ -9,7 +9,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -35,7 +34,7 @@ using bench::Json;
 using ps::DType;
 
 struct Settings {
-  std::string output, device = "best", first_call;
+  std::string output, device = "best";
   int batches = 41;
 };
 
@@ -244,32 +243,7 @@ double done(const Operation& operation, const ps::Stream& stream) {
   });
 }
 
-// In a process of its own: prints the microseconds until the work of the first call is done.
-void first_call(const Settings& settings) {
-  const ps::Device device = ps::Device::parse(settings.device);
-  const Layer layer(device);
-  const ps::Stream stream(device);
-  for (const Operation& operation : operations(device, layer)) {
-    if (operation.name != settings.first_call) continue;
-    fmt::print("{:.1f}\n", bench::microseconds(done(operation, stream)));
-    return;
-  }
-  throw std::runtime_error("no operation has the name " + settings.first_call);
-}
-
-double first_call_us(const std::string& program, const std::string& name,
-                     const ps::Device& device) {
-  const std::string command =
-      fmt::format("'{}' --device {} --first-call '{}'", program, device.name(), name);
-  std::FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) throw std::runtime_error("cannot start " + program);
-  double found = 0;
-  const bool read = std::fscanf(pipe, "%lf", &found) == 1;
-  if (pclose(pipe) != 0 || !read) throw std::runtime_error("no time from " + command);
-  return found;
-}
-
-void run(const Settings& settings, const std::string& program) {
+void run(const Settings& settings) {
   const ps::Device device = ps::Device::parse(settings.device);
   if (device.kind() != ps::DeviceKind::cuda) throw std::runtime_error("needs a GPU");
   ps::LimitsOptions limits = ps::quick_limits();
@@ -278,8 +252,12 @@ void run(const Settings& settings, const std::string& program) {
   const Layer layer(device);
   const ps::Stream stream(device);
   const std::vector<Operation> all = operations(device, layer);
+  std::vector<double> first_seconds;
   std::vector<Captured> captured;
-  for (const Operation& operation : all) captured.push_back(checked(operation, stream));
+  for (const Operation& operation : all) {
+    first_seconds.push_back(done(operation, stream));
+    captured.push_back(checked(operation, stream));
+  }
   std::vector<std::vector<double>> seconds(all.size()), calls(all.size());
   for (int batch = 0; batch < settings.batches; ++batch) {
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -289,7 +267,7 @@ void run(const Settings& settings, const std::string& program) {
   }
   for (std::size_t i = 0; i < all.size(); ++i) {
     const double host_us = bench::microseconds(ps::median(seconds[i]));
-    const double first_us = first_call_us(program, all[i].name, device);
+    const double first_us = bench::microseconds(first_seconds[i]);
     fmt::print(
         "{:<40} {:6.1f} us per call, {} kernels, {} other operations, first call {:.1f} ms\n",
         all[i].name, host_us, captured[i].kernels, captured[i].others, first_us * 1e-3);
@@ -318,14 +296,6 @@ int main(int argc, char** argv) {
   app.add_option("--device", settings.device, "cuda, cuda:N or best");
   app.add_option("--batches", settings.batches, "Batches of calls; the median counts")
       ->check(CLI::Range(1, 1000));
-  app.add_option("--first-call", settings.first_call,
-                 "Only print the time of the first call of this operation, in microseconds");
   CLI11_PARSE(app, argc, argv);
-  return bench::guarded("bench_operator_calls", [&] {
-    if (settings.first_call.empty()) {
-      run(settings, argv[0]);
-    } else {
-      first_call(settings);
-    }
-  });
+  return bench::guarded("bench_operator_calls", [&] { run(settings); });
 }

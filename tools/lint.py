@@ -38,7 +38,8 @@ def entries(builds):
         dependencies = ninja_dependencies(build)
         for entry in json.loads((build / "compile_commands.json").read_text()):
             source = Path(entry["file"])
-            if source.suffix != ".cpp" or source in seen or source.is_relative_to(build.resolve()):
+            ours = source.is_relative_to(ROOT) and not source.is_relative_to(build.resolve())
+            if source.suffix != ".cpp" or source in seen or not ours:
                 continue
             seen.add(source)
             headers = dependencies.get(entry.get("output", ""), [])

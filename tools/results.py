@@ -208,8 +208,8 @@ NAMES = {
                         "a time ran out of memory.",
     "operator_calls": "*ours*: one call, until its work is done. *host time, back to back*: until a call returns, "
                       "when calls follow each other and have a workspace. *kernels* and *other operations*: "
-                      "the nodes of a captured call. *first call*: until its work is done, in a new process "
-                      "whose CUDA context is there. Layers have the shape of Qwen3-30B-A3B; the router's "
+                      "the nodes of a captured call. *first call*: until its work is done; it loads the kernels "
+                      "that no case before it uses. Layers have the shape of Qwen3-30B-A3B; the router's "
                       "projection is not included.",
     "overlap": "*two-way*: upload and compute; *three-way*: also download; *four-way*: also a copy within "
                "the GPU. *two-way-0.8*: compute takes 0.8 × the upload. *uncut*: three-way with whole items "

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <utility>
 
 #include "decode/support/problem.h"
 #include "penstock/base/error.h"
@@ -13,6 +14,9 @@ namespace ladder::decode {
 namespace {
 
 constexpr int no_entry = 1 << 30;  // of the table, behind the pages of a sequence
+
+// The same numbers in every run.
+std::mt19937 generator(unsigned seed) { return std::mt19937(seed); }
 
 void check(const Shape& shape) {
   if (shape.lengths.empty() || std::ranges::min(shape.lengths) < 0) {
@@ -57,7 +61,7 @@ std::int64_t Placement::row_of(unsigned sequence, unsigned key) const {
   if (pages.empty()) return starts[sequence] + std::int64_t{key};
   const auto in_page = static_cast<std::int64_t>(key % page_rows);
   const int page = pages[std::size_t{sequence} * table_width + key / page_rows];
-  const bool exists = page >= 0 && static_cast<unsigned>(page) < page_count;
+  const bool exists = page >= 0 && std::cmp_less(page, page_count);
   return exists ? page * static_cast<std::int64_t>(page_rows) + in_page : -1;
 }
 
@@ -78,7 +82,7 @@ Placement place(const Shape& shape) {
   std::vector<int> order(all);
   std::iota(order.begin(), order.end(), 0);
   if (shape.paged) {
-    std::shuffle(order.begin(), order.end(), std::mt19937(7));
+    std::shuffle(order.begin(), order.end(), generator(7));
     placed.pages.assign(shape.lengths.size() * placed.table_width, no_entry);
   }
   unsigned number = 0;
