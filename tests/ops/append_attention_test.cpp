@@ -8,6 +8,7 @@
 #include <string>
 
 #include "support/append_attention_call.h"
+#include "support/sanitized.h"
 
 namespace ps::test {
 namespace {
@@ -24,7 +25,7 @@ std::string differs(std::uint32_t seed, const AppendAttentionCase& of, bool chec
 }
 
 TEST(AppendAttention, IsAppendKVAndThenAttention) {
-  for (std::uint32_t seed = 1; seed <= 120; ++seed) {
+  for (std::uint32_t seed = 1; seed <= random_cases(120); ++seed) {
     const AppendAttentionCase of =
         random_append_attention(seed, 60, {{16, 16}, {24, 8}, {64, 40}},
                                 {DType::bf16, DType::f16, DType::f32}, {1, 5, 8, 64});

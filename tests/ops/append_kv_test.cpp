@@ -9,6 +9,7 @@
 
 #include "ops/append_kv/cpu.h"
 #include "support/append_call.h"
+#include "support/sanitized.h"
 
 namespace ps::test {
 namespace {
@@ -23,7 +24,7 @@ void run(AppendCall& call, bool check = false) {
 }
 
 TEST(AppendKV, IsTheFormulaByteForByte) {
-  for (std::uint32_t seed = 1; seed <= 1500; ++seed) {
+  for (std::uint32_t seed = 1; seed <= random_cases(1500); ++seed) {
     AppendCall call(seed, random_append(seed));
     run(call);
     ASSERT_EQ(call.wrong(), "") << "with seed " << seed;

@@ -12,6 +12,7 @@
 #include "ops/product/kernel.h"
 #include "support/attention_call.h"
 #include "support/attention_random.h"
+#include "support/sanitized.h"
 
 namespace ps::test {
 namespace {
@@ -33,7 +34,7 @@ std::string wrong_result(const AttentionCase& of) {
 }
 
 TEST(Attention, AgreesWithTheFormula) {
-  for (std::uint32_t seed = 1; seed <= 120; ++seed) {
+  for (std::uint32_t seed = 1; seed <= random_cases(120); ++seed) {
     AttentionCall call(seed, random_attention_case(seed, 40, some_dims, all_types));
     run(call);
     ASSERT_EQ(call.wrong(), "") << "with seed " << seed;
@@ -133,7 +134,7 @@ TEST(Attention, ANegativeScale) {
 }
 
 TEST(Attention, KeysInPages) {
-  for (std::uint32_t seed = 1; seed <= 120; ++seed) {
+  for (std::uint32_t seed = 1; seed <= random_cases(120); ++seed) {
     AttentionCall call(seed, random_paged_case(seed, seed % 4 == 0 ? 300 : 40, some_dims, all_types,
                                                {1, 2, 3, 8, 16, 64, 100}));
     run(call);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "support/gemm_random.h"
+#include "support/sanitized.h"
 
 namespace ps::test {
 namespace {
@@ -18,7 +19,7 @@ void run(RandomGemm& call) {
 }
 
 TEST(Gemm, AgreesWithSumsInF64) {
-  for (std::uint32_t seed = 1; seed <= 120; ++seed) {
+  for (std::uint32_t seed = 1; seed <= random_cases(120); ++seed) {
     RandomGemm call(seed, random_gemm_case(seed, 140, seed % 2 == 0));
     run(call);
     ASSERT_EQ(call.wrong(), "") << "with seed " << seed;

@@ -13,6 +13,7 @@
 #include "support/guarded_memory.h"
 #include "support/moe_arrays.h"
 #include "support/moe_call.h"
+#include "support/sanitized.h"
 
 namespace ps::test {
 namespace {
@@ -34,7 +35,7 @@ class Moe : public testing::Test {
 };
 
 TEST_F(Moe, AgreesWithTheFormula) {
-  for (std::uint32_t seed = 1; seed <= 300; ++seed) {
+  for (std::uint32_t seed = 1; seed <= random_cases(300); ++seed) {
     RandomMoe call(seed, true);
     moe_bytes(call.arrays(), stream);
     ASSERT_EQ(call.wrong(), "") << "with seed " << seed;

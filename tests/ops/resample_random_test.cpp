@@ -6,13 +6,14 @@
 #include "ops/resample/cpu.h"
 #include "penstock/ops/resample.h"
 #include "support/resample_random.h"
+#include "support/sanitized.h"
 
 namespace ps::test {
 namespace {
 
 TEST(Resample, AgreesWithAPlainSearch) {
   const Stream stream(Device::cpu());
-  for (std::uint32_t seed = 1; seed <= 5000; ++seed) {
+  for (std::uint32_t seed = 1; seed <= random_cases(5000); ++seed) {
     RandomResample call(seed);
     resample(call.options(), stream);
     stream.synchronize();
@@ -23,7 +24,7 @@ TEST(Resample, AgreesWithAPlainSearch) {
 // What a row holds does not depend on which rows a thread makes, nor on the instructions.
 TEST(Resample, GivesTheSameBitsHoweverItIsDivided) {
   const Stream stream(Device::cpu());
-  for (std::uint32_t seed = 1; seed <= 1000; ++seed) {
+  for (std::uint32_t seed = 1; seed <= random_cases(1000); ++seed) {
     RandomResample whole(seed), parts(seed);
     resample(whole.options(), stream);
     stream.synchronize();
@@ -45,7 +46,7 @@ TEST(Resample, GivesTheSameBitsHoweverItIsDivided) {
 }
 
 TEST(Resample, ByPlainInstructionsToo) {
-  for (std::uint32_t seed = 1; seed <= 1000; ++seed) {
+  for (std::uint32_t seed = 1; seed <= random_cases(1000); ++seed) {
     RandomResample call(seed);
     const detail::ResampleWork work = resampling::checked(call.options(), Device::cpu());
     const auto end = static_cast<std::size_t>(work.episodes * work.targets);

@@ -9,6 +9,7 @@
 
 #include "penstock/base/error.h"
 #include "support/rounding.h"
+#include "support/sanitized.h"
 
 namespace ps::test {
 namespace {
@@ -24,7 +25,7 @@ void run(RoundingCall& call) {
 
 TEST(RoundRoutes, KeepsItsPromises) {
   std::int64_t crowded = 0;
-  for (std::uint32_t seed = 1; seed <= 200; ++seed) {
+  for (std::uint32_t seed = 1; seed <= random_cases(200); ++seed) {
     RoundingCall call(seed, rounding_shape(seed));
     run(call);
     ASSERT_EQ(call.wrong(), "") << "with seed " << seed;

@@ -1,6 +1,10 @@
+from pathlib import Path
+
 import pytest
 
 import arrows
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def check(write, includer, line, *others):
@@ -69,3 +73,7 @@ def test_a_module_without_an_arrow_is_refused(write, tmp_path):
     write("src/attic/a.cpp")
     assert list(arrows.violations(tmp_path)) == [
         "src/attic: no arrow says what this module may include"]
+
+
+def test_this_tree():
+    assert list(arrows.violations(ROOT)) == []

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 import words
@@ -42,3 +45,10 @@ def test_pages_use_the_usual_terms(write, tmp_path, line, usual):
     write("code.cpp", f"// {line}\n")
     found = list(words.violations(tmp_path, ["page.md", "code.cpp"]))
     assert len(found) == 1 and found[0].startswith(f"page.md:3: write '{usual}'")
+
+
+def test_this_tree():
+    done = subprocess.run([sys.executable, words.__file__], capture_output=True, text=True)
+    if done.returncode == words.NO_REPOSITORY:
+        pytest.skip("not a git repository")
+    assert done.returncode == 0, done.stdout
