@@ -40,9 +40,9 @@ constexpr std::int64_t most_experts = 1024;
 constexpr std::int64_t most_slots = 8192;       // the slot of a MoeItem has 13 bits
 constexpr std::int64_t most_columns = 1 << 12;  // and the block of columns 12
 constexpr std::int64_t most_pairs = (std::int64_t{1} << 31) - 1;
-constexpr std::int64_t most_reach = std::int64_t{1} << 35;  // elements of 2 bytes
 constexpr std::int64_t multiple = 8;                        // of d, n and, on a GPU, of strides
 constexpr std::size_t row_alignment = 16;                   // bytes, on a GPU
+constexpr std::int64_t most_reach = std::int64_t{1} << 36;  // bytes, of the rows of x and out
 
 void check_rank(const Named& argument, std::size_t rank, std::string_view meaning) {
   if (argument.view.rank() == rank) return;
@@ -160,7 +160,8 @@ void check_reach(const Views& views) {
       throw_invalid(each->name(), "rows in ascending order on a GPU",
                     fmt::format("{} with stride {}", view.describe(), row));
     }
-    if (view.extent(0) >= most_reach / std::max(row, view.extent(1))) {
+    const std::int64_t most = most_reach / static_cast<std::int64_t>(size_of(view.dtype()));
+    if (view.extent(0) >= most / std::max(row, view.extent(1))) {
       throw_invalid(each->name(), "rows that reach over less than 64 GiB on a GPU",
                     fmt::format("{} with stride {}", view.describe(), row));
     }
