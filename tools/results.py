@@ -44,7 +44,7 @@ process, so that background load affects all of them equally.
 
 - A *floor* is the best time of an engine (copies in one direction, the disk, the arithmetic units) alone,
   over all passes of the same run. It cannot be beaten: a result below 0.98 × its floor is a measuring error
-  and is dropped. Results that are older than this rule have floors of other kinds; their pages say so.
+  and is dropped. What results that are older than this rule call a floor is shown as a yardstick.
 - *Peers* are other implementations of the same work, such as cuBLASLt. *Yardsticks* are related work, such
   as a cudaMemcpy of the same size, or a time computed from a copy rate. Both can be beaten.
 - *Measured ceilings* are transfer rates of the machine: *h2d* and *d2h* are copies between page-locked host
@@ -210,7 +210,7 @@ NAMES = {
                       "when calls follow each other and have a workspace. *kernels* and *other operations*: "
                       "the nodes of a captured call. *first call*: until its work is done; it loads the kernels "
                       "that no case before it uses. Layers have the shape of Qwen3-30B-A3B; the router's "
-                      "projection is not included.",
+                      "projection is not included. *moe*: with ids and weights that route wrote before.",
     "overlap": "*two-way*: upload and compute; *three-way*: also download; *four-way*: also a copy within "
                "the GPU. *two-way-0.8*: compute takes 0.8 × the upload. *uncut*: three-way with whole items "
                "instead of chunks. *recycle*: uploads from the slots of a SlotRing; the floor is the copies "
@@ -330,7 +330,8 @@ TABLES = {"append_attention": results_attention.steps, "attention": results_atte
           "resample-cpu": results_resample.cpu_table, "moe": results_moe.layers,
           "moe_cpu": results_moe.on_cpu, "moe_decode": results_moe.decoding,
           "moe_layouts": results_moe.layouts, "moe_portable": results_moe.portable,
-          "moe-calls": results_moe.calls, "route": results_moe.routing}
+          "moe-calls": results_moe.calls, "moe-overlap": results_moe.overlap,
+          "moe_rounding": results_moe.rounding, "route": results_moe.routing}
 
 # Tables with another name than the benchmark that they show, which may have no results yet.
 TABLES_OF = {"attention-summary": "attention", "attention-others": "attention",
