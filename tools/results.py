@@ -155,7 +155,8 @@ NAMES = {
             "*CUB*: the faster of two ways to call its DeviceTransform, on elements and on vectors.",
     "decompress": "The bytes are those of the compressed data and of the values. *96 thread blocks*: with this "
                   "limit, as many as 16 multiprocessors hold.",
-    "expert_overlap": "The floor is the slower of loading and computing all experts alone. Our time is that "
+    "expert_overlap": "The floor is the slower of loading and computing all experts alone; a disk alone is "
+                      "measured by bare direct reads as well. Our time is that "
                       "of a Pipeline, and from a disk that of StreamedExperts. *large experts*: 256 experts "
                       "of 7168 x 14336, of which 64 have weights of their own; *balanced*: with so many "
                       "tokens that computing takes about as long as loading.",
@@ -173,7 +174,9 @@ NAMES = {
                                      "after 128 tokens. The cache of experts on the GPU is empty before every "
                                      "run. The floor is the time in which the bytes of the needed experts "
                                      "cross the link. *accelerate*: its cpu_offload; *resident*: all experts on "
-                                     "the GPU, by penstock.moe. The yardstick of a forward pass is what can be "
+                                     "the GPU, by penstock.moe, measured before and freed; then torch's memory "
+                                     "pool is limited, so that pool and cache together are smaller than the "
+                                     "model. The yardstick of a forward pass is what can be "
                                      "expected: copies of a prompt's experts can overlap with everything else, "
                                      "those of single tokens are known only after the router.",
     "gemm": "Cases are M x N x K, in bf16 if nothing else is said; *odd*: N and K are not multiples of 8. "
@@ -197,8 +200,9 @@ NAMES = {
                   "the cache. The floor is a plain read of memory of the same size as the weights of the "
                   "chosen experts. *torch* and *SonicMoE*: see [moe](moe.md).",
     "moe_layouts": "Our time is that of concatenated weights without biases. *transposed*: with contiguous "
-                   "columns. Every time includes the router's projection, a matrix product of torch's, and "
-                   "the routing.",
+                   "columns. *gpt-oss-120B*: with biases and its clamped gate in every column; the floor is "
+                   "a plain read of memory of the same size as the weights of the chosen experts. Every time "
+                   "includes the router's projection, a matrix product of torch's, and the routing.",
     "moe_portable": "Our time is that of `kernel=\"portable\"`. Every time includes the router's "
                     "projection, a matrix product of torch's, and the routing. *torch*: see [moe](moe.md).",
     "moe_transformers": "*experts*: GPU time of the experts of all layers, router excluded; *forward*: "
