@@ -25,7 +25,7 @@ import numpy
 import penstock
 from penstock import weights
 from penstock.bench import _results
-from penstock.bench._floor import Floor, reason_to_drop
+from penstock.bench._floor import Floor
 
 MIB, PAGE, SEED = 1 << 20, 4096, 1
 SHARDS = 4
@@ -274,13 +274,7 @@ def main():
                           for engine, us in case["metrics"]["engines_us"].items())
         print(f"{name}: {ours / 1e3:.1f} ms, {case['metrics']['GBps']:.2f} GB/s, {floor / ours:.3f} of its "
               f"floor; {alone}", flush=True)
-        reason = reason_to_drop(ours, floor)
-        if reason:
-            print(f"{name}: dropped: {reason}")
-            results.setdefault("dropped", []).append(
-                {"case": name, "reason": reason, "us": ours, "floor_us": floor})
-        else:
-            results["cases"].append(case)
+        _results.add(results, case)
     if args.output:
         _results.write(args.output, results)
 

@@ -1,23 +1,35 @@
 // Loading and computing experts: sequentially, in a pipeline and by StreamedExperts, beside the
 // slowest engine alone. Large experts, whose loading takes longer than computing them; so many
-// tokens that both take as long; f32; and experts on a disk. Writes
-// bench/results/expert_overlap.json.
+// tokens that both take as long; f32; and experts on a disk, which is measured by bare reads. On
+// the CPU device only the disk has anything to load. Writes bench/results/expert_overlap.json.
 //
 //   bench_expert_overlap --output bench/results/expert_overlap.json --directory /fast_disk
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "penstock/base/error.h"
 #include "penstock/base/units.h"
+#include "penstock/host/buffer.h"
 #include "penstock/measure/experts.h"
+#include "penstock/measure/floor.h"
 #include "penstock/measure/limits.h"
+#include "penstock/measure/timing.h"
+#include "support/bare_read.h"
 #include "support/guarded.h"
 #include "support/results.h"
+#include "support/test_file.h"
 
 namespace {
 
@@ -68,8 +80,58 @@ std::vector<Case> cases(bool quick) {
   return all;
 }
 
+// The disk alone: a file of as many bytes as a pass loads, by system calls and nothing else. One of
+// the ways is timed whenever the measurement times its own reads, so that both see the same disk.
+class BareDisk {
+ public:
+  BareDisk(const std::filesystem::path& directory, std::size_t bytes)
+      : bytes_(bytes / bench::TestFile::piece * bench::TestFile::piece),
+        file_(directory, bytes_),
+        fd_(open(file_.path().c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC)),
+        memory_(ps::Device::cpu(), most_in_flight * bench::TestFile::piece) {
+    if (fd_ < 0) throw ps::SystemError(errno, "open for direct reads", file_.path().string());
+  }
+  ~BareDisk() { close(fd_); }
+  BareDisk(const BareDisk&) = delete;
+  BareDisk& operator=(const BareDisk&) = delete;
+
+  void pass() {
+    for (const std::size_t in_flight : {std::size_t{8}, most_in_flight}) {
+      const bench::BareRead work{fd_, bytes_, bench::TestFile::piece, in_flight,
+                                 memory_.view().data};
+      floor_.time([&] { bench::read_by_threads(work); });
+      bool has_uring = true;
+      const double seconds = ps::seconds_of([&] { has_uring = bench::read_by_uring(work); });
+      if (has_uring) floor_.add(seconds);
+    }
+  }
+
+  // The time of so many bytes at the best rate.
+  double seconds(std::uint64_t bytes) const {
+    return floor_.seconds() * static_cast<double>(bytes) / static_cast<double>(bytes_);
+  }
+
+ private:
+  static constexpr std::size_t most_in_flight = 32;
+  std::size_t bytes_;
+  bench::TestFile file_;
+  int fd_;
+  ps::PinnedBuffer memory_;
+  ps::Floor floor_;
+};
+
 void measure(const Settings& settings, const ps::Device& device, Case each,
              bench::Results& results) {
+  std::optional<BareDisk> disk;
+  if (each.options.from == ps::ExpertsFrom::disk) {
+    const ps::ExpertShape& of = each.options.shape;
+    disk.emplace(settings.directory, static_cast<std::size_t>(of.layers * of.experts) *
+                                         ps::ExpertStore::block_bytes(of));
+    each.options.timer = [&](std::string_view what, const std::function<void()>& run) {
+      if (what == "read alone") disk->pass();
+      return ps::seconds_of(run);
+    };
+  }
   each.options.device = device;
   each.options.directory = settings.directory;
   each.options.repeats = settings.turns;
@@ -77,7 +139,13 @@ void measure(const Settings& settings, const ps::Device& device, Case each,
   const auto r = ps::measure_expert_overlap(each.options);
   if (each.streamed && !r->streamed_seconds) throw std::runtime_error(r->why_not_streamed);
   const double seconds = each.streamed ? *r->streamed_seconds : r->pipelined.seconds;
-  const double floor = r->times.floor;
+  double floor = r->compute_alone.seconds();
+  if (r->upload_alone.passes() > 0) floor = std::max(floor, r->upload_alone.seconds());
+  if (r->read_alone.passes() > 0) {
+    // Our own reads cannot beat the disk, but the bare ones need not be its best.
+    const double own = r->read_alone.seconds();
+    floor = std::max(floor, disk ? std::min(own, disk->seconds(r->bytes)) : own);
+  }
   const ps::ExpertShape& shape = r->shape;
   fmt::print("{:<24} {:>10}, {:.3f} x its floor of {:>10}, {:.2f} x as fast as sequentially\n",
              each.name, ps::format_seconds(seconds), seconds / floor, ps::format_seconds(floor),
@@ -95,6 +163,7 @@ void measure(const Settings& settings, const ps::Device& device, Case each,
   };
   add_alone("upload_alone_us", r->upload_alone);
   add_alone("read_alone_us", r->read_alone);
+  if (disk) metrics["disk_alone_us"] = microseconds(disk->seconds(r->bytes));
   if (r->streamed_seconds) metrics["streamed_us"] = microseconds(*r->streamed_seconds);
   results.add({{"case", each.name},
                {"params",
@@ -118,14 +187,16 @@ void measure(const Settings& settings, const ps::Device& device, Case each,
 
 void run(const Settings& settings) {
   const ps::Device device = ps::Device::parse(settings.device);
-  if (device.kind() != ps::DeviceKind::cuda) {
-    throw ps::Unsupported("experts are loaded to a GPU; " + ps::Device::why_no_gpu());
-  }
   ps::LimitsOptions limit_options = settings.quick ? ps::quick_limits() : ps::LimitsOptions{};
   limit_options.disk = false;
   bench::Results results("expert_overlap", device, ps::measure_limits(device, limit_options));
   for (Case& each : cases(settings.quick)) {
     if (each.name.find(settings.only) == std::string::npos) continue;
+    if (device.kind() == ps::DeviceKind::cpu && each.options.from != ps::ExpertsFrom::disk) {
+      fmt::print("{:<24} left out: on the CPU device only a disk has anything to load\n",
+                 each.name);
+      continue;
+    }
     measure(settings, device, std::move(each), results);
   }
   if (!settings.output.empty()) results.write(settings.output);
@@ -137,7 +208,7 @@ int main(int argc, char** argv) {
   CLI::App app("Experts that are loaded while others are computed");
   Settings settings;
   app.add_option("--output", settings.output, "Results file to write");
-  app.add_option("--device", settings.device, "cuda, cuda:N or best");
+  app.add_option("--device", settings.device, "cpu, cuda, cuda:N or best");
   app.add_option("--directory", settings.directory, "Folder on the disk to measure");
   app.add_option("--only", settings.only, "Cases whose names contain this");
   app.add_option("--turns", settings.turns, "Timed passes per case")->check(CLI::PositiveNumber);

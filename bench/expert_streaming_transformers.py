@@ -4,13 +4,16 @@
 
 The model has the shapes of Qwen3-30B-A3B, 8 of its layers and random weights. Its experts stay in host
 memory (penstock.hf.offload); on the GPU a cache of limited size is emptied before every run, so that each
-expert that a layer needs is copied. Two things are timed, in interleaved runs: the experts of all layers
-alone, and whole forward passes. The floor is the time in which the bytes of the needed experts cross the
-link, by the best of several plain copies in the same run.
+expert that a layer needs is copied. Two things are timed: the experts of all layers alone, and whole forward
+passes. First the model runs with all of its experts on the GPU, and is freed. Then torch's memory pool is
+limited, so that pool and cache together are smaller than the model, and the streamed model and accelerate's
+are timed in interleaved runs. The floor is the time in which the bytes of the needed experts cross the link,
+by the best of several plain copies in the same run.
 """
 
 import argparse
 import copy
+import gc
 import sys
 import time
 from pathlib import Path
@@ -23,7 +26,7 @@ import transformers
 from moe_transformers import CONTEXT, SEED, SHAPES, SMALL, build, inputs_of, select, zeros
 from penstock.bench import _results
 from penstock.bench._clock import clock_for
-from penstock.bench._floor import Floor, reason_to_drop
+from penstock.bench._floor import Floor
 from penstock.bench._timing import Plan, Samples, Turns
 from transformers.integrations.moe import ExpertsInterface
 
@@ -102,28 +105,9 @@ def needed_by(streamed, run):
     return streamed.statistics.needed - before
 
 
-class Models:
-    """The same model three times: resident, streamed, and offloaded by accelerate."""
-
-    def __init__(self, shapes, device, cache):
-        self.where = torch.device("cpu" if device.kind == "cpu" else f"cuda:{device.index}")
-        self.resident = build(shapes, self.where)
-        select(self.resident, "penstock")
-        on_host = copy.deepcopy(self.resident).to("cpu")
-        size = bytes_without_experts(on_host) + cache
-        self.streamed = penstock.hf.offload(copy.deepcopy(on_host), gpu_memory=size, device=device,
-                                            progress=False)
-        select(on_host, "grouped_mm")
-        self.accelerate = accelerate.cpu_offload(on_host, execution_device=self.where)
-
-    @property
-    def experts(self):
-        return self.streamed.streamed_experts
-
-    def ids(self, batch, tokens):
-        draw = torch.Generator().manual_seed(SEED)
-        size = self.resident.config.vocab_size
-        return torch.randint(0, size, (batch, tokens), generator=draw).to(self.where)
+def ids_of(model, batch, tokens):
+    draw = torch.Generator().manual_seed(SEED)
+    return torch.randint(0, model.config.vocab_size, (batch, tokens), generator=draw)
 
 
 def without_experts(model, run):
@@ -135,45 +119,85 @@ def without_experts(model, run):
     return selected
 
 
-def measure(models, clock, rate, name, batch, tokens, context):
+def layers_of(model, run):
+    """The experts of all layers, with the inputs that they have in a run."""
+    inputs = inputs_of(model, run)
+
+    def layers():
+        for module, arguments in inputs:
+            module(*arguments)
+
+    return layers
+
+
+def nothing():
+    pass
+
+
+class Resident:
+    """What a shape takes with all experts on the GPU, and what it gives."""
+
+    def __init__(self, model, where, clock, batch, tokens, context):
+        run = passes(model, ids_of(model, batch, context + tokens).to(where), context)
+        self.logits = run().float().cpu()
+        alone = timed({"resident": layers_of(model, run)}, clock, nothing)
+        whole = timed({"resident": run, "zeros": without_experts(model, run)}, clock, nothing)
+        others = Floor()
+        for us in whole["zeros"].call_us:
+            others.add(us)
+        self.without_experts_us = others.us
+        self.alone, self.whole = alone["resident"], whole["resident"]
+
+
+def limit_torch(device, most):
+    """Makes torch fail where it would take more memory of the device, after it has returned what is free."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    _, total = torch.cuda.mem_get_info(device.index)
+    torch.cuda.set_per_process_memory_fraction(min(1.0, most / total), device.index)
+    torch.cuda.reset_peak_memory_stats(device.index)
+
+
+class Models:
+    """The same model twice: streamed, and offloaded by accelerate."""
+
+    def __init__(self, on_host, where, device, cache):
+        self.where = where
+        size = bytes_without_experts(on_host) + cache
+        self.streamed = penstock.hf.offload(copy.deepcopy(on_host), gpu_memory=size, device=device,
+                                            progress=False)
+        select(on_host, "grouped_mm")
+        self.accelerate = accelerate.cpu_offload(on_host, execution_device=where)
+
+    @property
+    def experts(self):
+        return self.streamed.streamed_experts
+
+
+def measure(models, known, clock, rate, name, batch, tokens, context):
     """The two cases of a shape: the experts alone, and the whole forward pass."""
-    ids = models.ids(batch, context + tokens)
-    streamed, resident, offloaded = (passes(model, ids, context) for model in (
-        models.streamed, models.resident, models.accelerate))
-    got, wanted = streamed().float(), resident().float()
+    ids = ids_of(models.streamed, batch, context + tokens).to(models.where)
+    streamed, offloaded = (passes(model, ids, context) for model in (models.streamed, models.accelerate))
+    got, wanted = streamed().float().cpu(), known.logits
     error, largest = (got - wanted).abs().max().item(), wanted.abs().max().item()
     tolerance = torch.finfo(torch.bfloat16).eps * largest
     check = {"correct": error <= tolerance, "max_error": error, "tolerance": tolerance,
              "params": {"batch": batch, "tokens": tokens, "context": context,
-                        "layers": models.resident.config.num_hidden_layers}}
+                        "layers": models.streamed.config.num_hidden_layers}}
     needed = needed_by(models.experts, streamed) if rate else 0
     moved = needed * models.experts.store.nbytes // (models.experts.store.layers
                                                      * models.experts.store.experts)
     metrics = {"experts_needed": needed, "bytes_needed": moved, "bitwise": torch.equal(got, wanted)}
     floor = {"floor_us": moved / rate * 1e6} if rate else {}
 
-    inputs = {kind: inputs_of(model, run) for kind, model, run in (
-        ("ours", models.streamed, streamed), ("resident", models.resident, resident))}
-
-    def layers_of(kind):
-        def run():
-            for module, arguments in inputs[kind]:
-                module(*arguments)
-
-        return run
-
     def empty_cache():
         models.experts.clear()
 
-    alone = timed({kind: layers_of(kind) for kind in inputs}, clock, empty_cache)
-    yield case_of(f"experts, {name}", alone, check, floor, metrics)
-    whole = timed({"ours": streamed, "resident": resident, "accelerate": offloaded,
-                   "zeros": without_experts(models.resident, resident)}, clock, empty_cache)
-    others = Floor()
-    for us in whole.pop("zeros").call_us:
-        others.add(us)
-    case = case_of(f"forward, {name}", whole, check, floor,
-                   metrics | {"without_experts_us": round(others.us, 3)})
+    alone = timed({"ours": layers_of(models.streamed, streamed)}, clock, empty_cache)
+    yield case_of(f"experts, {name}", alone | {"resident": known.alone}, check, floor, metrics)
+    whole = timed({"ours": streamed, "accelerate": offloaded}, clock, empty_cache)
+    case = case_of(f"forward, {name}", whole | {"resident": known.whole}, check, floor,
+                   metrics | {"without_experts_us": round(known.without_experts_us, 3)})
     compare(case, context > 0)
     yield case
 
@@ -224,7 +248,10 @@ def main():
     parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: the first GPU if there is one)")
     parser.add_argument("--cache", type=int, default=2 << 30, metavar="BYTES",
                         help="GPU memory for experts (default: 2 GiB)")
-    parser.add_argument("--quick", action="store_true", help="a small model, to try the program")
+    parser.add_argument("--memory", type=int, default=8 << 30, metavar="BYTES",
+                        help="GPU memory for the streamed model: the cache, and torch's pool (default: 8 GiB)")
+    parser.add_argument("--quick", action="store_true",
+                        help="a small model without a limit on torch's pool, to try the program")
     args = parser.parse_args()
     if args.output:
         _results.check_writable("--output", args.output)
@@ -232,28 +259,39 @@ def main():
     clock = clock_for(device)
     penstock.hf.register()
     ExpertsInterface.register("zeros", zeros)
+    where = torch.device("cpu" if device.kind == "cpu" else f"cuda:{device.index}")
     results = _results.document("expert_streaming_transformers", device,
                                 penstock.limits(device, quick=True), SEED, {
                                     "accelerate": f"cpu_offload of accelerate {accelerate.__version__}, "
                                                   f"transformers {transformers.__version__}",
-                                    "resident": "all experts on the GPU, computed by penstock.moe"})
+                                    "resident": "all experts on the GPU, computed by penstock.moe; "
+                                                "measured before, and freed"})
+    cases = QUICK_CASES if args.quick else CASES
     with torch.inference_mode():
-        models = Models({**SHAPES, **SMALL} if args.quick else SHAPES, device, args.cache)
+        resident = build({**SHAPES, **SMALL} if args.quick else SHAPES, where)
+        select(resident, "penstock")
+        known = [Resident(resident, where, clock, *shape) for _, *shape in cases]
+        on_host = resident.to("cpu")
+        size = sum(each.nbytes for each in on_host.parameters())
+        limited = device.kind != "cpu" and not args.quick
+        if limited:
+            if not args.cache < args.memory < size:
+                sys.exit(f"--memory: expected more than the {args.cache} bytes of the cache, and less than "
+                         f"the {size} bytes of the model, given {args.memory}")
+            limit_torch(device, args.memory - args.cache)
+        models = Models(on_host, where, device, args.cache)
         rate = link_rate(models.experts.store, device)
-        for description in QUICK_CASES if args.quick else CASES:
-            for case in measure(models, clock, rate, *description):
+        for description, resident_times in zip(cases, known):
+            for case in measure(models, resident_times, clock, rate, *description):
+                if limited:
+                    case["params"] |= {"gpu_memory": args.memory, "model_bytes": size}
+                    case["metrics"]["peak_bytes"] = (
+                        args.cache + torch.cuda.max_memory_reserved(device.index))
                 show(case)
                 if not case["correct"]:
                     sys.exit(f"{case['case']}: largest error {case['max_error']}, expected at most "
                              f"{case['tolerance']}")
-                ours, floor = case["ours"]["call_us"], case.get("floor_us")
-                reason = reason_to_drop(ours, floor) if floor else None
-                if reason:
-                    print(f"{case['case']}: dropped: {reason}")
-                    results.setdefault("dropped", []).append(
-                        {"case": case["case"], "reason": reason, "us": ours, "floor_us": floor})
-                else:
-                    results["cases"].append(case)
+                _results.add(results, case)
     if args.output:
         _results.write(args.output, results)
 

@@ -23,7 +23,7 @@ import penstock
 import pyarrow
 from penstock import robot
 from penstock.bench import _results
-from penstock.bench._floor import Floor, reason_to_drop
+from penstock.bench._floor import Floor
 from penstock.robot import _engine, _reading
 from pyarrow import parquet
 
@@ -207,13 +207,7 @@ def main():
         print(f"{case['case']}: " + ", ".join(f"{name} {us / 1e3:.1f} ms"
                                               for name, us in shown.items())
               + f"; {ours / floor:.3f} x its floor")
-        reason = reason_to_drop(ours, floor)
-        if reason:
-            print(f"{case['case']}: dropped: {reason}")
-            results.setdefault("dropped", []).append(
-                {"case": case["case"], "reason": reason, "us": ours, "floor_us": floor})
-        else:
-            results["cases"].append(case)
+        _results.add(results, case)
     if args.output:
         _results.write(args.output, results)
 

@@ -20,7 +20,7 @@ import torch
 import transformers
 from penstock.bench import _results
 from penstock.bench._clock import clock_for
-from penstock.bench._floor import Floor, reason_to_drop
+from penstock.bench._floor import Floor
 from penstock.bench._timing import Plan, Samples, Turns
 from transformers.integrations.moe import ExpertsInterface
 
@@ -201,14 +201,7 @@ def main():
                 if not case["correct"]:
                     sys.exit(f"{case['case']}: largest error {case['max_error']}, expected at most "
                              f"{case['tolerance']}")
-                ours, floor = case["ours"]["call_us"], case.get("floor_us")
-                reason = reason_to_drop(ours, floor) if floor else None
-                if reason:
-                    print(f"{case['case']}: dropped: {reason}")
-                    results.setdefault("dropped", []).append(
-                        {"case": case["case"], "reason": reason, "us": ours, "floor_us": floor})
-                else:
-                    results["cases"].append(case)
+                _results.add(results, case)
     if args.output:
         _results.write(args.output, results)
 

@@ -104,8 +104,13 @@ struct Layer {
   Numbers gate_up, down;
 };
 
-Operation moe_of(const ps::Device& device, const Layer& layer, std::int64_t tokens) {
-  Operation made{.name = fmt::format("route and moe, {} token{}", tokens, tokens > 1 ? "s" : "")};
+enum class Routing { in_the_call, before };
+
+Operation moe_of(const ps::Device& device, const Layer& layer, std::int64_t tokens,
+                 Routing routing) {
+  Operation made{.name = fmt::format("{}, {} token{}",
+                                     routing == Routing::before ? "moe" : "route and moe", tokens,
+                                     tokens > 1 ? "s" : "")};
   made.params = {{"tokens", tokens},
                  {"hidden", Layer::hidden},
                  {"width", Layer::width},
@@ -129,12 +134,22 @@ Operation moe_of(const ps::Device& device, const Layer& layer, std::int64_t toke
       .out = {out.view().data, DType::bf16, {tokens, Layer::hidden}, out.view().place}};
   options.workspace = memory_of(made, device, ps::moe_workspace_bytes(options)).view();
   made.out = out.view().sub(0, static_cast<std::size_t>(tokens * Layer::hidden) * 2);
-  made.call = [options, logits](const ps::Stream& stream) {
+  const auto route = [options, logits](const ps::Stream& stream) {
     ps::route(
         {.logits = logits, .ids = options.ids, .weights = options.weights, .renormalise = true},
         stream);
-    ps::moe(options, stream);
   };
+  if (routing == Routing::before) {
+    const ps::Stream stream(device);
+    route(stream);
+    stream.synchronize();
+    made.call = [options](const ps::Stream& on) { ps::moe(options, on); };
+  } else {
+    made.call = [options, route](const ps::Stream& stream) {
+      route(stream);
+      ps::moe(options, stream);
+    };
+  }
   return made;
 }
 
@@ -217,8 +232,10 @@ Captured checked(const Operation& operation, const ps::Stream& stream) {
 
 std::vector<Operation> operations(const ps::Device& device, const Layer& layer) {
   std::vector<Operation> all;
-  for (const std::int64_t tokens : {1, 8, 64, 256, 1024, 4096, 16384}) {
-    all.push_back(moe_of(device, layer, tokens));
+  for (const Routing routing : {Routing::in_the_call, Routing::before}) {
+    for (const std::int64_t tokens : {1, 8, 64, 256, 1024, 4096, 16384}) {
+      all.push_back(moe_of(device, layer, tokens, routing));
+    }
   }
   all.push_back(attention_of(device, 4, 4096, 4096));
   all.push_back(attention_of(device, 64, 1, 4096));

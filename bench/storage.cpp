@@ -1,6 +1,7 @@
 // A file read through the library into memory, and on into a GPU's. The floor is the best pass of
-// the disk alone: loops written by hand over block sizes and numbers of reads in flight. The best
-// of these loops by its median is the peer. Writes bench/results/storage.json.
+// the disk alone: loops written by hand over block sizes and numbers of reads in flight, into
+// memory of the host and into memory that is page-locked for the GPU. The best of these loops by
+// its median is the peer. Writes bench/results/storage.json.
 //
 //   bench_storage --dir /data --output bench/results/storage.json
 #include <fcntl.h>
@@ -8,8 +9,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -24,6 +27,7 @@
 #include "support/bare_read.h"
 #include "support/guarded.h"
 #include "support/results.h"
+#include "support/test_file.h"
 
 namespace {
 
@@ -43,40 +47,6 @@ struct Way {
   Json params;
   std::function<void()> run;
   std::vector<double> seconds{};
-};
-
-// Written for the run and removed however it ends.
-class TestFile {
- public:
-  TestFile(const std::filesystem::path& directory, std::size_t bytes)
-      : path_(directory / fmt::format("penstock_bench_{}", getpid())) {
-    const ps::PinnedBuffer memory(ps::Device::cpu(), 16 * ps::MiB);
-    try {
-      const ps::File file(path_, {.mode = ps::FileMode::write});
-      for (std::size_t at = 0; at < bytes; at += memory.bytes()) {
-        std::byte* const data = memory.view().data;
-        for (std::size_t i = 0; i < memory.bytes(); i += sizeof(std::uint64_t)) {
-          const std::uint64_t word = at + i;  // says where it belongs
-          std::memcpy(data + i, &word, sizeof(word));
-        }
-        file.write(at, memory.view());
-      }
-      file.flush();
-    } catch (...) {
-      std::filesystem::remove(path_);
-      throw;
-    }
-  }
-  ~TestFile() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-  }
-  TestFile(const TestFile&) = delete;
-  TestFile& operator=(const TestFile&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
 };
 
 // The file through a pipeline's slots; every chunk is looked at.
@@ -171,32 +141,44 @@ class ToDevice {
   ps::Pipeline pipeline_;
 };
 
-void run(const Settings& settings) {
-  const std::size_t bytes = settings.mebibytes * ps::MiB / (16 * ps::MiB) * (16 * ps::MiB);
-  if (bytes == 0)
-    throw ps::InvalidArgument("mib", "at least 16", std::to_string(settings.mebibytes));
-  const TestFile file(settings.directory, bytes);
-  const int fd = open(file.path().c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
-  if (fd < 0) throw ps::SystemError(errno, "open for direct reads", file.path().string());
-  const ps::PinnedBuffer memory(ps::Device::cpu(), 32 * 16 * ps::MiB);
-
+// All bytes of the file into the same memory again and again, by system calls alone.
+std::vector<Way> bare_ways(int fd, std::size_t bytes, const ps::PinnedBuffer& memory,
+                           const char* name) {
   std::vector<Way> ways;
   for (const std::size_t block : {1, 4, 16}) {
     for (const std::size_t in_flight : {1, 4, 8, 16, 32}) {
       const bench::BareRead work{fd, bytes, block * ps::MiB, in_flight, memory.view().data};
-      const Json params = {{"block", work.block}, {"in_flight", in_flight}};
+      const Json params = {{"block", work.block}, {"in_flight", in_flight}, {"memory", name}};
       ways.push_back({"bare threads", params, [work] { bench::read_by_threads(work); }});
       if (bench::read_by_uring({fd, work.block, work.block, 1, work.memory})) {
         ways.push_back({"bare io_uring", params, [work] { bench::read_by_uring(work); }});
       }
     }
   }
+  return ways;
+}
+
+void run(const Settings& settings) {
+  const std::size_t bytes = settings.mebibytes * ps::MiB / (16 * ps::MiB) * (16 * ps::MiB);
+  if (bytes == 0)
+    throw ps::InvalidArgument("mib", "at least 16", std::to_string(settings.mebibytes));
+  const bench::TestFile file(settings.directory, bytes);
+  const int fd = open(file.path().c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  if (fd < 0) throw ps::SystemError(errno, "open for direct reads", file.path().string());
+  const ps::Device device = ps::Device::best();
+  constexpr std::size_t room = 32 * 16 * ps::MiB;
+  const ps::PinnedBuffer memory(ps::Device::cpu(), room);
+  std::optional<ps::PinnedBuffer> locked;  // for the GPU, as the slots of ToDevice are
+  if (device.kind() == ps::DeviceKind::cuda) locked.emplace(device, room);
+
+  std::vector<Way> ways = bare_ways(fd, bytes, memory, "host");
+  if (locked)
+    std::ranges::move(bare_ways(fd, bytes, *locked, "page-locked"), std::back_inserter(ways));
   Flow best(file.path(), bytes, 4 * ps::MiB, 8, ps::FileEngine::best);
   Flow threads(file.path(), bytes, 4 * ps::MiB, 8, ps::FileEngine::threads);
   const Json params = {{"chunk", 4 * ps::MiB}, {"slots", 8}};
   ways.push_back({"ours", params, [&] { best.run(); }});
   ways.push_back({"ours, threads", params, [&] { threads.run(); }});
-  const ps::Device device = ps::Device::best();
   std::optional<ToDevice> uploading;
   std::optional<ps::PinnedBuffer> host;
   ps::Floor link;
@@ -224,7 +206,7 @@ void run(const Settings& settings) {
   Json bare = Json::array();
   for (const Way& way : ways) {
     const double seconds = ps::median(way.seconds);
-    fmt::print("{:<14} {:<32} {:>9}, {:.3f} GB/s\n", way.name, way.params.dump(),
+    fmt::print("{:<14} {:<56} {:>9}, {:.3f} GB/s\n", way.name, way.params.dump(),
                ps::format_seconds(seconds), gbps(seconds));
     if (!way.name.starts_with("bare")) continue;
     for (const double pass : way.seconds) disk.add(pass);

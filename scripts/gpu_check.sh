@@ -11,6 +11,7 @@
 #
 # Without arguments every part runs except `ladders`. A part that takes longer than
 # $PENSTOCK_CHECK_SECONDS (default: no limit) is stopped, counts as failed, and the next one starts.
+# The outcome of each part is recorded in tests/gpu/sanitizers.txt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -160,7 +161,11 @@ for part in "${parts[@]}"; do
   esac
 done
 
+# The sources of what is checked. Binaries from another machine come with a file that says so.
+evidence=("${PENSTOCK_PYTHON:-python3}" tools/gpu_evidence.py)
+sources=()
 if [[ -f build/gpu/build.ninja || ! -x $bin/test_gpu ]]; then
+  sources=("$("${evidence[@]}" hash)")
   scripts/build.sh gpu -DPENSTOCK_GPU_TESTS=ON test_gpu gpu_racy mistakes
 fi
 
@@ -171,11 +176,12 @@ for part in "${parts[@]}"; do
   timeout --kill-after=10 "${PENSTOCK_CHECK_SECONDS:-0}" scripts/gpu_check.sh --part "$part" ||
     code=$?
   case $code in
-    0) outcome=clean ;;
-    86) outcome='FAILED: the tool found errors' ;;
-    124 | 137) outcome="STOPPED after \$PENSTOCK_CHECK_SECONDS" ;;
-    *) outcome="FAILED with exit code $code" ;;
+    0) outcome=clean kept=clean ;;
+    86) outcome='FAILED: the tool found errors' kept=failed ;;
+    124 | 137) outcome="STOPPED after \$PENSTOCK_CHECK_SECONDS" kept=stopped ;;
+    *) outcome="FAILED with exit code $code" kept=failed ;;
   esac
+  "${evidence[@]}" checked "$part" "$kept" "${sources[@]}" || true
   ((code == 0)) || failed=1
   summary+=("$(printf '%-14s%5d s  %s' "$part" $((SECONDS - begin)) "$outcome")")
   echo "${summary[-1]}"

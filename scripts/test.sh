@@ -36,6 +36,7 @@ join() {
   echo "== $beside_name"
   cat "build/logs/$beside_name.log"
   times+=("$(printf '%6ds  %s, in the background' "$(<"build/logs/$beside_name.seconds")" "$beside_name")")
+  echo "== $beside_name, in the background: $(<"build/logs/$beside_name.seconds") s"
   return $status
 }
 
@@ -75,4 +76,4 @@ show_times
 python3 tools/gpu_evidence.py show
 python3 tools/gpu_bench.py --stale
 # The fullest run comes last, so that its summary closes the output.
-ctest --preset "$main"
+phase "test $main" ctest --preset "$main"

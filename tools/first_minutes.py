@@ -1,17 +1,24 @@
 #!/usr/bin/env python3
-"""Writes what scripts/first_minutes.sh measured, with the machine, and prints it.
+"""Writes what scripts/first_minutes.sh measured, with the machine, and prints it. Cases of FILE that were
+not measured this time stay, with their own date and commit.
 
-first_minutes.py FILE LOAD [TARGET INSTALL_SECONDS SECONDS]...
+first_minutes.py FILE LOAD [TARGET INSTALL_SECONDS SECONDS LOG]...
+
+LOG is what the target printed; the times of its phases are read from it.
 """
 
 import datetime
 import json
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 IDLE = 0.5  # load before the first run, in cores
+FIELDS = 4  # per target
+PHASE = re.compile(r"== (.+): (\d+) s")  # as scripts/test.sh prints it
+OF_A_RUN = ("date", "commit", "machine", "load_before", "idle")  # what a case that stays keeps
 
 
 def first_line(*command):
@@ -45,9 +52,18 @@ def machine():
     }
 
 
-def document(load, rows):
-    cases = [{"case": f"make {target}", "ours": {"call_us": round(1e6 * float(took))}, "peer": {},
-              "metrics": {"install_us": round(1e6 * float(install))}} for target, install, took in rows]
+def phases(log):
+    """The phases that a target printed, in order, in microseconds."""
+    lines = Path(log).read_text(errors="replace").splitlines()
+    return {phase[1]: 1_000_000 * int(phase[2]) for phase in map(PHASE.fullmatch, lines) if phase}
+
+
+def measured(target, install, took, log):
+    return {"case": f"make {target}", "ours": {"call_us": round(1e6 * float(took))}, "peer": {},
+            "metrics": {"install_us": round(1e6 * float(install)), "phases_us": phases(log)}}
+
+
+def document(load, cases):
     return {
         "schema": 1,
         "name": "first_minutes",
@@ -60,6 +76,14 @@ def document(load, rows):
         "peers": {},
         "cases": cases,
     }
+
+
+def merged(old, new):
+    """`new` with the cases of `old` that it lacks, which name the run that they are from."""
+    names = {case["case"] for case in new["cases"]}
+    kept = [{field: old[field] for field in OF_A_RUN if old[field] != new[field]} | case
+            for case in old["cases"] if case["case"] not in names]
+    return new | {"cases": sorted(kept + new["cases"], key=lambda case: case["case"])}
 
 
 def text(result):
@@ -76,11 +100,15 @@ def text(result):
 
 def main(arguments):
     path, load, *rest = arguments
-    if not rest or len(rest) % 3:
+    if not rest or len(rest) % FIELDS:
         sys.exit(__doc__)
-    result = document(load, list(zip(rest[::3], rest[1::3], rest[2::3])))
-    Path(path).write_text(json.dumps(result, indent=2) + "\n")
-    print("\n".join(text(result)))
+    result = document(load, [measured(*rest[first:first + FIELDS])
+                             for first in range(0, len(rest), FIELDS)])
+    path, shown = Path(path), "\n".join(text(result))
+    if path.is_file():
+        result = merged(json.loads(path.read_text()), result)
+    path.write_text(json.dumps(result, indent=2) + "\n")
+    print(shown)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,13 @@ gpu_evidence.py keep HOW  after a run that passed: writes the hash to tests/gpu/
                           compiler, the CUDA toolkit, the system and the GPU. HOW is 'here' if the
                           tests were built on this machine, or 'elsewhere'. Refuses if build/gpu was
                           built from other sources.
-gpu_evidence.py show      says whether the sources are those of the last run that passed
+gpu_evidence.py checked PART OUTCOME [HASH]
+                          after a part of scripts/gpu_check.sh: writes its outcome ('clean', 'failed' or
+                          'stopped') to tests/gpu/sanitizers.txt, with the day, the hash and the GPU.
+                          HASH is that of the sources before they were built here; without it, what
+                          build/gpu says.
+gpu_evidence.py show      says whether the sources are those of the last run that passed, and of the last
+                          run of each part under compute-sanitizer
 """
 
 import datetime
@@ -28,6 +34,8 @@ COVERED = {
     ("python", "tests/python"): (*CODE, "*.py", "pytest.ini"),
     ("cmake",): ("*.cmake", "*.in"),
 }
+NOT_COVERED = "without the page in src/trace/page, which no GPU test reads"
+PARTS = ("memory", "races", "barriers", "uninitialised", "mistakes")  # of scripts/gpu_check.sh
 SPACE = re.compile(r"(?<!\w)\s+|\s+(?!\w)")
 COVERED_FILES = ("CMakeLists.txt", "CMakePresets.json", "tests/CMakeLists.txt")
 
@@ -82,6 +90,10 @@ def read_line(path):
     return path.read_text().strip() if path.is_file() else None
 
 
+def today():
+    return datetime.datetime.now(datetime.timezone.utc).date()
+
+
 def keep(root, how):
     binaries = root / "build/gpu/bin"
     now, toolchain = source_hash(root), read_line(binaries / "toolchain.txt")
@@ -95,8 +107,8 @@ def keep(root, how):
     else:
         system = platform.freedesktop_os_release()["PRETTY_NAME"]
         build = f"built elsewhere with {toolchain}, and copied to {system}"
-    day = datetime.datetime.now(datetime.timezone.utc).date()
-    (root / "tests/gpu/green.txt").write_text(f"{now}\n{day}: {gpu}; {build}; {python_name()}\n")
+    (root / "tests/gpu/green.txt").write_text(
+        f"{now}\n{today()}: {gpu}; {build}; {python_name()}; {NOT_COVERED}\n")
     return 0, "GPU evidence: wrote tests/gpu/green.txt; commit it"
 
 
@@ -111,6 +123,37 @@ def look(root):
     return f"GPU evidence: these sources passed on {where}"
 
 
+def read_checks(root):
+    """The last run of each part: the hash of its sources, and the rest of its line."""
+    kept = root / "tests/gpu/sanitizers.txt"
+    lines = kept.read_text().splitlines() if kept.is_file() else []
+    return {part: (sources, rest) for part, sources, rest in (line.split(" ", 2) for line in lines)}
+
+
+def checked(root, part, outcome, built):
+    now = source_hash(root)
+    if (built or read_line(root / "build/gpu/bin/sources.txt")) != now:
+        return 1, f"Sanitizers: {part}: not recorded: build/gpu was built from other sources than these"
+    gpu = gpu_name()
+    if gpu is None:
+        return 1, f"Sanitizers: {part}: not recorded: there is no GPU here"
+    checks = read_checks(root) | {part: (now, f"{outcome} on {today()}: {gpu}")}
+    (root / "tests/gpu/sanitizers.txt").write_text(
+        "".join(f"{name} {sources} {rest}\n" for name, (sources, rest) in sorted(checks.items())))
+    return 0, f"Sanitizers: {part}: wrote tests/gpu/sanitizers.txt; commit it"
+
+
+def look_at_checks(root):
+    """What is known of each part, one line each."""
+    checks, now = read_checks(root), source_hash(root)
+    for part in dict.fromkeys((*PARTS, *checks)):
+        if part not in checks:
+            yield f"Sanitizers: {part}: never recorded"
+            continue
+        sources, rest = checks[part]
+        yield f"Sanitizers: {part}: {rest}" + ("" if sources == now else "; stale: the sources have changed")
+
+
 def main(arguments):
     root = Path(__file__).resolve().parent.parent
     match arguments:
@@ -119,7 +162,9 @@ def main(arguments):
         case ["keep", ("here" | "elsewhere") as how]:
             status, text = keep(root, how)
         case ["show"]:
-            status, text = 0, look(root)
+            status, text = 0, "\n".join([look(root), *look_at_checks(root)])
+        case ["checked", part, ("clean" | "failed" | "stopped") as outcome, *built] if len(built) < 2:
+            status, text = checked(root, part, outcome, built[0] if built else None)
         case _:
             status, text = 2, __doc__
     print(text)

@@ -44,7 +44,7 @@ process, so that background load affects all of them equally.
 
 - A *floor* is the best time of an engine (copies in one direction, the disk, the arithmetic units) alone,
   over all passes of the same run. It cannot be beaten: a result below 0.98 × its floor is a measuring error
-  and is dropped. Results that are older than this rule have floors of other kinds; their pages say so.
+  and is dropped. What results that are older than this rule call a floor is shown as a yardstick.
 - *Peers* are other implementations of the same work, such as cuBLASLt. *Yardsticks* are related work, such
   as a cudaMemcpy of the same size, or a time computed from a copy rate. Both can be beaten.
 - *Measured ceilings* are transfer rates of the machine: *h2d* and *d2h* are copies between page-locked host
@@ -155,7 +155,8 @@ NAMES = {
             "*CUB*: the faster of two ways to call its DeviceTransform, on elements and on vectors.",
     "decompress": "The bytes are those of the compressed data and of the values. *96 thread blocks*: with this "
                   "limit, as many as 16 multiprocessors hold.",
-    "expert_overlap": "The floor is the slower of loading and computing all experts alone. Our time is that "
+    "expert_overlap": "The floor is the slower of loading and computing all experts alone; a disk alone is "
+                      "measured by bare direct reads as well. Our time is that "
                       "of a Pipeline, and from a disk that of StreamedExperts. *large experts*: 256 experts "
                       "of 7168 x 14336, of which 64 have weights of their own; *balanced*: with so many "
                       "tokens that computing takes about as long as loading.",
@@ -173,7 +174,9 @@ NAMES = {
                                      "after 128 tokens. The cache of experts on the GPU is empty before every "
                                      "run. The floor is the time in which the bytes of the needed experts "
                                      "cross the link. *accelerate*: its cpu_offload; *resident*: all experts on "
-                                     "the GPU, by penstock.moe. The yardstick of a forward pass is what can be "
+                                     "the GPU, by penstock.moe, measured before and freed; then torch's memory "
+                                     "pool is limited, so that pool and cache together are smaller than the "
+                                     "model. The yardstick of a forward pass is what can be "
                                      "expected: copies of a prompt's experts can overlap with everything else, "
                                      "those of single tokens are known only after the router.",
     "gemm": "Cases are M x N x K, in bf16 if nothing else is said; *odd*: N and K are not multiples of 8. "
@@ -197,8 +200,9 @@ NAMES = {
                   "the cache. The floor is a plain read of memory of the same size as the weights of the "
                   "chosen experts. *torch* and *SonicMoE*: see [moe](moe.md).",
     "moe_layouts": "Our time is that of concatenated weights without biases. *transposed*: with contiguous "
-                   "columns. Every time includes the router's projection, a matrix product of torch's, and "
-                   "the routing.",
+                   "columns. *gpt-oss-120B*: with biases and its clamped gate in every column; the floor is "
+                   "a plain read of memory of the same size as the weights of the chosen experts. Every time "
+                   "includes the router's projection, a matrix product of torch's, and the routing.",
     "moe_portable": "Our time is that of `kernel=\"portable\"`. Every time includes the router's "
                     "projection, a matrix product of torch's, and the routing. *torch*: see [moe](moe.md).",
     "moe_transformers": "*experts*: GPU time of the experts of all layers, router excluded; *forward*: "
@@ -210,7 +214,7 @@ NAMES = {
                       "when calls follow each other and have a workspace. *kernels* and *other operations*: "
                       "the nodes of a captured call. *first call*: until its work is done; it loads the kernels "
                       "that no case before it uses. Layers have the shape of Qwen3-30B-A3B; the router's "
-                      "projection is not included.",
+                      "projection is not included. *moe*: with ids and weights that route wrote before.",
     "overlap": "*two-way*: upload and compute; *three-way*: also download; *four-way*: also a copy within "
                "the GPU. *two-way-0.8*: compute takes 0.8 × the upload. *uncut*: three-way with whole items "
                "instead of chunks. *recycle*: uploads from the slots of a SlotRing; the floor is the copies "
@@ -330,7 +334,8 @@ TABLES = {"append_attention": results_attention.steps, "attention": results_atte
           "resample-cpu": results_resample.cpu_table, "moe": results_moe.layers,
           "moe_cpu": results_moe.on_cpu, "moe_decode": results_moe.decoding,
           "moe_layouts": results_moe.layouts, "moe_portable": results_moe.portable,
-          "moe-calls": results_moe.calls, "route": results_moe.routing}
+          "moe-calls": results_moe.calls, "moe-overlap": results_moe.overlap,
+          "moe_rounding": results_moe.rounding, "route": results_moe.routing}
 
 # Tables with another name than the benchmark that they show, which may have no results yet.
 TABLES_OF = {"attention-summary": "attention", "attention-others": "attention",

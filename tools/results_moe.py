@@ -14,12 +14,44 @@ def layers(documents):
     for case in documents["moe"][1]["cases"]:
         ours, metrics = judged_us(case["ours"]), case["metrics"]
         sonic, torch = (judged_us(case["peer"].get(name)) for name in ("SonicMoE", "torch"))
+        sequential = without_overlap_us(case)
         rows.append([case["case"], shape_of(case["params"]), shown_us(ours),
                      f"{metrics['flop'] / ours * 1e-6:.0f}", ratio(over(case["yardstick_us"], ours)),
                      shown_us(sonic), ratio(over(sonic, ours)), shown_us(torch),
-                     ratio(over(torch, ours), 2), percent(metrics["padded_share"])])
+                     ratio(over(torch, ours), 2), shown_us(sequential), ratio(over(sequential, ours), 2),
+                     percent(metrics["padded_share"])])
     return table(["layer", "(T, d, n, E, K)", "Penstock", "TFLOP/s", "yardstick / Penstock",
-                  "SonicMoE", "SonicMoE / Penstock", "torch", "torch / Penstock", "padded rows"], rows)
+                  "SonicMoE", "SonicMoE / Penstock", "torch", "torch / Penstock", "without overlap",
+                  "without / with overlap", "padded rows"], rows)
+
+
+def without_overlap_us(case):
+    """The time of kernel="sequential", which is the same kernel with overlap compiled out."""
+    return judged_us(case["metrics"].get("kernels", {}).get("sequential"))
+
+
+def overlap(documents):
+    """The rungs of the ladder moe on the layers of the benchmark, and what overlap gains."""
+    rows = []
+    for case in documents["moe"][1]["cases"]:
+        ours, sequential = judged_us(case["ours"]), without_overlap_us(case)
+        if sequential:
+            rows.append([case["case"], shown_us(sequential), shown_us(ours), ratio(over(sequential, ours), 2)])
+    return table(["layer", "1. sequential", "2. overlapped", "sequential / overlapped"], rows)
+
+
+def rounding(documents):
+    """What rounding the routes changes, costs and saves."""
+    rows = []
+    for case in documents["moe_rounding"][1]["cases"]:
+        metrics = case["metrics"]
+        plain, before = (judged_us(case["peer"].get(name)) for name in ("not rounded", "rounded before"))
+        rows.append([case["case"], percent(metrics["changed_share"]), metrics["experts_rounded_up"],
+                     metrics["experts_rounded_down"], shown_us(plain), shown_us(judged_us(case["ours"])),
+                     shown_us(before), ratio(over(plain, before))])
+    return table(["layer", "routes changed", "experts that take tokens", "experts that drop tokens",
+                  "not rounded", "rounded in the call", "rounded before", "not rounded / rounded before"],
+                 rows)
 
 
 def decoding(documents):

@@ -77,11 +77,30 @@ def of_peak(counters, unit):
     return percent(None if share is None else share / 100)
 
 
+# What floors were before the rule for them; see floor_of.
+FORMER_FLOOR = ("a median, the time of a peer, or a time computed from a copy rate, because these "
+                "results are older than the rule for floors")
+
+
+def floor_of(document, case):
+    """The time that a case cannot beat. Files without the hash of their sources are older than the rule
+    that says so: what they call a floor is a yardstick."""
+    return case.get("floor_us") if "sources" in document else None
+
+
+def yardstick_of(document, case):
+    """The name and the time of a case's yardstick."""
+    if "yardstick_us" in case:
+        return case["yardstick"], case["yardstick_us"]
+    former = case.get("floor_us") if "sources" not in document else None
+    return FORMER_FLOOR if former else None, former
+
+
 def of_cases(document):
     """Our time per case, its floor, its yardstick and its peers."""
     cases, peers = document["cases"], list(document["peers"])
-    floors = any(case.get("floor_us") for case in cases)
-    yardsticks = list(dict.fromkeys(case["yardstick"] for case in cases if "yardstick_us" in case))
+    floors = any(floor_of(document, case) for case in cases)
+    yardsticks = list(dict.fromkeys(name for case in cases if (name := yardstick_of(document, case)[0])))
     counted = any(case.get("metrics", {}).get("counters") for case in cases)
     columns = ["case", "ours"]
     columns += ["floor", "ours / floor"] if floors else []
@@ -92,28 +111,35 @@ def of_cases(document):
     for peer in peers:
         columns += [peer, f"{peer} / ours"]
     columns += ["DRAM"] if counted else []
+    installs = any("install_us" in case.get("metrics", {}) for case in cases)
+    columns += ["installing packages before it"] if installs else []
+    kept = any("commit" in case or "date" in case for case in cases)  # from an earlier run
+    columns += ["measured"] if kept else []
     rows = []
     for case in cases:
         ours = judged_us(case["ours"])
         row = [case["case"], shown_us(ours)]
         if floors:
-            row += [shown_us(case.get("floor_us")), ratio(over(ours, case.get("floor_us")))]
+            floor = floor_of(document, case)
+            row += [shown_us(floor), ratio(over(ours, floor))]
         row += [shown_us(case.get("metrics", {}).get("engines_us", {}).get(name)) for name in engines]
         if yardsticks:
-            row += [shown_us(case.get("yardstick_us")), ratio(over(case.get("yardstick_us"), ours))]
+            yardstick = yardstick_of(document, case)[1]
+            row += [shown_us(yardstick), ratio(over(yardstick, ours))]
         for peer in peers:
             time = judged_us(case["peer"].get(peer))
             row += [shown_us(time), ratio(over(time, ours))]
         if counted:
             row.append(of_peak(case.get("metrics", {}).get("counters", {}), "dram"))
+        if installs:
+            row.append(shown_us(case.get("metrics", {}).get("install_us")))
+        if kept:
+            row.append(f"{case.get('date', document['date'])}, {case.get('commit', document['commit'])}")
         rows.append(row)
     parts = [table(columns, rows)]
     notes = []
-    if floors and "sources" in document:
+    if floors:
         notes.append("*floor*: the best time of the slowest engine alone, measured in the same run.")
-    elif floors:  # files without the hash of their sources are older than the rule
-        notes.append("*floor*: these results are older than the rule for floors. Here it is a median, the "
-                     "time of a peer, or a time computed from a copy rate, so rows can be below it.")
     if yardsticks:
         notes.append(f"*yardstick*: {'; '.join(yardsticks)}. It may be beaten.")
     if peers:
@@ -151,6 +177,18 @@ def of_calls(document):
             "*After a pause*: one call at a time, each after a rest. *Call time*: until the "
             "work is done, on the host's clock. *Host time*: until the call returns. *Back to back*: "
             "up to 200 calls in a row without waiting, so that the host's caches and clocks are warm."]
+
+
+def of_phases(document):
+    """What the phases of a case took, where it printed them."""
+    found = [(case["case"], phases) for case in document["cases"]
+             if (phases := case.get("metrics", {}).get("phases_us"))]
+    parts = []
+    for name, phases in found:
+        parts += [f"## Phases of `{name}`",
+                  table(["phase", "time"], [[phase, shown_us(us)] for phase, us in phases.items()]),
+                  "A phase that runs *in the background* does so beside the phases after it."]
+    return parts
 
 
 def of_launches(document):
@@ -280,7 +318,8 @@ def body(path, document, calls=True):
         elif "calls" in document:
             parts = of_profiles(document)
         else:
-            parts = of_cases(document) + of_launches(document) + (of_calls(document) if calls else [])
+            parts = (of_cases(document) + of_launches(document) + of_phases(document)
+                     + (of_calls(document) if calls else []))
         parts += [f"Dropped: {case['case']}: {case['reason']}." for case in document.get("dropped", [])]
         command = document.get("command", f"scripts/gpu_bench.sh {path.stem} --again")
         return "\n\n".join([stamp(document), *parts, f"To measure again: `{command}`."])
@@ -305,7 +344,7 @@ def cases_headline(document):
     # Of a benchmark of many kernels, the best ones.
     cases = [case for case in document["cases"] if case["case"].endswith(", best")]
     cases = cases or document["cases"]
-    floors = [over(judged_us(case["ours"]), case.get("floor_us")) for case in cases]
+    floors = [over(judged_us(case["ours"]), floor_of(document, case)) for case in cases]
     floors = sorted(value for value in floors if value)
     if floors:
         parts.append(f"{spread(floors)} × the floor")

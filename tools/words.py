@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks that tracked text names no path of a developer's machine and leaves no note to self, and that
-the pages use the usual terms."""
+the pages, and what the ladders print, use the usual terms."""
 
 import re
 import subprocess
@@ -15,14 +15,19 @@ REFUSED = {
     "a note to self": re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b"),
 }
 
-# Terms that readers do not know, in Markdown pages, with the usual ones.
+# Terms that readers do not know, with the usual ones: in Markdown pages, and in the strings of the
+# ladders, which `penstock ladder` prints and result pages show.
 UNUSUAL = {
     re.compile(r"\bby turns\b"): "interleaved",
     re.compile(r"\b(under way|on (its|their) way)\b"): "in flight",
     re.compile(r"\bwanted times?\b"): "target time",
     re.compile(r"\bof the house\b"): "of Penstock",
     re.compile(r"\bof as many bytes\b"): "of the same size",
+    re.compile(r"\b\d+ (loads?|bytes|rows|blocks?|tiles?) an? "
+               r"(thread|lane|warp|block|tile|kernel|load|SM)\b"): "... per ...",
 }
+LADDER = re.compile(r"examples/.*\.(cu|cuh|cpp|h)")
+STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 
 
 def unusual(name, number, line):
@@ -42,6 +47,8 @@ def violations(root, names):
                     yield f"{name}:{number}: {what}: {line.strip()[:80]}"
             if name.endswith(".md"):
                 yield from unusual(name, number, line)
+            elif LADDER.fullmatch(name):
+                yield from unusual(name, number, " ".join(STRING.findall(line)))
 
 
 def main():

@@ -47,7 +47,8 @@ std::vector<Variant> variants() { return {variant<__nv_bfloat16>(), variant<__ha
 
 const ladder::Instructions machine{.holds = {"FFMA", "LDG.128", "STS.128", "LDS.128"},
                                    .lacks = {"HMMA", "LDGSTS"}};
-PENSTOCK_ATTENTION_RUNG("scalar", "One multiply-add at a time: load, wait, compute.", machine,
-                        variants);
+PENSTOCK_ATTENTION_RUNG(
+    "scalar", "Scalar multiply-adds; a block loads, waits and computes, one after the other.",
+    machine, variants);
 
 }  // namespace

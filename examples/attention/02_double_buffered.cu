@@ -59,7 +59,7 @@ std::vector<Variant> variants() {
 const ladder::Instructions machine{.holds = {"LDGSTS.128", "LDGDEPBAR", "DEPBAR"},
                                    .lacks = {"HMMA", "LDG"}};
 PENSTOCK_ATTENTION_RUNG("double-buffered",
-                        "cp.async brings the next keys while the current ones are used.", machine,
-                        variants);
+                        "cp.async copies the next block of keys while the current one is used.",
+                        machine, variants);
 
 }  // namespace

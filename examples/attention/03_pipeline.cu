@@ -73,7 +73,8 @@ std::vector<Variant> variants() {
 }
 
 const ladder::Instructions machine{.holds = {"LDGSTS.128", "SYNCS"}, .lacks = {"HMMA"}};
-PENSTOCK_ATTENTION_RUNG("pipeline", "cuda::pipeline: the same copies, with words for the steps.",
+PENSTOCK_ATTENTION_RUNG("pipeline",
+                        "Asynchronous copies of the next keys, written with cuda::pipeline.",
                         machine, variants);
 
 }  // namespace

@@ -64,7 +64,8 @@ std::vector<Variant> variants() {
 
 const ladder::Instructions machine{.holds = {"UTMALDG.3D", "SYNCS.PHASECHK"},
                                    .lacks = {"LDGSTS", "HMMA"}};
-PENSTOCK_ATTENTION_RUNG("tma", "One thread asks for whole tiles, and the copy engine brings them.",
+PENSTOCK_ATTENTION_RUNG("tma",
+                        "One thread requests whole tiles of keys and values, which TMA copies.",
                         machine, variants);
 
 }  // namespace

@@ -140,7 +140,8 @@ std::vector<Variant> variants() { return {variant<__nv_bfloat16>(), variant<__ha
 
 const ladder::Instructions machine{.holds = {"HMMA.16816", "LDSM.MT88", "LDGSTS.128"},
                                    .lacks = {"STS"}};
-PENSTOCK_ATTENTION_RUNG("mma-sync", "Tensor cores by mma.sync; probabilities stay in registers.",
+PENSTOCK_ATTENTION_RUNG("mma-sync",
+                        "mma.sync computes on tensor cores; probabilities stay in registers.",
                         machine, variants);
 
 }  // namespace

@@ -84,7 +84,8 @@ std::vector<Variant> variants() { return {variant<__nv_bfloat16>(), variant<__ha
 
 const ladder::Instructions machine{.holds = {"HGMMA.64x128x16", "UTMALDG.3D", "WARPGROUP.DEPBAR"},
                                    .lacks = {"LDSM", "LDGSTS"}};
-PENSTOCK_ATTENTION_RUNG("wgmma", "A warpgroup multiplies straight from shared memory.", machine,
-                        variants);
+PENSTOCK_ATTENTION_RUNG("wgmma",
+                        "wgmma: a warpgroup multiplies operands that are in shared memory.",
+                        machine, variants);
 
 }  // namespace

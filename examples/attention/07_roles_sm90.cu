@@ -39,7 +39,7 @@ std::vector<Variant> variants() {
 
 const ladder::Instructions machine{
     .holds = {"HGMMA.64x128x16", "USETMAXREG", "SYNCS.PHASECHK", "UTMALDG.3D"}};
-PENSTOCK_ATTENTION_RUNG("roles", "A loader, two consumers, and a ring between them.", machine,
-                        variants);
+PENSTOCK_ATTENTION_RUNG("roles", "A loader warp fills a ring of tiles for two consumer warpgroups.",
+                        machine, variants);
 
 }  // namespace

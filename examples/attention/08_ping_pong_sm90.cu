@@ -68,7 +68,8 @@ std::vector<Variant> variants() {
 }
 
 const ladder::Instructions machine{.holds = {"HGMMA.64x128x16", "BAR.ARV", "BAR.SYNC"}};
-PENSTOCK_ATTENTION_RUNG("ping-pong", "One consumer multiplies while the other has its softmax.",
+PENSTOCK_ATTENTION_RUNG("ping-pong",
+                        "One consumer uses the tensor cores while the other computes its softmax.",
                         machine, variants);
 
 }  // namespace

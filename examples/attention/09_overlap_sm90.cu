@@ -43,7 +43,8 @@ std::vector<Variant> variants() {
 
 const ladder::Instructions machine{.holds = {"HGMMA.64x128x16", "WARPGROUP.DEPBAR"},
                                    .lacks = {"BAR.ARV"}};
-PENSTOCK_ATTENTION_RUNG("overlap", "Scores and sums in flight together, and the softmax beside.",
-                        machine, variants);
+PENSTOCK_ATTENTION_RUNG(
+    "overlap", "Each warpgroup computes its softmax while both of its products are in flight.",
+    machine, variants);
 
 }  // namespace

@@ -41,7 +41,8 @@ Traced traced() {
 
 const ladder::Instructions machine{.holds = {"HGMMA.64x128x16", "UTMASTG.3D", "STSM", "USETMAXREG"},
                                    .lacks = {"STG"}};
-PENSTOCK_ATTENTION_RUNG("persistent", "Blocks stay, and the next tile begins before this one ends.",
+PENSTOCK_ATTENTION_RUNG("persistent",
+                        "Persistent blocks start the next tile while they store the current one.",
                         machine, variants, traced);
 
 }  // namespace

@@ -32,8 +32,8 @@ std::vector<Variant> variants() {
 }
 
 const ladder::Instructions machine{.holds = {"HGMMA.64x128x16", "UTMASTG.3D", "ATOMG"}};
-PENSTOCK_ATTENTION_RUNG("causal-order",
-                        "Long tiles first, and each goes to the block that is free first.", machine,
-                        variants);
+PENSTOCK_ATTENTION_RUNG(
+    "causal-order", "Free blocks take the next tile from a counter, tiles with many keys first.",
+    machine, variants);
 
 }  // namespace

@@ -38,7 +38,8 @@ std::vector<Variant> variants() {
 }
 
 const ladder::Instructions machine{};
-PENSTOCK_ATTENTION_RUNG("library", "The library's own operator, beside every rung.", machine,
-                        variants);
+PENSTOCK_ATTENTION_RUNG("library",
+                        "The library's own operator, timed in interleaved runs with every rung.",
+                        machine, variants);
 
 }  // namespace

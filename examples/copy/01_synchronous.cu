@@ -68,7 +68,8 @@ std::vector<Traced> traced() {
 }
 
 const ladder::Instructions machine{.holds = {"LDG", "STS", "LDS"}, .lacks = {"LDGSTS", "LDG.128"}};
-PENSTOCK_COPY_RUNG("synchronous", "Copy, wait, compute: only other blocks fill the wait.", machine,
+PENSTOCK_COPY_RUNG("synchronous",
+                   "A block copies, waits and computes; only other blocks fill the wait.", machine,
                    kernels, traced);
 
 }  // namespace

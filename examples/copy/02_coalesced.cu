@@ -37,8 +37,9 @@ __global__ void __launch_bounds__(threads)
 constexpr GridOptions grid{.threads = threads, .piece = tile};
 
 std::vector<Kernel> kernels() {
-  return {over_elements("uncoalesced: a thread has 32 neighbours", in_order<1, per_thread>, grid),
-          over_elements("coalesced: a warp has 32 neighbours", in_order<threads, 1>, grid)};
+  return {
+      over_elements("uncoalesced: 32 adjacent elements per thread", in_order<1, per_thread>, grid),
+      over_elements("coalesced: 32 adjacent elements per warp access", in_order<threads, 1>, grid)};
 }
 
 template <unsigned step, unsigned lane>
@@ -56,7 +57,7 @@ std::vector<Traced> traced() {
 
 const ladder::Instructions machine{.holds = {"LDG", "STG"}, .lacks = {"LDG.128", "STG.128"}};
 PENSTOCK_COPY_RUNG("coalesced",
-                   "The same instructions, other addresses: 32 lines an access, or one.", machine,
+                   "A warp accesses 32 adjacent elements, or elements in 32 cache lines.", machine,
                    kernels, traced);
 
 }  // namespace

@@ -69,7 +69,7 @@ std::vector<Traced> traced() {
 
 const ladder::Instructions machine{.holds = {"LDG"}, .lacks = {"LDG.128", "LDGSTS"}};
 PENSTOCK_COPY_RUNG("registers",
-                   "Loads ahead into registers: they travel while the thread computes.", machine,
-                   kernels, traced);
+                   "The next elements are loaded into registers while the thread computes.",
+                   machine, kernels, traced);
 
 }  // namespace

@@ -68,13 +68,13 @@ Kernel make(const char* label, std::vector<Intensity> at) {
 std::vector<Kernel> kernels() {
   constexpr auto copy_bound = Intensity::copy_bound, balanced = Intensity::balanced,
                  compute_bound = Intensity::compute_bound;
-  return {make<1>("1 load a thread", {copy_bound, balanced, compute_bound}),
-          make<2>("2 loads a thread", {copy_bound, balanced}),
-          make<4>("4 loads a thread", {copy_bound, balanced, compute_bound}),
-          make<8>("8 loads a thread", {copy_bound, balanced}),
-          make<4, Hint::none>("4 loads a thread, no hints", {copy_bound, balanced}),
-          make<4, Hint::wide>("4 loads a thread, 256 bytes at once", {copy_bound, balanced}),
-          make<1, Hint::none>("1 load a thread, no hints", {copy_bound, balanced}),
+  return {make<1>("1 load per thread", {copy_bound, balanced, compute_bound}),
+          make<2>("2 loads per thread", {copy_bound, balanced}),
+          make<4>("4 loads per thread", {copy_bound, balanced, compute_bound}),
+          make<8>("8 loads per thread", {copy_bound, balanced}),
+          make<4, Hint::none>("4 loads per thread, no hints", {copy_bound, balanced}),
+          make<4, Hint::wide>("4 loads per thread, 256-byte L2 hint", {copy_bound, balanced}),
+          make<1, Hint::none>("1 load per thread, no hints", {copy_bound, balanced}),
           make<1, Hint::streaming, 128>("1 load, 128 threads", {copy_bound, balanced}),
           make<1, Hint::none, 128>("1 load, 128 threads, no hints", {copy_bound}),
           make<2, Hint::streaming, 512>("2 loads, 512 threads", {copy_bound}),
@@ -93,7 +93,8 @@ std::vector<Traced> traced() {
 }
 
 const ladder::Instructions machine{.holds = {"LDG.128", "STG.128"}, .lacks = {"STS", "LDGSTS"}};
-PENSTOCK_COPY_RUNG("vectorised", "16 bytes a load, several loads on their way, each byte once.",
-                   machine, kernels, traced);
+PENSTOCK_COPY_RUNG("vectorised",
+                   "Each load reads 16 bytes, and several loads per thread are in flight.", machine,
+                   kernels, traced);
 
 }  // namespace

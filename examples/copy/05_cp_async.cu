@@ -71,7 +71,8 @@ std::vector<Traced> traced() {
 
 const ladder::Instructions machine{.holds = {"LDGSTS.128", "LDGDEPBAR", "DEPBAR"},
                                    .lacks = {"LDG", "STS"}};
-PENSTOCK_COPY_RUNG("cp.async", "Copies that pass by the registers, in groups that one waits for.",
-                   machine, kernels, traced);
+PENSTOCK_COPY_RUNG("cp.async",
+                   "cp.async copies to shared memory, not through registers, in groups.", machine,
+                   kernels, traced);
 
 }  // namespace

@@ -96,8 +96,8 @@ __global__ void __launch_bounds__(threads)
 constexpr GridOptions grid{.grid = Grid::resident, .threads = threads, .piece = threads};
 
 std::vector<Kernel> kernels() {
-  return {over_vectors("of a thread, depth 4", of_a_thread, grid),
-          over_vectors("of a block, depth 4", of_a_block<>, grid)};
+  return {over_vectors("one pipeline per thread, depth 4", of_a_thread, grid),
+          over_vectors("one pipeline per block, depth 4", of_a_block<>, grid)};
 }
 
 std::vector<Traced> traced() {
@@ -107,7 +107,7 @@ std::vector<Traced> traced() {
 }
 
 const ladder::Instructions machine{.holds = {"LDGSTS", "SYNCS"}};
-PENSTOCK_COPY_RUNG("pipeline", "cuda::pipeline: the same copies, with words for the steps.",
+PENSTOCK_COPY_RUNG("pipeline", "Asynchronous copies to shared memory, written with cuda::pipeline.",
                    machine, kernels, traced);
 
 }  // namespace

@@ -71,7 +71,8 @@ std::vector<Traced> traced() {
 }
 
 const ladder::Instructions machine{.holds = {"LDGSTS", "BAR"}};
-PENSTOCK_COPY_RUNG("cooperative", "cg::memcpy_async: a block copies as one, and waits as one.",
+PENSTOCK_COPY_RUNG("cooperative",
+                   "cooperative_groups::memcpy_async: a block copies and waits as a whole.",
                    machine, kernels, traced);
 
 }  // namespace

@@ -101,7 +101,8 @@ Kernel make(Shape shape, std::vector<Intensity> at, bool tile_a_block = false,
             TraceBuffer<traced> buffer = {}) {
   constexpr auto kernel = bulk<traced>;
   const std::size_t shared = std::size_t{shape.tile_bytes} * shape.depth;
-  std::string label = tile_a_block ? ", a tile a block" : ", depth " + std::to_string(shape.depth);
+  std::string label =
+      tile_a_block ? ", one tile per block" : ", depth " + std::to_string(shape.depth);
   if (!shape.streaming) label += ", no hints";
   return {
       .label = ps::format_bytes(shape.tile_bytes) + label,
@@ -140,7 +141,8 @@ std::vector<Traced> traced() {
 
 const ladder::Instructions machine{.holds = {"UBLKCP.S.G", "UBLKCP.G.S", "SYNCS"},
                                    .lacks = {"LDG", "STG", "LDGSTS"}};
-PENSTOCK_COPY_RUNG("bulk", "One thread moves a tile: the copy engine does the rest.", machine,
-                   kernels, traced);
+PENSTOCK_COPY_RUNG("bulk",
+                   "One thread starts the bulk copy of a tile, which the copy engine performs.",
+                   machine, kernels, traced);
 
 }  // namespace

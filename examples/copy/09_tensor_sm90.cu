@@ -142,7 +142,7 @@ std::vector<Traced> traced() {
 
 const ladder::Instructions machine{.holds = {"UTMALDG.2D", "UTMASTG.2D", "SYNCS"},
                                    .lacks = {"LDG", "STG", "LDGSTS", "UBLKCP"}};
-PENSTOCK_COPY_RUNG("tensor", "Boxes of a matrix by their coordinates, loaded and stored.", machine,
-                   kernels, traced);
+PENSTOCK_COPY_RUNG("tensor", "TMA loads and stores boxes of a matrix, given by their coordinates.",
+                   machine, kernels, traced);
 
 }  // namespace

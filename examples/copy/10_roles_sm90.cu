@@ -124,7 +124,7 @@ std::vector<Traced> traced() {
 
 const ladder::Instructions machine{.holds = {"UBLKCP.S.G", "UBLKCP.G.S", "SYNCS", "ELECT"},
                                    .lacks = {"LDG", "STG"}};
-PENSTOCK_COPY_RUNG("roles", "Warps that load, compute and store, around one buffer: by turns.",
+PENSTOCK_COPY_RUNG("roles", "Separate warps load, compute and store, and alternate on one buffer.",
                    machine, kernels, traced);
 
 }  // namespace

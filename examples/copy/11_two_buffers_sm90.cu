@@ -140,7 +140,8 @@ std::vector<Traced> traced() {
 
 const ladder::Instructions machine{.holds = {"UBLKCP.S.G", "UBLKCP.G.S", "SYNCS", "ELECT"},
                                    .lacks = {"LDG", "STG"}};
-PENSTOCK_COPY_RUNG("two-buffers", "Two buffers: one is computed on while the other moves.", machine,
+PENSTOCK_COPY_RUNG("two-buffers",
+                   "Warps compute on one buffer while the other is stored and filled.", machine,
                    kernels, traced);
 
 }  // namespace

@@ -20,8 +20,8 @@ Kernel make(unsigned tile_bytes, std::vector<Intensity> at, unsigned blocks = 1,
   std::string label = ps::format_bytes(tile_bytes) + ", depth " + std::to_string(Config::depth);
   if (Config::compute_warps != 8) label += ", " + std::to_string(Config::compute_warps) + " warps";
   if (Config::at_once != 4) label += ", " + std::to_string(Config::at_once) + " vectors at once";
-  if (blocks != 1) label += ", " + std::to_string(blocks) + " blocks an SM";
-  if (!by_counter) label += ", in step";
+  if (blocks != 1) label += ", " + std::to_string(blocks) + " blocks per SM";
+  if (!by_counter) label += ", fixed stride";
   return roles<Config>(std::move(label), {tile_bytes, blocks, by_counter}, std::move(at));
 }
 
@@ -58,7 +58,8 @@ std::vector<Traced> traced() {
 
 const ladder::Instructions machine{.holds = {"UBLKCP.S.G", "UBLKCP.G.S", "SYNCS", "ELECT"},
                                    .lacks = {"LDG"}};
-PENSTOCK_COPY_RUNG("ring", "The roles on a ring of any depth: all of them busy at once.", machine,
-                   kernels, traced);
+PENSTOCK_COPY_RUNG("ring",
+                   "Warps that load, compute and store overlap by means of a ring of buffers.",
+                   machine, kernels, traced);
 
 }  // namespace

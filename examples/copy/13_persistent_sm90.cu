@@ -70,8 +70,8 @@ void launch_batches(const Work& work, unsigned batch_bytes, bool early, cudaStre
 template <class Config>
 Kernel make(unsigned batch_bytes, Launches launches,
             ps::kit::TraceBuffer<Config::traced> buffer = {}) {
-  const char* const how = launches == Launches::each         ? "a launch each"
-                          : launches == Launches::each_early ? "a launch each, early"
+  const char* const how = launches == Launches::each         ? "a launch per batch"
+                          : launches == Launches::each_early ? "an early launch per batch"
                                                              : "one launch";
   return {.label = "batches of " + ps::format_bytes(batch_bytes) + ", " + how,
           .launch =
@@ -121,7 +121,8 @@ std::vector<Traced> traced() {
 
 const ladder::Instructions machine{.holds = {"UBLKCP.S.G", "UBLKCP.G.S", "ACQBULK"},
                                    .lacks = {"LDG", "STG.128"}};
-PENSTOCK_COPY_RUNG("persistent", "Many small batches: blocks that stay save a launch for each.",
-                   machine, kernels, traced);
+PENSTOCK_COPY_RUNG("persistent",
+                   "Persistent blocks process many small batches with a single launch.", machine,
+                   kernels, traced);
 
 }  // namespace

@@ -192,7 +192,7 @@ std::vector<Traced> traced() {
 
 const ladder::Instructions machine{.holds = {"UBLKCP.MULTICAST", "UBLKCP.S.G", "UCGABAR_ARV"},
                                    .lacks = {"LDG", "STG"}};
-PENSTOCK_COPY_RUNG("multicast", "A row that every block of a cluster needs is fetched once.",
+PENSTOCK_COPY_RUNG("multicast", "TMA multicast fetches a row once for all blocks of a cluster.",
                    machine, kernels, traced);
 
 }  // namespace

@@ -178,7 +178,7 @@ std::vector<Traced> traced() {
 
 const ladder::Instructions machine{.holds = {"UBLKCP.S.G", "LD.128", "UCGABAR_ARV", "UCGABAR_WAIT"},
                                    .lacks = {"LDG", "LDGSTS"}};
-PENSTOCK_COPY_RUNG("halo", "A stencil's edges, read out of the neighbours' shared memory.", machine,
-                   kernels, traced);
+PENSTOCK_COPY_RUNG("halo", "A stencil reads its edges from the shared memory of other blocks.",
+                   machine, kernels, traced);
 
 }  // namespace

@@ -129,7 +129,8 @@ std::vector<ladder::Row> run(ladder::Context& context) {
 }
 
 const ladder::Instructions machine{.holds = {"UBLKCP.S.G", "UBLKCP.G.S", "SYNCS"}};
-PENSTOCK_KERNEL_RUNG("two-level", "Streams outside and roles inside, from host memory and back.",
+PENSTOCK_KERNEL_RUNG("two-level",
+                     "Copies on other streams overlap a kernel that overlaps its own loads.",
                      machine, run);
 
 }  // namespace

@@ -28,7 +28,8 @@ std::vector<Variant> variants() {
 }
 
 const ladder::Instructions machine{.holds = {"HMMA.16816", "LDSM.MT88", "LDGSTS.128"}};
-PENSTOCK_DECODE_RUNG("one-block", "A block per head of k; its query heads are rows of mma.sync.",
-                     machine, variants);
+PENSTOCK_DECODE_RUNG("one-block",
+                     "One block per key head; the query heads are the rows of mma.sync.", machine,
+                     variants);
 
 }  // namespace

@@ -55,7 +55,7 @@ std::vector<Variant> variants() { return {variant<2>(), variant<8>(), variant<32
 
 const ladder::Instructions machine{.holds = {"HMMA.16816", "LDGSTS.128", "MUFU.EX2"}};
 PENSTOCK_DECODE_RUNG("split",
-                     "The keys of a sequence go to several blocks; a kernel combines them.",
+                     "Several blocks share the keys of a sequence; a second kernel combines.",
                      machine, variants);
 
 }  // namespace

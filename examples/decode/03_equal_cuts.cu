@@ -15,7 +15,8 @@ std::vector<Variant> variants() {
 }
 
 const ladder::Instructions machine{.holds = {"HMMA.16816", "LDGSTS.128", "REDUX.SUM"}};
-PENSTOCK_DECODE_RUNG("equal-cuts", "All blocks get the same number of keys, whatever the lengths.",
+PENSTOCK_DECODE_RUNG("equal-cuts",
+                     "All blocks get the same number of keys, whatever the sequence lengths.",
                      machine, variants);
 
 }  // namespace

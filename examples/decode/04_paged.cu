@@ -33,7 +33,7 @@ std::vector<Variant> variants() {
 }
 
 const ladder::Instructions machine{.holds = {"HMMA.16816", "LDGSTS.128", "REDUX.SUM"}};
-PENSTOCK_DECODE_RUNG("paged", "The rows of a sequence lie in pages, which a table names.", machine,
-                     variants);
+PENSTOCK_DECODE_RUNG("paged", "The keys of a sequence are in pages, which a page table lists.",
+                     machine, variants);
 
 }  // namespace

@@ -16,7 +16,8 @@ std::vector<Variant> variants() {
 }
 
 const ladder::Instructions machine{};
-PENSTOCK_DECODE_RUNG("library", "The library's own operator, beside every rung.", machine,
-                     variants);
+PENSTOCK_DECODE_RUNG("library",
+                     "The library's own operator, timed in interleaved runs with every rung.",
+                     machine, variants);
 
 }  // namespace

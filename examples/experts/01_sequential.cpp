@@ -21,6 +21,6 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   })};
 }
 
-PENSTOCK_RUNG("sequential", "Each expert is loaded, then computed, on one stream.", run);
+PENSTOCK_RUNG("sequential", "Each expert is loaded and then computed, on one stream.", run);
 
 }  // namespace

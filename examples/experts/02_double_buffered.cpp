@@ -27,6 +27,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   })};
 }
 
-PENSTOCK_RUNG("double-buffered", "The next expert is loaded while this one is computed.", run);
+PENSTOCK_RUNG("double-buffered", "The next expert is loaded while the current one is computed.",
+              run);
 
 }  // namespace

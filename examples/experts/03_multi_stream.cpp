@@ -37,6 +37,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   return rows;
 }
 
-PENSTOCK_RUNG("multi-stream", "Copies on one, two or three streams share one link.", run);
+PENSTOCK_RUNG("multi-stream",
+              "Copies on one, two or three streams share the bandwidth of one link.", run);
 
 }  // namespace

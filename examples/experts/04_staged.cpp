@@ -36,6 +36,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   })};
 }
 
-PENSTOCK_RUNG("staged", "Trap: a copy on the device between the link and the products.", run);
+PENSTOCK_RUNG("staged", "A trap: an additional copy on the device between upload and products.",
+              run);
 
 }  // namespace

@@ -28,6 +28,6 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   return {row};
 }
 
-PENSTOCK_RUNG("pipelined", "ps::StreamedExperts, with the fewest slots and an empty cache.", run);
+PENSTOCK_RUNG("pipelined", "ps::StreamedExperts with the fewest slots and an empty cache.", run);
 
 }  // namespace

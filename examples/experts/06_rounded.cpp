@@ -20,6 +20,6 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   return {measured(layers, tile, "routes as they are"), measured(rounded, tile, "rounded routes")};
 }
 
-PENSTOCK_RUNG("rounded", "Routes rounded to whole tiles: less to compute, as much to load.", run);
+PENSTOCK_RUNG("rounded", "Routes rounded to whole tiles save computation, but no loads.", run);
 
 }  // namespace

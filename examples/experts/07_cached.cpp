@@ -19,6 +19,6 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   return rows;
 }
 
-PENSTOCK_RUNG("cached", "Experts that stay on the device need no load.", run);
+PENSTOCK_RUNG("cached", "Experts that are cached on the device need not be loaded.", run);
 
 }  // namespace

@@ -81,6 +81,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   return {row};
 }
 
-PENSTOCK_RUNG("compressed", "Compressed experts, decoded under the copies of the next ones.", run);
+PENSTOCK_RUNG("compressed", "Compressed experts are decompressed while the next ones are copied.",
+              run);
 
 }  // namespace

@@ -20,6 +20,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
           measured(context, large ? "f32, 14336 x 4096" : "f32", f32)};
 }
 
-PENSTOCK_RUNG("other-types", "With the portable kernels, and with f32 weights.", run);
+PENSTOCK_RUNG("other-types",
+              "Experts computed by the portable kernels, and experts of f32 weights.", run);
 
 }  // namespace

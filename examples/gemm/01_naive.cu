@@ -45,5 +45,5 @@ gemm::Traced traced() {
 }  // namespace
 
 const ladder::Instructions machine{.holds = {"FFMA"}};
-PENSTOCK_GEMM_RUNG("naive", "A thread per element, every operand read from memory again and again.",
+PENSTOCK_GEMM_RUNG("naive", "One thread per element, which reads every operand from memory.",
                    machine, naive<>, 256, 0, run, traced);

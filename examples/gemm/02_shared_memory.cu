@@ -52,5 +52,6 @@ gemm::Traced traced() {
 }  // namespace
 
 const ladder::Instructions machine{.holds = {"LDS"}};
-PENSTOCK_GEMM_RUNG("shared-memory", "Tiles in shared memory: each element read is used 32 times.",
-                   machine, shared_memory<>, tile* tile, 0, run, traced);
+PENSTOCK_GEMM_RUNG("shared-memory",
+                   "Tiles in shared memory: each element that is read is used 32 times.", machine,
+                   shared_memory<>, tile* tile, 0, run, traced);

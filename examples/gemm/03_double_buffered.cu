@@ -117,5 +117,5 @@ gemm::Traced traced() {
 
 const ladder::Instructions machine{.holds = {"LDG.128", "LDS.128"}};
 PENSTOCK_GEMM_RUNG("double-buffered",
-                   "64 sums per thread, 16-byte loads, the next tiles on their way meanwhile.",
-                   machine, double_buffered<>, threads, 0, run, traced);
+                   "The next tiles are loaded while each thread computes 64 sums.", machine,
+                   double_buffered<>, threads, 0, run, traced);

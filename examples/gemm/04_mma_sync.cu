@@ -192,5 +192,5 @@ void mma_sync(const Problem& p, cudaStream_t stream) {
 }  // namespace gemm
 
 const ladder::Instructions machine{.holds = {"HMMA.16816", "LDGSTS.128", "LDSM"}};
-PENSTOCK_GEMM_RUNG("mma-sync", "Tensor cores by mma.sync, fed by cp.async: the portable end.",
+PENSTOCK_GEMM_RUNG("mma-sync", "mma.sync computes on tensor cores, on tiles that cp.async loads.",
                    machine, mma_sync<true>, threads, sizeof(Shared), gemm::mma_sync, traced);

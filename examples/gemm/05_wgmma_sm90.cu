@@ -90,5 +90,6 @@ gemm::Traced traced() {
 }  // namespace
 
 const ladder::Instructions machine{.holds = {"HGMMA.64x128x16", "UTMALDG.2D"}};
-PENSTOCK_GEMM_RUNG("wgmma", "A warpgroup multiplies straight from shared memory, load by load.",
+PENSTOCK_GEMM_RUNG("wgmma",
+                   "wgmma: a warpgroup multiplies in shared memory, after waiting for each load.",
                    machine, wgmma<>, kit::warpgroup_threads, sizeof(Shared), run, traced);

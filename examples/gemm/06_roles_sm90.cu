@@ -133,5 +133,5 @@ gemm::Traced traced() {
 }  // namespace
 
 const ladder::Instructions machine{.holds = {"HGMMA.64x128x16", "SYNCS.PHASECHK"}};
-PENSTOCK_GEMM_RUNG("roles", "A loader and a consumer, five slots between them.", machine, roles<>,
-                   threads<false>, sizeof(Shared<>), run, traced);
+PENSTOCK_GEMM_RUNG("roles", "A loader and a consumer, with a ring of five slots between them.",
+                   machine, roles<>, threads<false>, sizeof(Shared<>), run, traced);

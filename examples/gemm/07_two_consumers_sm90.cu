@@ -40,6 +40,7 @@ gemm::Traced traced() {
 }  // namespace
 
 const ladder::Instructions machine{.holds = {"HGMMA.64x256x16", "USETMAXREG"}};
-PENSTOCK_GEMM_RUNG("two-consumers", "Two consumers share a tile of 128x256, and the registers.",
-                   machine, (kit::gemm_kernel<Product<Config>>), Config::threads,
+PENSTOCK_GEMM_RUNG("two-consumers",
+                   "Two consumers share a tile of 128x256; the loader gives up registers.", machine,
+                   (kit::gemm_kernel<Product<Config>>), Config::threads,
                    sizeof(Product<Config>::Shared), run, traced);

@@ -39,6 +39,7 @@ gemm::Traced traced() {
 }  // namespace
 
 const ladder::Instructions machine{.holds = {"HGMMA.64x256x16", "UTMALDG.2D"}};
-PENSTOCK_GEMM_RUNG("persistent", "A block per multiprocessor, tiles in an order for the L2 cache.",
+PENSTOCK_GEMM_RUNG("persistent",
+                   "One persistent block per SM takes tiles in an order that suits the L2 cache.",
                    machine, (kit::gemm_kernel<Product<Config>>), Config::threads,
                    sizeof(Product<Config>::Shared), run, traced);

@@ -37,6 +37,6 @@ gemm::Traced traced() {
 }  // namespace
 
 const ladder::Instructions machine{.holds = {"UTMALDG.2D.MULTICAST"}};
-PENSTOCK_GEMM_RUNG("cluster", "Two blocks share what they load of B.", machine,
-                   (kit::gemm_kernel<Product<Config>>), Config::threads,
+PENSTOCK_GEMM_RUNG("cluster", "Two blocks of a cluster each load half of a tile of B, for both.",
+                   machine, (kit::gemm_kernel<Product<Config>>), Config::threads,
                    sizeof(Product<Config>::Shared), run, traced);

@@ -40,6 +40,6 @@ gemm::Traced traced() {
 }  // namespace
 
 const ladder::Instructions machine{.holds = {"UTMALDG.2D.MULTICAST", "UTMASTG.2D", "STSM"}};
-PENSTOCK_GEMM_RUNG("tensor-store", "Products leave through a tensor map, as the operands came.",
-                   machine, (kit::gemm_kernel<Product<Config>>), Config::threads,
+PENSTOCK_GEMM_RUNG("tensor-store", "Results are stored through a tensor map, by TMA.", machine,
+                   (kit::gemm_kernel<Product<Config>>), Config::threads,
                    sizeof(Product<Config>::Shared), run, traced);

@@ -37,7 +37,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   })};
 }
 
-PENSTOCK_RUNG("pageable", "Ordinary memory, one step at a time: the driver stages every upload.",
+PENSTOCK_RUNG("pageable", "Copies from pageable memory, which the driver stages, and no overlap.",
               run);
 
 }  // namespace

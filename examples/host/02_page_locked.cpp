@@ -27,6 +27,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   })};
 }
 
-PENSTOCK_RUNG("page-locked", "Page-locked memory: the copy engine reads it directly.", run);
+PENSTOCK_RUNG("page-locked",
+              "Copies from page-locked memory, which the copy engine reads directly.", run);
 
 }  // namespace

@@ -44,6 +44,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   })};
 }
 
-PENSTOCK_RUNG("double-buffering", "Two streams and two slots by hand: upload beside compute.", run);
+PENSTOCK_RUNG("double-buffering",
+              "Uploads overlap kernels, with two streams and two slots, written by hand.", run);
 
 }  // namespace

@@ -14,6 +14,6 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   return rows;
 }
 
-PENSTOCK_RUNG("depth", "A ring of 1, 2, 3, 4 and 8 slots: one is sequential, two overlap.", run);
+PENSTOCK_RUNG("depth", "Rings of 1, 2, 3, 4 and 8 slots: stages overlap from 2 slots on.", run);
 
 }  // namespace

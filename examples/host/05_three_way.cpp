@@ -41,7 +41,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
           measure(context, "three-way, four slots", 4)};
 }
 
-PENSTOCK_RUNG("three-way", "Upload, compute and download at once: both directions of the link.",
+PENSTOCK_RUNG("three-way", "Uploads, kernels and downloads overlap and use the link both ways.",
               run);
 
 }  // namespace

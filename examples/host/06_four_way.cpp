@@ -50,6 +50,6 @@ std::vector<ladder::Row> run(ladder::Context& context) {
           measure(context, "four-way, four slots", 4)};
 }
 
-PENSTOCK_RUNG("four-way", "A copy within the device beside upload, compute and download.", run);
+PENSTOCK_RUNG("four-way", "A copy within the device overlaps uploads, kernels and downloads.", run);
 
 }  // namespace

@@ -57,8 +57,9 @@ std::vector<ladder::Row> run(ladder::Context& context) {
                          {.seconds = seconds, .blocks = all}));
   rows.push_back(measure(context, "2 kernels on all SMs, a block takes the SM's shared memory", 2,
                          1, {.seconds = seconds, .blocks = all, .shared_bytes = whole}));
-  rows.push_back(measure(context, "2 kernels on half the SMs each, such blocks", 2, 2,
-                         {.seconds = seconds, .blocks = half, .shared_bytes = whole}));
+  rows.push_back(measure(context,
+                         "2 kernels on half the SMs each, blocks that take the SM's shared memory",
+                         2, 2, {.seconds = seconds, .blocks = half, .shared_bytes = whole}));
   return rows;
 }
 

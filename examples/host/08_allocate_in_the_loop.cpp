@@ -89,7 +89,7 @@ ladder::Row measure_neighbour(ladder::Context& context, std::string label,
   });
   other.request_stop();
   return {.label = std::move(label),
-          .work = "neighbour",
+          .work = "other stream",
           .seconds = seconds,
           .note = std::to_string(kernels) + " small kernels on another stream; slowest " +
                   ps::format_seconds(slowest)};
@@ -103,14 +103,15 @@ std::vector<ladder::Row> run(ladder::Context& context) {
                       [&](ladder::Trace& trace) { loop.with_device_allocation(trace); }),
       context.measure("from a pool, per item", ps::Ways::two,
                       [&](ladder::Trace& trace) { loop.with_pool(trace); }),
-      measure_neighbour(context, "neighbour, alone", {}),
-      measure_neighbour(context, "neighbour, beside the loop with the pool",
+      measure_neighbour(context, "other stream, alone", {}),
+      measure_neighbour(context, "other stream, during the loop with the pool",
                         [&] { loop.with_pool(off); }),
-      measure_neighbour(context, "neighbour, beside the loop that allocates",
+      measure_neighbour(context, "other stream, during the loop that allocates",
                         [&] { loop.with_device_allocation(off); }),
   };
 }
 
-PENSTOCK_RUNG("allocation", "cudaMalloc in the loop stops every stream; a pool stops none.", run);
+PENSTOCK_RUNG("allocation",
+              "cudaMalloc and cudaFree in a loop stall all streams; a pool stalls none.", run);
 
 }  // namespace

@@ -24,15 +24,16 @@ ladder::Row measure(ladder::Context& context, std::string label, std::size_t thr
   return {.label = std::move(label),
           .seconds = seconds,
           .note = ps::format_seconds(seconds / static_cast<double>(context.chunks())) +
-                  " a batch; " + ps::format_bytes(pool.statistics().reserved) +
+                  " per batch; " + ps::format_bytes(pool.statistics().reserved) +
                   " still reserved at the end"};
 }
 
 std::vector<ladder::Row> run(ladder::Context& context) {
-  return {measure(context, "threshold 0, a synchronise per batch", 0),
-          measure(context, "keep all, a synchronise per batch", ps::keep_all)};
+  return {measure(context, "threshold 0, synchronised per batch", 0),
+          measure(context, "keep all, synchronised per batch", ps::keep_all)};
 }
 
-PENSTOCK_RUNG("release-threshold", "A pool that gives memory back at every synchronise.", run);
+PENSTOCK_RUNG("release-threshold",
+              "A pool that returns its memory to the driver at every synchronise.", run);
 
 }  // namespace

@@ -28,6 +28,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   };
 }
 
-PENSTOCK_RUNG("legacy-stream", "Tiny work on the legacy default stream undoes the overlap.", run);
+PENSTOCK_RUNG("legacy-stream",
+              "Work on the legacy default stream prevents overlap of blocking streams.", run);
 
 }  // namespace

@@ -42,7 +42,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   return rows;
 }
 
-PENSTOCK_RUNG("synchronise", "Waiting for every item: an event, the stream, the whole device.",
-              run);
+PENSTOCK_RUNG("synchronise",
+              "What it costs to wait per item: for an event, the stream or the device.", run);
 
 }  // namespace

@@ -47,13 +47,14 @@ std::vector<ladder::Row> run(ladder::Context& context) {
     context.data().check_result(0);  // zero rounds: the input itself
     return ladder::Row{.label = label, .seconds = context.median_seconds(loop)};
   };
-  std::vector<ladder::Row> rows{measure("page-locked anew for every batch", lock_per_batch),
+  std::vector<ladder::Row> rows{measure("page-locked for every batch", lock_per_batch),
                                 measure("four slots in a ring", slots_from_ring)};
   rows.back().note = std::to_string(allocations) + " allocations for " +
                      std::to_string(ring.statistics().acquired) + " batches";
   return rows;
 }
 
-PENSTOCK_RUNG("slot-ring", "Page-locking per batch against a ring of slots locked once.", run);
+PENSTOCK_RUNG("slot-ring", "Page-locking memory per batch, compared with a ring of locked slots.",
+              run);
 
 }  // namespace

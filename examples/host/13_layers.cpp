@@ -130,7 +130,7 @@ std::vector<ladder::Row> measure(const Network& network, const std::string& kind
                        .seconds = context.median_seconds(run)};
   };
   ladder::Row one = row("one stream", [&] { run_in_one_stream(network, stream, pool); });
-  ladder::Row several = row("a stream per group", [&] { pipeline.run({.items = batches}); });
+  ladder::Row several = row("one stream per group", [&] { pipeline.run({.items = batches}); });
 
   const double floor = beside > 1 ? context.best_seconds([&] {
     run_in_one_stream(network, stream, pool);
@@ -151,12 +151,11 @@ std::vector<ladder::Row> run(ladder::Context& context) {
   const int few = std::max(1, units / 8);
   const Network small{.context = context, .largest = std::min(room, 8 * ps::MiB), .blocks = few};
   const Network full{.context = context, .largest = std::min(room, 16 * ps::MiB), .blocks = 0};
-  std::vector<ladder::Row> rows = measure(small, std::to_string(few) + " blocks a kernel", 8);
+  std::vector<ladder::Row> rows = measure(small, std::to_string(few) + " blocks per kernel", 8);
   std::ranges::copy(measure(full, "kernels that fill the GPU", 1), std::back_inserter(rows));
   return rows;
 }
 
-PENSTOCK_RUNG("layers", "Groups of layers on several streams: gains where kernels leave room.",
-              run);
+PENSTOCK_RUNG("layers", "Groups of layers on several streams gain if kernels leave SMs free.", run);
 
 }  // namespace

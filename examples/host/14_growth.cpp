@@ -89,7 +89,7 @@ std::vector<ladder::Row> run(ladder::Context& context) {
     const auto appended = static_cast<double>(steps.last - steps.first);
     return ladder::Row{.label = label,
                        .seconds = seconds,
-                       .note = ps::format_seconds(seconds / appended) + " a step, at most " +
+                       .note = ps::format_seconds(seconds / appended) + " per step, at most " +
                                ps::format_bytes(peak) + " held for " +
                                ps::format_bytes(steps.total())};
   };
@@ -117,17 +117,18 @@ std::vector<ladder::Row> run(ladder::Context& context) {
 
   std::vector<ladder::Row> result{
       measure("allocate, copy, free at every step", reallocate(false)),
-      measure("the same, doubling the room", reallocate(true)),
+      measure("the same, doubling the capacity", reallocate(true)),
   };
   if (device.capabilities().virtual_memory) {
-    result.push_back(measure("pages mapped behind reserved addresses", map_pages));
+    result.push_back(measure("pages mapped at reserved addresses", map_pages));
   } else {
     result.push_back(
-        {.label = "pages mapped behind reserved addresses", .note = "this GPU cannot map memory"});
+        {.label = "pages mapped at reserved addresses", .note = "this GPU cannot map memory"});
   }
   return result;
 }
 
-PENSTOCK_RUNG("growth", "A cache that grows step by step: copying it against mapping pages.", run);
+PENSTOCK_RUNG("growth", "A cache that grows step by step: copied, or extended by mapping pages.",
+              run);
 
 }  // namespace

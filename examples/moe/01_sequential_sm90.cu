@@ -15,5 +15,5 @@ void run_traced(const ps::detail::MoeWork& work, ps::Place place, cudaStream_t s
 
 }  // namespace
 
-PENSTOCK_MOE_RUNG("sequential", "Loads, products and stores one after the other.",
+PENSTOCK_MOE_RUNG("sequential", "Loads, matrix products and stores run one after the other.",
                   ps::MoeKernel::sequential, run_traced);

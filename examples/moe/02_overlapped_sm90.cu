@@ -15,5 +15,5 @@ void run_traced(const ps::detail::MoeWork& work, ps::Place place, cudaStream_t s
 
 }  // namespace
 
-PENSTOCK_MOE_RUNG("overlapped", "Loads, products and stores of different steps at the same time.",
+PENSTOCK_MOE_RUNG("overlapped", "Loads, matrix products and stores of different steps overlap.",
                   ps::MoeKernel::large, run_traced);

@@ -57,14 +57,14 @@ ladder::KernelUse use() {
 }
 
 std::vector<Kernel> kernels() {
-  return {{.label = "a thread per result",
+  return {{.label = "one thread per result",
            .launch = {run<__nv_bfloat16>, run<float>},
            .use = {use<__nv_bfloat16>, use<float>}}};
 }
 
 const ladder::Instructions machine{.holds = {"LDG.U16", "STG.U16"},
                                    .lacks = {"SHFL", "VOTE", "LDG.128"}};
-PENSTOCK_RESAMPLE_RUNG("baseline", "A thread per result, which searches for its samples alone.",
+PENSTOCK_RESAMPLE_RUNG("baseline", "One thread per result, which searches for its samples alone.",
                        machine, kernels);
 
 }  // namespace

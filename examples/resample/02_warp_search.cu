@@ -45,13 +45,15 @@ ladder::KernelUse use() {
 constexpr decltype(Kernel::launch) launches{run<__nv_bfloat16>, run<float>};
 
 std::vector<Kernel> kernels() {
-  return {
-      {.label = "a warp per target", .launch = launches, .use = {use<__nv_bfloat16>, use<float>}}};
+  return {{.label = "one warp per target",
+           .launch = launches,
+           .use = {use<__nv_bfloat16>, use<float>}}};
 }
 
 const ladder::Instructions machine{.holds = {"VOTE", "SHFL", "LDG.U16", "STG.U16"},
                                    .lacks = {"LDG.128", "STG.128"}};
-PENSTOCK_RESAMPLE_RUNG("warp-search", "A warp per target: 32 lanes search, and move, together.",
+PENSTOCK_RESAMPLE_RUNG("warp-search",
+                       "One warp per target time, whose 32 lanes search and copy together.",
                        machine, kernels);
 
 }  // namespace

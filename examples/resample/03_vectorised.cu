@@ -45,7 +45,7 @@ ladder::KernelUse use() {
 }
 
 std::vector<Kernel> kernels() {
-  return {{.label = "16 bytes a lane",
+  return {{.label = "16 bytes per lane",
            .launch = {run<__nv_bfloat16>, run<float>},
            .use = {use<__nv_bfloat16>, use<float>},
            .most_row_bytes = any_row_bytes}};
@@ -53,7 +53,8 @@ std::vector<Kernel> kernels() {
 
 const ladder::Instructions machine{.holds = {"VOTE", "SHFL", "LDG.128", "STG.128"},
                                    .lacks = {"LDG.U16", "STS", "LDGSTS"}};
-PENSTOCK_RESAMPLE_RUNG("vectorised", "16 bytes a load and a store: a row is one access of a warp.",
+PENSTOCK_RESAMPLE_RUNG("vectorised",
+                       "Each lane loads and stores 16 bytes: a warp reads a row in one access.",
                        machine, kernels);
 
 }  // namespace

@@ -104,7 +104,8 @@ std::vector<Kernel> kernels() { return {make<2>(), make<4>()}; }
 
 const ladder::Instructions machine{
     .holds = {"LDGSTS.128", "LDGDEPBAR", "DEPBAR", "VOTE", "STG.128"}, .lacks = {"LDG.128"}};
-PENSTOCK_RESAMPLE_RUNG("cp.async", "cuda::pipeline: the next targets' rows travel meanwhile.",
+PENSTOCK_RESAMPLE_RUNG("cp.async",
+                       "cuda::pipeline loads rows of the next targets while current ones are used.",
                        machine, kernels);
 
 }  // namespace

@@ -95,7 +95,7 @@ ladder::KernelUse use() {
 }
 
 std::vector<Kernel> kernels() {
-  return {{.label = "2 rows a lane",
+  return {{.label = "2 rows per lane",
            .launch = {run<__nv_bfloat16>, run<float>},
            .use = {use<__nv_bfloat16>, use<float>},
            .hopper = true,
@@ -104,7 +104,7 @@ std::vector<Kernel> kernels() {
 
 const ladder::Instructions machine{.holds = {"UBLKCP.S.G", "SYNCS", "LDS.128", "STG.128"},
                                    .lacks = {"LDG.128", "LDGSTS", "UTMALDG"}};
-PENSTOCK_RESAMPLE_RUNG("bulk", "A lane finds a target and has the copy engine bring its rows.",
+PENSTOCK_RESAMPLE_RUNG("bulk", "Each lane finds one target and starts a bulk copy of its rows.",
                        machine, kernels);
 
 }  // namespace

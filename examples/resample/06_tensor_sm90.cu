@@ -128,7 +128,7 @@ ladder::KernelUse use() {
 }
 
 std::vector<Kernel> kernels() {
-  return {{.label = "the span of 16 targets",
+  return {{.label = "boxes of 16 targets",
            .launch = {run<__nv_bfloat16>, run<float>},
            .use = {use<__nv_bfloat16>, use<float>},
            .hopper = true,
@@ -137,7 +137,8 @@ std::vector<Kernel> kernels() {
 
 const ladder::Instructions machine{.holds = {"UTMALDG.2D", "REDUX", "SYNCS", "LDS.128", "STG.128"},
                                    .lacks = {"LDG.128", "LDGSTS", "UBLKCP"}};
-PENSTOCK_RESAMPLE_RUNG("tensor", "Boxes of the rows that some targets lie in, each row once.",
+PENSTOCK_RESAMPLE_RUNG("tensor",
+                       "TMA loads the rows between which several targets lie, each row once.",
                        machine, kernels);
 
 }  // namespace

@@ -112,7 +112,7 @@ ladder::KernelUse use() {
 }
 
 std::vector<Kernel> kernels() {
-  return {{.label = "a finder, 8 movers, depth 3",
+  return {{.label = "1 search warp, 8 blend warps, depth 3",
            .launch = {run<__nv_bfloat16>, run<float>},
            .use = {use<__nv_bfloat16>, use<float>},
            .hopper = true,
@@ -122,7 +122,7 @@ std::vector<Kernel> kernels() {
 const ladder::Instructions machine{.holds = {"UBLKCP.S.G", "SYNCS", "LDS.128", "STG.128"},
                                    .lacks = {"LDG.128", "LDGSTS", "UTMALDG"}};
 PENSTOCK_RESAMPLE_RUNG("persistent",
-                       "A warp finds what is next while the others move what is here.", machine,
-                       kernels);
+                       "One warp searches for the next targets while the others blend rows.",
+                       machine, kernels);
 
 }  // namespace

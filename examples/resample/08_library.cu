@@ -26,7 +26,8 @@ void run(const Work& work, const ps::Stream& stream) {
 std::vector<Kernel> kernels() { return {{.label = "ps::resample", .launch = {run, run}}}; }
 
 const ladder::Instructions machine{};
-PENSTOCK_RESAMPLE_RUNG("library", "The library's own operator, beside every rung.", machine,
-                       kernels);
+PENSTOCK_RESAMPLE_RUNG("library",
+                       "The library's own operator, timed in interleaved runs with every rung.",
+                       machine, kernels);
 
 }  // namespace

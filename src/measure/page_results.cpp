@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <numeric>
 
 #include "measure/page_sections.h"
 #include "penstock/base/units.h"
@@ -11,6 +13,7 @@
 namespace ps::detail {
 namespace {
 
+constexpr std::uint64_t any_count = std::uint64_t{1} << 60;
 constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
 // The time that a case is judged by: the GPU's own where it is known, else the call's.
@@ -130,6 +133,34 @@ std::optional<PageRoofline> roofline(const Reading& results) {
   return roofline;
 }
 
+// The load of the experts of a case that gives it: how many tokens each of them has.
+std::optional<PagePlot> expert_load(const Reading& given) {
+  const auto metrics = given.find("metrics");
+  const auto load = metrics ? metrics->find("load") : std::nullopt;
+  if (!load) return std::nullopt;
+  std::vector<double> tokens;
+  for (const Reading& expert : load->items()) {
+    tokens.push_back(static_cast<double>(expert.count(0, any_count)));
+  }
+  std::ranges::sort(tokens, std::greater());
+  if (tokens.empty() || tokens.front() == 0) return std::nullopt;
+  const auto experts = static_cast<double>(tokens.size());
+  const double mean = std::accumulate(tokens.begin(), tokens.end(), 0.0) / experts;
+  PageSeries each{.name = "tokens", .marks = false};
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    each.points.emplace_back(static_cast<double>(i + 1), tokens[i]);
+  }
+  return PagePlot{
+      .title = given["case"].text() + ": tokens per expert",
+      .note = fmt::format("Experts from the most to the least loaded; the first has {:.2f} × the "
+                          "mean, the last {:.2f} ×.",
+                          tokens.front() / mean, tokens.back() / mean),
+      .x = {.label = "expert", .unit = "count"},
+      .y = {.label = "tokens", .unit = "count"},
+      .series = {std::move(each),
+                 {.name = "mean", .points = {{1, mean}, {experts, mean}}, .marks = false}}};
+}
+
 PageFacts machine(const Reading& results) {
   PageFacts facts{.title = "Where it ran"};
   for (const auto& [label, value] : results["machine"].fields()) {
@@ -155,6 +186,7 @@ PageFacts machine(const Reading& results) {
 PageSections results_sections(const Reading& results) {
   PageSections sections{cases_table(results)};
   for (const Reading& given : results["cases"].items()) {
+    if (const auto load = expert_load(given)) sections.emplace_back(*load);
     const auto metrics = given.find("metrics");
     const auto sweep = metrics ? metrics->find("sweep") : std::nullopt;
     if (!sweep) continue;

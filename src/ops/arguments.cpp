@@ -125,6 +125,25 @@ void check_same_shape(const Named& argument, const Named& as) {
                 described(argument.view));
 }
 
+void check_rank(const Named& argument, std::size_t rank, std::string_view meaning) {
+  if (argument.view.rank() == rank) return;
+  throw_invalid(argument.name(), fmt::format("shape {}", meaning), described(argument.view));
+}
+
+void check_range(const Named& argument, std::string_view what, std::int64_t value,
+                 std::int64_t least, std::int64_t most) {
+  if (value >= least && value <= most) return;
+  throw_invalid(argument.name(), fmt::format("{} from {} to {}", what, least, most),
+                fmt::format("{} in {}", value, described(argument.view)));
+}
+
+void check_multiple(const Named& argument, std::string_view what, std::int64_t value,
+                    std::int64_t of) {
+  if (value % of == 0) return;
+  throw_invalid(argument.name(), fmt::format("{} that is a multiple of {}", what, of),
+                fmt::format("{} in {}", value, described(argument.view)));
+}
+
 void check_contiguous(const Named& argument) {
   if (argument.view.is_contiguous()) return;
   throw_invalid(argument.name(), "a contiguous view", with_strides(argument.view));

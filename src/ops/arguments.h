@@ -41,6 +41,12 @@ void check_same_type(const Named& argument, const Named& as);
 void check_shape(const Named& argument, std::initializer_list<std::int64_t> shape,
                  std::string_view meaning);
 void check_same_shape(const Named& argument, const Named& as);
+void check_rank(const Named& argument, std::size_t rank, std::string_view meaning);
+// Of an extent, whose name is `what`.
+void check_range(const Named& argument, std::string_view what, std::int64_t value,
+                 std::int64_t least, std::int64_t most);
+void check_multiple(const Named& argument, std::string_view what, std::int64_t value,
+                    std::int64_t of);
 void check_contiguous(const Named& argument);
 void check_last_contiguous(const Named& argument);  // the elements of a row; rows may be strided
 

@@ -15,13 +15,23 @@ inline const cuda::Properties& properties_of(const Device& gpu) {
   return backend_of(gpu).properties();
 }
 
-// Calls launch(), which enqueues kernels on the stream and returns a cudaError_t, with the stream's
-// GPU current. `what` names the launch in errors: "launching resample". Throws DeviceError.
+// Makes the GPU current on this thread for a scope, as kit::launch() needs it, which throws its own
+// errors.
+class CurrentGpu {
+ public:
+  explicit CurrentGpu(const Device& gpu) : guard_(backend_of(gpu)) {}
+
+ private:
+  cuda::Guard guard_;
+};
+
+// For launches that report errors as codes: calls launch(), which enqueues kernels on the stream
+// and returns a cudaError_t, with the stream's GPU current. `what` names the launch in errors:
+// "launching resample". Throws DeviceError.
 template <class Launch>
 void launch_on(const Stream& stream, const char* what, const Launch& launch) {
-  cuda::Backend& backend = backend_of(stream.device());
-  const cuda::Guard current(backend);
-  backend.check(launch(), what);
+  const CurrentGpu current(stream.device());
+  backend_of(stream.device()).check(launch(), what);
 }
 
 }  // namespace ps::detail

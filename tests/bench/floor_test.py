@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.bench import Yardstick
+from penstock.bench import Yardstick, _results
 from penstock.bench._clock import CpuClock
 from penstock.bench._floor import LEAST_OVER_FLOOR, Floor, reason_to_drop
 from penstock.bench._performance import run_case
@@ -47,6 +47,21 @@ def test_results_below_98_percent_of_the_floor_are_dropped(us, kept):
     assert kept == (reason == "")
     if not kept:
         assert f"took {us:g} us, {us / 100:.3f} x its floor of 100 us" in reason
+
+
+def test_results_take_a_case_or_drop_it_with_its_reason(capsys):
+    def case(name, us, **floor):
+        return {"case": name, "ours": {"call_us": us}} | floor
+
+    results = {"cases": []}
+    assert _results.add(results, case("kept", 98.0, floor_us=100.0))
+    assert _results.add(results, case("without", 1.0))
+    assert "dropped" not in results
+    assert not _results.add(results, case("beaten", 90.0, floor_us=100.0))
+    assert [each["case"] for each in results["cases"]] == ["kept", "without"]
+    assert results["dropped"] == [{"case": "beaten", "us": 90.0, "floor_us": 100.0,
+                                   "reason": reason_to_drop(90.0, 100.0)}]
+    assert capsys.readouterr().out.startswith("beaten: dropped: took 90 us")
 
 
 def test_the_rule_is_that_of_cpp():

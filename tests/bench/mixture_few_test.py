@@ -3,18 +3,21 @@
 import json
 import types
 
+import numpy
 import pytest
 
 import penstock
 from penstock.bench import BenchError, Context
 from penstock.bench import operators as registry
 from penstock.bench._choice import cases as chosen
+from penstock.bench._clock import CpuClock
+from penstock.bench._correctness import check
 from penstock.bench._rotation import Rotation
-from penstock.bench.mixture import cpu_case, decode_case, load
+from penstock.bench.mixture import cpu_case, decode_case, layouts_case, load
 from penstock.bench.mixture.cpu_case import experts_that_fit, sets_of
 from penstock.bench.mixture.decode_case import DecodeCase
 from penstock.bench.mixture.shapes import Shape
-from penstock.bench.operators import moe_cpu, moe_decode, moe_portable
+from penstock.bench.operators import moe_cpu, moe_decode, moe_layouts, moe_portable
 
 SMALL = Shape(3, 64, 40, 8, 2)
 
@@ -81,7 +84,7 @@ def test_what_was_chosen_counts_as_read(context):
 
 
 @pytest.mark.parametrize("name, rights", [
-    ("moe_decode", 9), ("moe_layouts", 5), ("moe_portable", 4)])
+    ("moe_decode", 9), ("moe_layouts", 11), ("moe_portable", 4)])
 def test_it_is_right(bench, name, rights):
     code, out, err = bench(name, "--mode", "correctness", "--device", "cpu", "--quick")
     assert code == 0, err
@@ -96,12 +99,40 @@ def test_the_sets_of_weights_are_in_the_file(bench, tmp_path):
     assert case["metrics"]["rotation"]["sets"] >= 4 and case["metrics"]["experts_touched"] > 0
 
 
+def test_gpt_oss_has_the_layout_and_the_gate_of_transformers(context, gpu_context):
+    cases = moe_layouts.operator.cases(gpu_context)[-3:]
+    assert named(cases) == {
+        f"gpt-oss-120B, {count} token{'s' if count > 1 else ''}": (count, 2880, 2880, 128, 4)
+        for count in (1, 8, 64)}
+    case = moe_layouts.operator.cases(context)[-1]
+    assert list(case.kernels()) == ["concatenated", "as transformers stores it"]
+    inputs = case.make_inputs(0)
+    gate_up, _, options = inputs["variants"]["as transformers stores it"]
+    assert gate_up.strides[1] == 4 and options["layout"] == "interleaved"
+    numpy.testing.assert_array_equal(gate_up[:, 1::2], inputs["gate_up"][:, 40:])
+    numpy.testing.assert_array_equal(options["gate_up_bias"][:, ::2], inputs["gate_up_bias"][:, :40])
+    assert (abs(inputs["gate_up_bias"]) > layouts_case.LIMIT).any()
+
+
+@pytest.mark.parametrize("changed", [{"limit": 1e9}, {"alpha": 1.0}, {"down_bias": None}])
+def test_gpt_oss_is_not_right_without_its_gate_and_biases(context, changed, monkeypatch):
+    case = moe_layouts.operator.cases(context)[-1]
+    moe = layouts_case.moe
+    monkeypatch.setattr(layouts_case, "moe", lambda *args, **more: moe(*args, **{**more, **changed}))
+    verdicts = check(case, case.kernels(), CpuClock())
+    assert not any(verdict.right for verdict in verdicts.values())
+
+
 def test_the_portable_kernel_is_the_one_that_is_judged(gpu_context):
     cases = moe_portable.operator.cases(gpu_context)
     assert named(cases) == {
         "Qwen3-30B": (16384, 2048, 768, 128, 8), "Qwen3-30B, 1024 tokens": (1024, 2048, 768, 128, 8),
-        "Qwen3-30B, 64 tokens": (64, 2048, 768, 128, 8), "fine-grained 7B": (24576, 1536, 256, 128, 8)}
-    assert all(list(case.kernels()) == ["portable", "best"] for case in cases)
+        "Qwen3-30B, 64 tokens": (64, 2048, 768, 128, 8), "fine-grained 7B": (24576, 1536, 256, 128, 8),
+        "Qwen3-30B, 1024 tokens, f32": (1024, 2048, 768, 128, 8),
+        "Qwen3-30B, 64 tokens, f32": (64, 2048, 768, 128, 8)}
+    assert [case.params["dtype"] for case in cases] == ["bf16"] * 4 + ["f32"] * 2
+    assert all(list(case.kernels()) == ["portable", "best"] for case in cases[:4])
+    assert all(list(case.kernels()) == ["portable"] for case in cases[4:])
 
 
 def test_on_the_cpu_both_types_and_four_batches(monkeypatch):
@@ -109,9 +140,13 @@ def test_on_the_cpu_both_types_and_four_batches(monkeypatch):
     cases = moe_cpu.operator.cases(Context(penstock.Device("cpu"), seed=1))
     assert named(cases) == {
         f"Qwen3-30B, {dtype}, {count} token{'s' if count > 1 else ''}": (count, 2048, 768, 128, 8)
-        for dtype in ("bf16", "f32") for count in (1, 8, 64, 1024)}
+        for dtype in ("bf16", "f32") for count in (1, 8, 64, 1024)} | {
+        f"Qwen3-30B, {dtype}, {count} tokens, transposed": (count, 2048, 768, 128, 8)
+        for dtype in ("bf16", "f32") for count in (8, 1024)}
     assert {case.params["threads"] for case in cases} == {cpu_case.threads()}
-    assert [case.params["dtype"] for case in cases] == ["bf16"] * 4 + ["f32"] * 4
+    assert [case.params["dtype"] for case in cases] == ["bf16"] * 4 + ["f32"] * 4 + (
+        ["bf16"] * 2 + ["f32"] * 2)
+    assert [case.params["transposed"] for case in cases] == [False] * 8 + [True] * 4
 
 
 def test_experts_are_left_out_only_if_memory_forces_it(monkeypatch):

@@ -117,7 +117,7 @@ def test_routing_is_checked_and_timed_beside_torch(gpu_context, number):
 def test_few_tokens_stand_on_a_floor(gpu_context, monkeypatch):
     monkeypatch.setattr(decode_case, "Captured", lambda call: lambda *arguments: call(*arguments))
     case = DecodeCase(gpu_context, "it", Shape(3, 64, 40, 8, 2))
-    assert list(case.kernels()) == ["best", "captured"] and list(case.engines()) == [decode_case.READ]
+    assert list(case.kernels()) == ["best", "captured", decode_case.GIVEN] and list(case.engines()) == [decode_case.READ]
     measured = run(case)
     assert measured.complaints == [] and measured.entry is not None
     engines = measured.entry["metrics"]["engines_us"]
@@ -139,9 +139,10 @@ def test_torch_is_the_only_peer_of_the_portable_kernel(gpu_context):
     assert list(case.peers()) == ["torch"] and list(case.kernels()) == ["portable", "best"]
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(6))
 def test_on_the_cpu_ours_is_timed_beside_torch(context, number):
     case = moe_cpu.operator.cases(context)[number]
+    assert (case.make_inputs(0)["gate_up"].stride(2) != 1) == case.params["transposed"]
     measured = run_case(case, case.kernels(), CpuClock(), Plan.quick(), 1 << 16, {"host_copy": 1e10})
     assert measured.complaints == [] and "left_out" not in measured.entry["metrics"]
     grouped = isinstance(case.peers()["torch, grouped"], Peer)

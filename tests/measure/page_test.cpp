@@ -114,6 +114,22 @@ TEST(AddDocument, AYardstickHasAColumnAndADroppedCaseItsReason) {
   EXPECT_NE(table["note"].get<std::string>().find("b was dropped: took 90 us"), std::string::npos);
 }
 
+TEST(AddDocument, TheLoadOfExpertsIsDrawnFromTheMostToTheLeastLoaded) {
+  EXPECT_TRUE(section(sections_of(results), "plot").is_null());
+  Json document = Json::parse(results);
+  document["cases"][0]["metrics"]["load"] = {3, 0, 9};
+  const Json plot = section(sections_of(document.dump()), "plot");
+  EXPECT_EQ(plot["title"], "a: tokens per expert");
+  EXPECT_EQ(plot["series"][0]["points"].dump(), "[[1.0,9.0],[2.0,3.0],[3.0,0.0]]");
+  EXPECT_EQ(plot["series"][0]["marks"], false);
+  EXPECT_EQ(plot["series"][1]["points"].dump(), "[[1.0,4.0],[3.0,4.0]]");
+  EXPECT_NE(plot["note"].get<std::string>().find("2.25 ×"), std::string::npos);
+  document["cases"][0]["metrics"]["load"] = Json::array();
+  EXPECT_TRUE(section(sections_of(document.dump()), "plot").is_null());
+  document["cases"][0]["metrics"]["load"] = {0, 0};
+  EXPECT_TRUE(section(sections_of(document.dump()), "plot").is_null());
+}
+
 TEST(AddDocument, ARowOfALadderWithoutATimeSaysWhy) {
   Json document = Json::parse(ladder);
   Json& row = document["rungs"][0]["rows"][0];
@@ -153,6 +169,7 @@ TEST(AddDocument, WhatIsNotAsExpectedIsNamed) {
       {&results, "/cases", "{}", "file.cases"},
       {&results, "/cases/0/ours/gpu_us", "-1", "file.cases[0].ours.gpu_us"},
       {&results, "/cases/0/floor_us", "\"x\"", "file.cases[0].floor_us"},
+      {&results, "/cases/0/metrics/load", "[1, -1]", "file.cases[0].metrics.load[1]"},
       {&results, "/peers", "[]", "file.peers"},
       {&results, "/machine/ceilings/copy_TBps", "0", "file.machine.ceilings.copy_TBps"},
       {&ladder, "/rungs/0/rows/0/seconds", "0", "file.rungs[0].rows[0].seconds"},

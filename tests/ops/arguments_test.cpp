@@ -68,6 +68,23 @@ TEST_F(Arguments, Types) {
             "y: elements of type f32, the type of in[1] | i32[4] on cpu");
 }
 
+TEST_F(Arguments, Extents) {
+  const TensorView x = floats(0, {2, 12});
+  EXPECT_EQ(refused([&] { check_rank({"x", x}, 2, "(T, d): tokens, hidden size"); }), "");
+  EXPECT_EQ(refused([&] { check_rank({"x", x}, 1, "(d): hidden size"); }),
+            "x: shape (d): hidden size | f32[2, 12] on cpu");
+  for (const std::int64_t least : {2, 12}) {
+    EXPECT_EQ(refused([&] { check_range({"x", x}, "d", 12, least, 12); }), "");
+  }
+  EXPECT_EQ(refused([&] { check_range({"x", x}, "d", 12, 13, 16); }),
+            "x: d from 13 to 16 | 12 in f32[2, 12] on cpu");
+  EXPECT_EQ(refused([&] { check_range({"x", x}, "d", 12, 1, 11); }),
+            "x: d from 1 to 11 | 12 in f32[2, 12] on cpu");
+  EXPECT_EQ(refused([&] { check_multiple({"x", x}, "d", 12, 4); }), "");
+  EXPECT_EQ(refused([&] { check_multiple({"x", x}, "d", 12, 8); }),
+            "x: d that is a multiple of 8 | 12 in f32[2, 12] on cpu");
+}
+
 TEST_F(Arguments, Shapes) {
   const TensorView x = floats(0, {2, 3});
   EXPECT_EQ(refused([&] { check_shape({"x", x}, {2, 3}, "rows, columns"); }), "");

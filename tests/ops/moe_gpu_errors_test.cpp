@@ -189,6 +189,27 @@ TEST(MoeGpuKernels, SomeNeedComputeCapability90) {
   }
 }
 
+// The limit is one of bytes, since chunks of 16 bytes are counted in 32 bits.
+TEST(MoeGpuKernels, RowsReachOverLessThan64GiBInAnyType) {
+  for (const auto& [type, elements] : {std::pair{DType::f32, std::int64_t{1} << 34},
+                                       std::pair{DType::bf16, std::int64_t{1} << 35}}) {
+    MoeGpu gpu(9, 0, type);
+    const auto refusal = [&](TensorView MoeOptions::* argument, std::int64_t reach) {
+      return gpu.refusal(MoeKernel::best, [&](MoeOptions& options) {
+        const TensorView view = options.*argument;
+        const std::int64_t tokens = view.extent(0);
+        options.*argument =
+            changed(view, {tokens, view.extent(1)}, {reach / tokens / 8 * 8 + 8, 1});
+        options.pool = nullptr;  // so that nothing is launched
+      });
+    };
+    const std::string expected = "expected rows that reach over less than 64 GiB";
+    EXPECT_NE(refusal(&MoeOptions::x, elements).find("x: " + expected), std::string::npos);
+    EXPECT_NE(refusal(&MoeOptions::out, elements).find("out: " + expected), std::string::npos);
+    EXPECT_EQ(refusal(&MoeOptions::x, elements / 2).find(expected), std::string::npos);
+  }
+}
+
 // Which is there to be compared with the others on plain layers.
 TEST(MoeGpuKernels, SequentialHasOneEpilogue) {
   MoeGpu gpu(9, 0, DType::bf16);

@@ -130,3 +130,15 @@ def test_page_of_every_results_file(screen, tmp_path):
     screen.open_file(tmp_path / "page.html")
     tables = screen.js("return document.querySelectorAll('table').length")
     assert tables >= len(files)
+
+
+def test_the_load_of_experts_is_drawn(screen, tmp_path):
+    document = json.loads((ROOT / "bench/results/moe.json").read_text())
+    case = document["cases"][0] | {"case": "a", "metrics": {"load": [3, 0, 9, 4]}}
+    (tmp_path / "moe.json").write_text(json.dumps(document | {"cases": [case]}))
+    penstock("report", "moe.json", "--output", "page.html", folder=tmp_path)
+    screen.open_file(tmp_path / "page.html")
+    assert "a: tokens per expert" in screen.texts("h2")
+    assert screen.texts(".legend li") == ["tokens", "mean"]
+    assert screen.texts(".point title")[:2] == ["tokens: 1, 9", "tokens: 2, 4"]
+    assert screen.js("return document.querySelectorAll('.series .line').length") == 2

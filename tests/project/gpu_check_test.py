@@ -2,7 +2,10 @@
 
 import fnmatch
 import re
+import subprocess
 from pathlib import Path
+
+import gpu_evidence
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = re.compile(r"^(TYPED_)?TEST(_F|_P)?\(\s*(\w+),\s*(\w+)\)", re.MULTILINE)
@@ -36,3 +39,20 @@ def test_every_pattern_matches_a_test():
     names, patterns = list(gpu_tests()), list(filters())
     assert len(patterns) > 30
     assert [each for each in patterns if not matched(each, names)] == []
+
+
+def test_the_parts_that_are_recorded_are_those_that_run():
+    script = (ROOT / "scripts/gpu_check.sh").read_text()
+    assert re.search(r"\(\(\$#\)\) \|\| parts=\((.*)\)", script)[1].split() == list(gpu_evidence.PARTS)
+
+
+def test_every_part_is_recorded_with_its_outcome(tmp_path):
+    """The script's loop over the parts, with a stand-in for their runs and for the tool that records."""
+    script = (ROOT / "scripts/gpu_check.sh").read_text()
+    loop = script[script.index("summary=()"):].replace(
+        'scripts/gpu_check.sh --part "$part"', 'sh -c "exit $part"')
+    begin = 'set -euo pipefail\nparts=(0 86 3)\nevidence=(echo recorded)\nsources=(hash)\n'
+    done = subprocess.run(["bash", "-c", begin + loop], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert [line for line in done.stdout.splitlines() if line.startswith("recorded")] == [
+        "recorded checked 0 clean hash", "recorded checked 86 failed hash", "recorded checked 3 failed hash"]

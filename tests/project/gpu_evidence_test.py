@@ -44,7 +44,8 @@ def test_evidence_names_the_machine_and_the_compiler(write, build, tmp_path, on_
     gpu_evidence.keep(tmp_path, how)
     text = gpu_evidence.look(tmp_path)
     assert says in text
-    assert ": Some GPU, driver 1.2; " in text and text.endswith("; Python 3.12, torch 2.11")
+    assert ": Some GPU, driver 1.2; " in text and "; Python 3.12, torch 2.11; " in text
+    assert text.endswith("; without the page in src/trace/page, which no GPU test reads")
 
 
 def test_binaries_of_other_sources_are_no_evidence(write, build, tmp_path, on_a_gpu):
@@ -63,6 +64,43 @@ def test_a_machine_without_a_gpu_gives_no_evidence(write, build, tmp_path, on_a_
     build()
     assert gpu_evidence.keep(tmp_path, "here")[0] == 1
     assert not (tmp_path / "tests/gpu/green.txt").exists()
+
+
+def test_runs_of_sanitizers_leave_a_trace(write, build, tmp_path, on_a_gpu):
+    kernel = write("src/ops/a/sm90.cu", "one")
+    assert list(gpu_evidence.look_at_checks(tmp_path)) == [
+        f"Sanitizers: {part}: never recorded" for part in gpu_evidence.PARTS]
+    write("tests/gpu/a_test.cpp")
+    now = gpu_evidence.source_hash(tmp_path)
+    assert gpu_evidence.checked(tmp_path, "races", "clean", now)[0] == 0
+    build()
+    assert gpu_evidence.checked(tmp_path, "memory", "failed", None)[0] == 0
+    lines = list(gpu_evidence.look_at_checks(tmp_path))
+    assert lines[0].startswith("Sanitizers: memory: failed on 20")
+    assert lines[1].startswith("Sanitizers: races: clean on 20") and lines[1].endswith(
+        ": Some GPU, driver 1.2")
+    assert lines[2] == "Sanitizers: barriers: never recorded"
+    kernel.write_text("two")
+    assert list(gpu_evidence.look_at_checks(tmp_path))[1].endswith(
+        "driver 1.2; stale: the sources have changed")
+    assert gpu_evidence.checked(tmp_path, "memory", "clean", now)[0] == 1  # built from others
+    assert gpu_evidence.checked(tmp_path, "memory", "clean", None)[0] == 1
+
+
+def test_a_part_that_runs_again_replaces_its_line(write, tmp_path, on_a_gpu):
+    write("tests/gpu/a_test.cpp")
+    now = gpu_evidence.source_hash(tmp_path)
+    for outcome in ("failed", "stopped", "clean"):
+        assert gpu_evidence.checked(tmp_path, "ladders", outcome, now)[0] == 0
+    assert len((tmp_path / "tests/gpu/sanitizers.txt").read_text().splitlines()) == 1
+    assert list(gpu_evidence.look_at_checks(tmp_path))[-1].startswith("Sanitizers: ladders: clean on")
+
+
+def test_sanitizers_without_a_gpu_leave_no_trace(write, tmp_path, on_a_gpu, monkeypatch):
+    monkeypatch.setattr(gpu_evidence, "gpu_name", lambda: None)
+    write("tests/gpu/a_test.cpp")
+    assert gpu_evidence.checked(tmp_path, "races", "clean", gpu_evidence.source_hash(tmp_path))[0] == 1
+    assert not (tmp_path / "tests/gpu/sanitizers.txt").exists()
 
 
 def test_names_count(write, tmp_path):

@@ -9,7 +9,8 @@ LAYER = {
     "peer": {"torch": {"gpu_us": 6000.0}, "SonicMoE": {"gpu_us": 2100.0, "call_us": 3000.0}},
     "metrics": {"flop": 1_200_000_000_000, "padded_share": 0.031, "enqueue_us": 40.0,
                 "sustained_us": 2200.0, "workspace_bytes": 3 << 20, "workspace_bound": 4 << 20,
-                "kernels": {"captured": {"call_us": 2020.0, "enqueue_us": 6.0}}},
+                "kernels": {"captured": {"call_us": 2020.0, "enqueue_us": 6.0},
+                            "sequential": {"gpu_us": 3000.0}}},
 }
 
 
@@ -20,9 +21,25 @@ def rows_of(name, of, cases):
 def test_a_layer_stands_beside_its_peers_and_its_yardstick():
     assert rows_of("moe", "moe", [LAYER]) == [
         "| Qwen3 | (16384, 2048, 768, 128, 8) | 2 ms | 600 | 0.800 | 2.1 ms | 1.050 | 6 ms | 3.00 | "
-        "3.1 % |"]
+        "3 ms | 1.50 | 3.1 % |"]
     assert rows_of("moe", "moe", [LAYER | {"peer": {}}]) == [
-        "| Qwen3 | (16384, 2048, 768, 128, 8) | 2 ms | 600 | 0.800 | – | – | – | – | 3.1 % |"]
+        "| Qwen3 | (16384, 2048, 768, 128, 8) | 2 ms | 600 | 0.800 | – | – | – | – | 3 ms | 1.50 | "
+        "3.1 % |"]
+
+
+def test_the_gain_of_overlap_has_a_row_per_layer_that_ran_without():
+    without = LAYER | {"metrics": LAYER["metrics"] | {"kernels": {}}}
+    assert rows_of("moe-overlap", "moe", [LAYER, without]) == ["| Qwen3 | 3 ms | 2 ms | 1.50 |"]
+    assert "| – | – | 3.1 % |" in rows_of("moe", "moe", [without])[0]
+
+
+def test_rounding_shows_what_it_changes_and_what_it_costs():
+    case = LAYER | {"case": "Qwen3, tile 64", "peer": {"not rounded": {"gpu_us": 1900.0},
+                                                       "rounded before": {"gpu_us": 1600.0}},
+                    "metrics": {"changed_share": 0.0192, "experts_rounded_up": 9,
+                                "experts_rounded_down": 116}}
+    assert rows_of("moe_rounding", "moe_rounding", [case]) == [
+        "| Qwen3, tile 64 | 1.9 % | 9 | 116 | 1.9 ms | 2 ms | 1.6 ms | 1.188 |"]
 
 
 def test_few_tokens_stand_beside_the_read_of_their_weights():

@@ -11,7 +11,7 @@ import results
 RESULTS = Path(__file__).resolve().parents[2] / "tools" / "results.py"
 
 CASES = {
-    "schema": 1, "name": "resample", "date": "2026-01-31T12:00:00Z", "commit": "abc",
+    "schema": 1, "name": "resample", "date": "2026-01-31T12:00:00Z", "commit": "abc", "sources": "f00",
     "machine": {"gpu": "GPU", "driver": "580.1", "cuda": "13.0",
                 "cpu": "CPU", "ceilings": {"device_copy_GBps": 4240.22}},
     "peers": {"torch": "2.11", "other": "absent (not installed)"},
@@ -110,6 +110,17 @@ def test_a_yardstick_has_its_own_column(lines_of):
     assert "| a\\|b | 100 µs | 110 µs | 1.100 |" in lines
     assert "*yardstick*: cudaMemcpy. It may be beaten." in lines
     assert "| rung | time | speed-up | hidden | yardstick / time |" in lines
+
+
+def test_floors_older_than_their_rule_are_yardsticks(run, tmp_path):
+    old = {key: value for key, value in CASES.items() if key != "sources"}
+    beaten = CASES["cases"][0] | {"case": "b", "ours": {"gpu_us": 64.0}}
+    assert run({"resample.json": old | {"peers": {}, "cases": [CASES["cases"][0], beaten]}}).returncode == 0
+    lines = (tmp_path / "docs/results/resample.md").read_text().splitlines()
+    assert "| case | ours | yardstick | yardstick / ours |" in lines
+    assert "| b | 64 µs | 80 µs | 1.250 |" in lines
+    assert any("older than the rule for floors" in line for line in lines)
+    assert "the floor" not in (tmp_path / "docs/results.md").read_text().split("| benchmark |")[1]
 
 
 def test_peers_that_were_left_out_are_named_with_the_reason(lines_of):

@@ -292,7 +292,7 @@ def test_what_was_not_measured_says_so(write, monkeypatch):
 
 
 def rung_name(source):
-    return re.search(r'PENSTOCK_\w*RUNG\("([^"]+)"', source.read_text()).group(1)
+    return re.search(r'PENSTOCK_\w*RUNG\(\s*"([^"]+)"', source.read_text()).group(1)
 
 
 @pytest.mark.parametrize("ladder", LADDERS)

@@ -39,12 +39,23 @@ def test_binary_and_absent_files_are_passed_over(write, tmp_path):
     ("copies are under way", "in flight"),
     ("bytes on their way", "in flight"),
     ("the wanted times", "target time"),
+    ("16 bytes a lane", "... per ..."),
+    ("2 blocks an SM", "... per ..."),
 ])
 def test_pages_use_the_usual_terms(write, tmp_path, line, usual):
     write("page.md", f"# Title\n\n{line}\n")
     write("code.cpp", f"// {line}\n")
     found = list(words.violations(tmp_path, ["page.md", "code.cpp"]))
     assert len(found) == 1 and found[0].startswith(f"page.md:3: write '{usual}'")
+
+
+def test_strings_of_ladders_use_the_usual_terms(write, tmp_path):
+    write("examples/copy/01_plain.cu", '// 16 bytes a load, by turns.\n#include "a.h"\n'
+          'RUNG("plain", "Several loads on their way.",\n     "16 bytes a lane");\n')
+    assert [line.split(" instead")[0] for line in words.violations(
+        tmp_path, ["examples/copy/01_plain.cu"])] == [
+            "examples/copy/01_plain.cu:3: write 'in flight'",
+            "examples/copy/01_plain.cu:4: write '... per ...'"]
 
 
 def test_this_tree():

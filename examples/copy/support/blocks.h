@@ -12,7 +12,7 @@ enum class Blocks {
 };
 
 inline std::string name(Blocks blocks) {
-  return blocks == Blocks::one ? "1 block an SM" : "all blocks that fit";
+  return blocks == Blocks::one ? "1 block per SM" : "all blocks that fit";
 }
 
 }  // namespace ladder::copy

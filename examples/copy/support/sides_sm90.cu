@@ -12,9 +12,9 @@ Sides sides(unsigned tile_bytes, unsigned blocks = 1, bool by_counter = true) {
       .tile_bytes = tile_bytes, .blocks_per_multiprocessor = blocks, .by_counter = by_counter};
   std::string name = ps::format_bytes(tile_bytes) + ", depth " + std::to_string(depth) + ", " +
                      std::to_string(warps) + " warps";
-  if (blocks > 1) name += ", " + std::to_string(blocks) + " blocks an SM";
+  if (blocks > 1) name += ", " + std::to_string(blocks) + " blocks per SM";
   if (at_once != 4) name += ", " + std::to_string(at_once) + " vectors at once";
-  if (!by_counter) name += ", in step";
+  if (!by_counter) name += ", fixed stride";
   return {.name = name,
           .both = roles<RolesConfig<depth, warps, Side::both, false, at_once>>(name, shape, {}),
           .copy = roles<RolesConfig<depth, warps, Side::copy, false, at_once>>(

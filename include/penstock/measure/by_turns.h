@@ -1,6 +1,8 @@
 // Deprecated: include penstock/measure/interleaved.h. This header goes away in the next version.
 #pragma once
 
+#include <vector>
+
 #include "penstock/measure/interleaved.h"
 
 namespace ps {

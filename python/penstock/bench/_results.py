@@ -10,6 +10,7 @@ from typing import Any
 from .. import _core
 from .._errors import InvalidArgument
 from .._measure import Limits, doctor
+from ._floor import reason_to_drop
 
 
 def document(name: str, device: _core.Device, ceilings: Limits, seed: int,
@@ -34,6 +35,20 @@ def document(name: str, device: _core.Device, ceilings: Limits, seed: int,
         "peers": peers,
         "cases": [],
     }
+
+
+def add(results: dict[str, Any], case: dict[str, Any]) -> bool:
+    """Adds a checked case whose time is that of its call; one that beat its floor goes to the dropped
+    ones, with the reason, which is printed. True if it was kept."""
+    us, floor_us = case["ours"]["call_us"], case.get("floor_us")
+    reason = reason_to_drop(us, floor_us) if floor_us else ""
+    if not reason:
+        results["cases"].append(case)
+        return True
+    print(f"{case['case']}: dropped: {reason}", flush=True)
+    results.setdefault("dropped", []).append(
+        {"case": case["case"], "reason": reason, "us": us, "floor_us": floor_us})
+    return False
 
 
 def check_writable(option: str, path: Path) -> None:

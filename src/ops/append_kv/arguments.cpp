@@ -55,20 +55,13 @@ struct Heads {
   std::int64_t rows = 0, heads = 0, dim = 0;
 };
 
-void check_extent(const Named& argument, std::string_view what, std::int64_t value,
-                  std::int64_t least, std::int64_t most) {
-  if (value >= least && value <= most) return;
-  throw_invalid(argument.name(), fmt::format("{} to {} {}", least, most, what),
-                fmt::format("{} in {}", value, described(argument.view)));
-}
-
 Heads heads_of(const Named& argument, std::size_t rank, std::string_view meaning) {
   const TensorView& view = argument.view;
   if (view.rank() != rank) throw_invalid(argument.name(), std::string(meaning), described(view));
   const Heads found{view.extent(rank - 3), view.extent(rank - 2), view.extent(rank - 1)};
-  check_extent(argument, "rows", found.rows, 0, most_rows);
-  check_extent(argument, "heads", found.heads, 1, most_heads);
-  check_extent(argument, "elements in a head's row", found.dim, 1, most_dim);
+  check_range(argument, "rows", found.rows, 0, most_rows);
+  check_range(argument, "heads", found.heads, 1, most_heads);
+  check_range(argument, "elements in a head's row", found.dim, 1, most_dim);
   return found;
 }
 
@@ -92,11 +85,11 @@ void check_new(const Views& views, AppendWork& work) {
   } else {
     sequences = views.k.view.extent(0);
   }
-  check_extent(ragged ? views.cu_new : views.k, "sequences", sequences, 0, most_sequences);
+  check_range(ragged ? views.cu_new : views.k, "sequences", sequences, 0, most_sequences);
   work.sequences = static_cast<std::int32_t>(sequences);
   work.each = ragged ? 0 : k.rows;
   work.rows = ragged ? k.rows : sequences * k.rows;
-  check_extent(views.k, "rows of all sequences", work.rows, 0, most_rows);
+  check_range(views.k, "rows of all sequences", work.rows, 0, most_rows);
   const auto check_like_k = [&](const Named& argument, const Heads& has, std::int64_t heads) {
     check_same_type(argument, views.k);
     const std::array<std::int64_t, 4> shape{sequences, k.rows, heads, has.dim};
@@ -145,13 +138,13 @@ void check_cache(const Views& views, AppendWork& work) {
   if (!paged) return;
   const TensorView& pages = views.pages.view;
   check_type(views.pages, {DType::i32});
-  check_extent(views.k_cache, "rows in a page", k.rows, 1, most_rows);
-  check_extent(views.k_cache, "pages", first, 0, most_rows);
+  check_range(views.k_cache, "rows in a page", k.rows, 1, most_rows);
+  check_range(views.k_cache, "pages", first, 0, most_rows);
   if (pages.rank() != 2 || pages.extent(0) != work.sequences) {
     throw_invalid("pages", fmt::format("shape [{}, most pages of a sequence]", work.sequences),
                   described(pages));
   }
-  check_extent(views.pages, "pages of a sequence", pages.extent(1), 0, most_rows);
+  check_range(views.pages, "pages of a sequence", pages.extent(1), 0, most_rows);
   work.pages = static_cast<const std::int32_t*>(pages.data());
   work.pages_row = step(pages, 0);
   work.capacity = std::min(pages.extent(1) * k.rows, most_rows);
@@ -175,8 +168,8 @@ void check_tables(const Views& views, AppendWork& work) {
   check_same_type(views.sin, views.cos);
   if (cos.rank() != 2) throw_invalid("cos", "shape (positions, R / 2)", described(cos));
   check_same_shape(views.sin, views.cos);
-  check_extent(views.cos, "columns, at most half of k's dimension", cos.extent(1), 1, work.dim / 2);
-  check_extent(views.cos, "positions", cos.extent(0), 1, most_rows);
+  check_range(views.cos, "columns, at most half of k's dimension,", cos.extent(1), 1, work.dim / 2);
+  check_range(views.cos, "positions", cos.extent(0), 1, most_rows);
   work.rotated = static_cast<std::int32_t>(2 * cos.extent(1));
   work.table_type = cos.dtype();
   work.table_rows = cos.extent(0);

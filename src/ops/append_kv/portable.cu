@@ -220,7 +220,7 @@ namespace ps::detail {
 
 void append_kv_portable(const AppendWork& work, const Stream& stream) {
   using namespace appending;
-  const cuda::Guard current(backend_of(stream.device()));
+  const CurrentGpu current(stream.device());
   const cudaStream_t on = cuda_stream(stream);
   const auto run = work.type == DType::f32   ? launch<float>
                    : work.type == DType::f16 ? launch<__half>
@@ -231,7 +231,7 @@ void append_kv_portable(const AppendWork& work, const Stream& stream) {
 
 void advance_lengths_portable(const AppendWork& work, const Stream& stream) {
   using namespace appending;
-  const cuda::Guard current(backend_of(stream.device()));
+  const CurrentGpu current(stream.device());
   const auto blocks =
       static_cast<unsigned>(ceil_div(static_cast<std::size_t>(work.sequences), threads));
   kit::launch(advance, {.grid = blocks, .block = threads}, cuda_stream(stream), work);

@@ -14,6 +14,8 @@ namespace ps::attending {
 namespace {
 
 using detail::check_last_contiguous;
+using detail::check_multiple;
+using detail::check_range;
 using detail::check_same_type;
 using detail::check_shape;
 using detail::check_type;
@@ -28,13 +30,6 @@ constexpr std::int64_t most_pages = 1 << 30;
 constexpr std::int64_t most_dim = 256;
 constexpr std::int64_t dim_multiple = 8;
 
-void check_range(const Named& argument, std::string_view what, std::int64_t value,
-                 std::int64_t least, std::int64_t most) {
-  if (value >= least && value <= most) return;
-  throw_invalid(argument.name(), fmt::format("{} from {} to {}", what, least, most),
-                fmt::format("{} in {}", value, described(argument.view)));
-}
-
 void check_cumulative(const Named& cumulative) {
   check_type(cumulative, {DType::i32});
   if (cumulative.view.rank() == 1 && cumulative.view.extent(0) > 0) return;
@@ -45,10 +40,7 @@ void check_cumulative(const Named& cumulative) {
 void check_dims(const Named& argument, const Extents& of) {
   check_range(argument, "heads", of.heads, 1, most_heads);
   check_range(argument, "a head dimension", of.dim, dim_multiple, most_dim);
-  if (of.dim % dim_multiple == 0) return;
-  throw_invalid(argument.name(),
-                fmt::format("a head dimension that is a multiple of {}", dim_multiple),
-                fmt::format("{} in {}", of.dim, described(argument.view)));
+  check_multiple(argument, "a head dimension", of.dim, dim_multiple);
 }
 
 Extents extents(const Named& argument, const Named& cumulative) {

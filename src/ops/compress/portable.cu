@@ -244,12 +244,11 @@ void decompress_portable(const DecompressWork& work, const Stream& stream) {
 }
 
 void load_decompress_portable(const Device& device) {
-  cuda::Backend& backend = backend_of(device);
-  const cuda::Guard current(backend);
+  const CurrentGpu current(device);
   cudaFuncAttributes attributes{};  // asking for them loads the kernel
-  backend.check(cudaFuncGetAttributes(
-                    &attributes, reinterpret_cast<const void*>(compression::decompress_kernel)),
-                "loading decompress");
+  backend_of(device).check(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(
+                                                                  compression::decompress_kernel)),
+                           "loading decompress");
 }
 
 }  // namespace ps::detail

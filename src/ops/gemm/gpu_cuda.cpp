@@ -5,7 +5,7 @@
 namespace ps::detail {
 
 void gemm_gpu(const GemmWork& work, GemmKernel kernel, const Stream& stream) {
-  const cuda::Guard current(backend_of(stream.device()));
+  const CurrentGpu current(stream.device());
   if (kernel == GemmKernel::portable) return gemm_portable(work, cuda_stream(stream));
   const auto run = work.type == DType::f16 ? gemm_sm90_f16 : gemm_sm90_bf16;
   run(work, kernel, stream.device().place(), cuda_stream(stream));

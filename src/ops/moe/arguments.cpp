@@ -23,7 +23,10 @@ using detail::check_contiguous;
 using detail::check_distinct_elements;
 using detail::check_last_contiguous;
 using detail::check_memory;
+using detail::check_multiple;
 using detail::check_pool;
+using detail::check_range;
+using detail::check_rank;
 using detail::check_same_type;
 using detail::check_shape;
 using detail::check_type;
@@ -40,27 +43,9 @@ constexpr std::int64_t most_experts = 1024;
 constexpr std::int64_t most_slots = 8192;       // the slot of a MoeItem has 13 bits
 constexpr std::int64_t most_columns = 1 << 12;  // and the block of columns 12
 constexpr std::int64_t most_pairs = (std::int64_t{1} << 31) - 1;
-constexpr std::int64_t most_reach = std::int64_t{1} << 35;  // elements of 2 bytes
 constexpr std::int64_t multiple = 8;                        // of d, n and, on a GPU, of strides
 constexpr std::size_t row_alignment = 16;                   // bytes, on a GPU
-
-void check_rank(const Named& argument, std::size_t rank, std::string_view meaning) {
-  if (argument.view.rank() == rank) return;
-  throw_invalid(argument.name(), fmt::format("shape {}", meaning), described(argument.view));
-}
-
-void check_range(const Named& argument, std::string_view what, std::int64_t value,
-                 std::int64_t least, std::int64_t most) {
-  if (value >= least && value <= most) return;
-  throw_invalid(argument.name(), fmt::format("{} from {} to {}", what, least, most),
-                fmt::format("{} in {}", value, described(argument.view)));
-}
-
-void check_multiple(const Named& argument, std::string_view what, std::int64_t value) {
-  if (value % multiple == 0) return;
-  throw_invalid(argument.name(), fmt::format("{} that is a multiple of {}", what, multiple),
-                fmt::format("{} in {}", value, described(argument.view)));
-}
+constexpr std::int64_t most_reach = std::int64_t{1} << 36;  // bytes, of the rows of x and out
 
 // That the first element of every run of contiguous ones, along dimension `contiguous`, is at a
 // multiple of 16 bytes.
@@ -160,7 +145,8 @@ void check_reach(const Views& views) {
       throw_invalid(each->name(), "rows in ascending order on a GPU",
                     fmt::format("{} with stride {}", view.describe(), row));
     }
-    if (view.extent(0) >= most_reach / std::max(row, view.extent(1))) {
+    const std::int64_t most = most_reach / static_cast<std::int64_t>(size_of(view.dtype()));
+    if (view.extent(0) >= most / std::max(row, view.extent(1))) {
       throw_invalid(each->name(), "rows that reach over less than 64 GiB on a GPU",
                     fmt::format("{} with stride {}", view.describe(), row));
     }
@@ -208,14 +194,14 @@ MoeWork sized(const Views& views) {
   work.tokens = views.x.view.extent(0);
   work.hidden = views.x.view.extent(1);
   work.slot_count = views.gate_up.view.extent(0);
-  check_multiple(views.x, "d", work.hidden);
+  check_multiple(views.x, "d", work.hidden, multiple);
   check_range(views.gate_up, "S", work.slot_count, 0, most_slots);
   const std::int64_t both = views.gate_up.view.extent(1);  // rows of gate and up
   if (both % 2 != 0) {
     throw_invalid("gate_up", "as many rows of gate as of up", described(views.gate_up.view));
   }
   work.width = both / 2;
-  check_multiple(views.gate_up, "n", work.width);
+  check_multiple(views.gate_up, "n", work.width, multiple);
   check_shape(views.gate_up, {work.slot_count, both, work.hidden},
               "slots, rows of gate and up, d as in x");
 

@@ -25,13 +25,13 @@ MoePath path_of(const MoeWork& work) {
 }  // namespace
 
 void moe_plan_gpu(const MoeWork& asked, bool and_experts, const Stream& stream) {
-  const cuda::Guard current(backend_of(stream.device()));
+  const CurrentGpu current(stream.device());
   const MoeWork work = runnable(asked, stream.device());
   moe_sort(work, path_of(work), and_experts, cuda_stream(stream));
 }
 
 void moe_experts_gpu(const MoeWork& asked, bool planned, const Stream& stream) {
-  const cuda::Guard current(backend_of(stream.device()));
+  const CurrentGpu current(stream.device());
   const MoeWork work = runnable(asked, stream.device());
   const MoePath path = path_of(work);
   if (!planned) moe_list(work, path, cuda_stream(stream));
@@ -47,7 +47,7 @@ void moe_experts_gpu(const MoeWork& asked, bool planned, const Stream& stream) {
 }
 
 void moe_combine_gpu(const MoeWork& work, const Stream& stream) {
-  const cuda::Guard current(backend_of(stream.device()));
+  const CurrentGpu current(stream.device());
   moe_add_up(work, cuda_stream(stream));
 }
 

@@ -122,7 +122,7 @@ void publish(const TensorView& ids, unsigned experts, const MoeRouting& to, cuda
 }  // namespace
 
 void moe_publish_rows_gpu(const MoeWork& work, const MoeRouting& to, const Stream& stream) {
-  const cuda::Guard current(backend_of(stream.device()));
+  const CurrentGpu current(stream.device());
   const std::uint32_t* offsets = work.space.expert_offsets(work.memory);
   kit::launch(publish_rows, one_block, cuda_stream(stream), offsets,
               static_cast<unsigned>(work.experts), to,
@@ -131,7 +131,7 @@ void moe_publish_rows_gpu(const MoeWork& work, const MoeRouting& to, const Strea
 
 void moe_publish_ids_gpu(const TensorView& ids, std::int64_t experts, const MoeRouting& to,
                          const Stream& stream) {
-  const cuda::Guard current(backend_of(stream.device()));
+  const CurrentGpu current(stream.device());
   const auto count = static_cast<unsigned>(experts);
   if (ids.dtype() == DType::i64) {
     return publish<std::int64_t>(ids, count, to, cuda_stream(stream));
@@ -140,13 +140,13 @@ void moe_publish_ids_gpu(const TensorView& ids, std::int64_t experts, const MoeR
 }
 
 void moe_take_slots_gpu(const std::int32_t* from, const TensorView& slots, const Stream& stream) {
-  const cuda::Guard current(backend_of(stream.device()));
+  const CurrentGpu current(stream.device());
   kit::launch(take_slots, one_block, cuda_stream(stream), from,
               static_cast<std::int32_t*>(slots.data()), static_cast<unsigned>(slots.elements()));
 }
 
 void moe_take_rows_gpu(const MoeWork& work, const MoeHostRows& from, const Stream& stream) {
-  const cuda::Guard current(backend_of(stream.device()));
+  const CurrentGpu current(stream.device());
   const MoeWorkspace& space = work.space;
   const kit::LaunchOptions blocks{.grid = static_cast<unsigned>(work.rows()), .block = threads};
   kit::launch(take_rows, blocks, cuda_stream(stream), from.place, static_cast<const uint4*>(from.y),

@@ -216,7 +216,7 @@ namespace ps::detail {
 
 void round_routes_portable(const RoundingWork& work, const Stream& stream) {
   using namespace rounding;
-  const cuda::Guard current(backend_of(stream.device()));
+  const CurrentGpu current(stream.device());
   const cudaStream_t on = cuda_stream(stream);
   const auto tokens = static_cast<std::size_t>(work.tokens);
   const auto experts = static_cast<unsigned>(work.experts);

@@ -227,7 +227,7 @@ void route_portable(const RouteWork& work, const Stream& stream) {
   auto* const kernel = work.logit_type == DType::f16    ? kernel_for<__half>(work.experts)
                        : work.logit_type == DType::bf16 ? kernel_for<__nv_bfloat16>(work.experts)
                                                         : kernel_for<float>(work.experts);
-  const cuda::Guard current(backend_of(stream.device()));
+  const CurrentGpu current(stream.device());
   kit::launch(kernel, {.grid = blocks, .block = threads, .overlaps_previous = true},
               cuda_stream(stream), work);
 }

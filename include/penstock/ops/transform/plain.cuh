@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 #include "penstock/ops/transform/cut.h"
 #include "penstock/ops/transform/vector.cuh"

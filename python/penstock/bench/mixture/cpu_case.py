@@ -9,14 +9,26 @@ from .._operator import Absent, Call, Context
 from .._rotation import sets_needed
 from .arrays import TorchArrays
 from .decode_case import DecodeCase
+from .layouts_case import transposed
 from .shapes import Shape
 
 
 class CpuCase(DecodeCase):
-    def __init__(self, context: Context, name: str, shape: Shape, dtype: str, sets: int) -> None:
+    """With `by_column`, the weights are stored transposed, so that their columns are contiguous."""
+
+    def __init__(self, context: Context, name: str, shape: Shape, dtype: str, sets: int,
+                 by_column: bool = False) -> None:
         super().__init__(context, name, shape, TorchArrays("cpu", dtype))
-        self.params = {**self.params, "threads": threads()}
+        self.params = {**self.params, "threads": threads(), "transposed": by_column}
         self.fewest_sets = sets
+        self._by_column = by_column
+
+    def make_inputs(self, rotation: int) -> Any:
+        inputs = super().make_inputs(rotation)
+        if self._by_column:
+            for name in ("gate_up", "down"):
+                inputs[name] = transposed(self._arrays, inputs[name])
+        return inputs
 
     @cached_property
     def _others(self) -> dict[str, tuple[str, Call] | Absent]:

@@ -95,12 +95,16 @@ class LayerCase(Case):
     def reference(self, inputs: Any) -> Any:
         import numpy
 
-        exact, rounded = reference.of_tokens(self._arrays, inputs, self.load, self._sample)
+        exact, rounded = reference.of_tokens(self._arrays, inputs, self.load, self._sample,
+                                             self._activated)
         self.tolerance = reference.tolerance(self._arrays, self._shape, exact, rounded)
         # Peers also round the weights, each product with them, and every step of the sum.
         self._peer_tolerance = self.tolerance + (
             (self._shape.choices + 2) * self._arrays.half_step * float(abs(exact).max()))
         return [exact, numpy.zeros((), "i8")]
+
+    def _activated(self, gate: Any, up: Any) -> Any:
+        return self._arrays.silu(gate) * up
 
     def error(self, got: Any, wanted: Any) -> Any:
         return abs(got - wanted)

@@ -5,10 +5,15 @@ from functools import cached_property, partial
 from typing import Any
 
 from ... import moe, route
-from .._operator import Absent, Call, Peer
+from .._operator import Absent, Call, Context, Peer
+from .arrays import Arrays
+from .decode_case import FEWEST_SETS, DecodeCase
 from .layer_case import LayerCase
+from .shapes import Shape
 
 PLAIN = "concatenated"
+STORED = "as transformers stores it"
+ALPHA, LIMIT = 1.702, 7.0  # of gpt-oss
 
 
 class LayoutsCase(LayerCase):
@@ -17,28 +22,22 @@ class LayoutsCase(LayerCase):
     def make_inputs(self, rotation: int) -> Any:
         inputs = super().make_inputs(rotation)
         shape, gate_up, down = self._shape, inputs["gate_up"], inputs["down"]
-        halves = gate_up.reshape(shape.experts, 2, shape.width, shape.hidden)
-        interleaved = halves.swapaxes(1, 2).reshape(gate_up.shape)
+        alternate = interleaved(gate_up)
         biases = {"gate_up_bias": self._zeros((shape.experts, 2 * shape.width)),
                   "down_bias": self._zeros((shape.experts, shape.hidden))}
         alternating = {"layout": "interleaved"}
         return {**inputs, "variants": {
             PLAIN: (gate_up, down, {}),
-            "interleaved": (interleaved, down, alternating),
-            "transposed": (self._transposed(gate_up), self._transposed(down), {}),
-            "transposed, interleaved": (self._transposed(interleaved), self._transposed(down), alternating),
+            "interleaved": (alternate, down, alternating),
+            "transposed": (transposed(self._arrays, gate_up), transposed(self._arrays, down), {}),
+            "transposed, interleaved": (transposed(self._arrays, alternate),
+                                        transposed(self._arrays, down), alternating),
             "with biases": (gate_up, down, biases)}}
 
     def _zeros(self, size: tuple[int, ...]) -> Any:
         zeros = self._arrays.empty(size)
         zeros[:] = 0
         return zeros
-
-    def _transposed(self, weights: Any) -> Any:
-        """The same elements, with contiguous columns."""
-        stored = self._arrays.empty((weights.shape[0], weights.shape[2], weights.shape[1]))
-        stored[:] = weights.swapaxes(1, 2)
-        return stored.swapaxes(1, 2)
 
     @cached_property
     def _kernels(self) -> dict[str, Call]:
@@ -54,3 +53,55 @@ class LayoutsCase(LayerCase):
 
     def peers(self) -> Mapping[str, Peer | Absent]:
         return {}
+
+
+class GptOssCase(DecodeCase):
+    """Few tokens in a layer of gpt-oss, with biases and its clamped gate: with weights that lie as those of
+    other models do, and as transformers stores them, transposed and interleaved."""
+
+    def __init__(self, context: Context, name: str, shape: Shape,
+                 arrays: Arrays | None = None) -> None:
+        super().__init__(context, name, shape, arrays)
+        self.fewest_sets = FEWEST_SETS  # each has the weights twice
+
+    def make_inputs(self, rotation: int) -> Any:
+        inputs, shape, normal = super().make_inputs(rotation), self._shape, self._arrays.normal
+        # So large that some numbers are clamped.
+        gate_up_bias = normal(self._random(rotation, 5), (shape.experts, 2 * shape.width), LIMIT / 2)
+        down_bias = normal(self._random(rotation, 6), (shape.experts, shape.hidden), 1)
+        gate_up, down = inputs["gate_up"], inputs["down"]
+        return {**inputs, "gate_up_bias": gate_up_bias, "down_bias": down_bias, "variants": {
+            PLAIN: (gate_up, down, {"gate_up_bias": gate_up_bias}),
+            STORED: (transposed(self._arrays, interleaved(gate_up)), transposed(self._arrays, down),
+                     {"gate_up_bias": interleaved(gate_up_bias), "layout": "interleaved"})}}
+
+    def _activated(self, gate: Any, up: Any) -> Any:
+        return self._arrays.silu(ALPHA * gate.clip(max=LIMIT)) / ALPHA * (up.clip(-LIMIT, LIMIT) + 1)
+
+    @cached_property
+    def _kernels(self) -> dict[str, Call]:
+        return {name: partial(self._variant, name=name) for name in (PLAIN, STORED)}
+
+    def _variant(self, inputs: Any, out: Any, name: str) -> None:
+        x = inputs["x"]
+        gate_up, down, options = inputs["variants"][name]
+        logits = self._arrays.project(x, inputs["router"])
+        ids, weights = route(logits, self._shape.choices, renormalise=True)
+        moe(x, gate_up, down, ids, weights, out=out, activation="clamped_swiglu", alpha=ALPHA,
+            limit=LIMIT, down_bias=inputs["down_bias"], **options)
+
+    def peers(self) -> Mapping[str, Peer | Absent]:
+        return {}
+
+
+def interleaved(halves: Any) -> Any:
+    """Gate 0, up 0, gate 1, up 1 and so on, along dimension 1."""
+    experts, both, *rest = halves.shape
+    return halves.reshape(experts, 2, both // 2, *rest).swapaxes(1, 2).reshape(halves.shape)
+
+
+def transposed(arrays: Arrays, weights: Any) -> Any:
+    """The same elements, with contiguous columns."""
+    stored = arrays.empty((weights.shape[0], weights.shape[2], weights.shape[1]))
+    stored[:] = weights.swapaxes(1, 2)
+    return stored.swapaxes(1, 2)

@@ -1,5 +1,6 @@
 """The result of a few tokens in higher precision, and how far rounding alone moves it."""
 
+from collections.abc import Callable
 from math import sqrt
 from typing import Any
 
@@ -9,11 +10,13 @@ from .load import Load
 from .shapes import Shape
 
 
-def of_tokens(arrays: Arrays, inputs: dict[str, Any], load: Load, tokens: Any) -> tuple[Any, Any]:
+def of_tokens(arrays: Arrays, inputs: dict[str, Any], load: Load, tokens: Any,
+              activated: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
     """The results of `tokens`, wide: exact, and with every value rounded that an implementation of the
     same type rounds: the activation, the result of each expert, and the sum.
 
-    Tokens of one expert are computed together, one expert after the other.
+    Tokens of one expert are computed together, one expert after the other. Biases are added where the
+    inputs have them.
     """
     import numpy
 
@@ -24,12 +27,17 @@ def of_tokens(arrays: Arrays, inputs: dict[str, Any], load: Load, tokens: Any) -
         rows, places = numpy.nonzero(ids == expert)
         at = arrays.given(rows, "i64")
         share = arrays.given(weights[rows, places], "wide")[:, None]
-        gate, up = _halves(arrays.wide(x[at]) @ arrays.wide(inputs["gate_up"][expert]).T)
-        down = arrays.wide(inputs["down"][expert]).T
-        hidden = arrays.silu(gate) * up
-        exact[at] += share * (hidden @ down)
-        rounded[at] += share * arrays.rounded(arrays.rounded(hidden) @ down)
+        gate, up = _halves(arrays.wide(x[at]) @ arrays.wide(inputs["gate_up"][expert]).T
+                           + _bias(arrays, inputs, "gate_up_bias", expert))
+        down, bias = arrays.wide(inputs["down"][expert]).T, _bias(arrays, inputs, "down_bias", expert)
+        hidden = activated(gate, up)
+        exact[at] += share * (hidden @ down + bias)
+        rounded[at] += share * arrays.rounded(arrays.rounded(hidden) @ down + bias)
     return exact, arrays.rounded(rounded)
+
+
+def _bias(arrays: Arrays, inputs: dict[str, Any], name: str, expert: int) -> Any:
+    return arrays.wide(inputs[name][expert]) if name in inputs else 0
 
 
 def _halves(gate_up: Any) -> tuple[Any, Any]:
