@@ -24,6 +24,7 @@ struct DecodeConfig {
   static constexpr unsigned warps = keys / 16;
   static constexpr unsigned threads = warps * kit::warp_threads;  // that multiply
   static_assert(warps >= 4, "a tile has up to 4 times 16 rows, each of another warp");
+  static_assert(keys <= attention_rows_behind, "the last block begins inside the sequence");
 
   using K = portable_attention::RowTile<Element, keys, dim>;
   using V = portable_attention::RowTile<Element, keys, dim_v>;

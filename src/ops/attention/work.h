@@ -105,6 +105,11 @@ struct AttentionPages {
   }
 };
 
+// Kernels on Hopper load whole boxes of keys and values through tensor maps. What they load ends at
+// most this many rows behind the last row of a sequence, and inside k and v. A cache in which only
+// some rows have memory must have it for these rows, too.
+inline constexpr std::int32_t attention_rows_behind = 128;
+
 // An entry of the table of tiles.
 inline constexpr std::int64_t attention_tile_bytes = 32;
 
