@@ -127,6 +127,27 @@ TEST_P(AttentionGpu, EveryDimensionFullAndCausal) {
   }
 }
 
+// A softcap multiplies the error of tanh.
+TEST_P(AttentionGpu, LargeSoftcaps) {
+  std::uint32_t seed = 500;
+  for (const AttentionDims& dims : fast_attention_dims) {
+    for (const float softcap : {30.F, 50.F}) {
+      for (const double size : {1., 6.}) {
+        ++seed;
+        expect_right(seed, {.q_rows = 70,
+                            .k_rows = 150,
+                            .dim = dims.dim,
+                            .dim_v = dims.dim_v,
+                            .type = seed % 2 == 0 ? DType::bf16 : DType::f16,
+                            .causal = true,
+                            .softcap = softcap,
+                            .size = size});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 // What follows the last row of a sequence is NaN, as in all calls here.
 TEST_P(AttentionGpu, Padding) {
   for (const AttentionDims& dims : fast_attention_dims) {

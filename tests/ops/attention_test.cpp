@@ -126,6 +126,9 @@ TEST(Attention, LargeScoresDoNotOverflow) {
     EXPECT_EQ(wrong_result({.k_rows = 150, .type = type, .size = 6}), "");
   }
   EXPECT_EQ(wrong_result({.type = DType::f32, .softcap = 30, .size = 20}), "");
+  for (const DType type : all_types) {
+    EXPECT_EQ(wrong_result({.k_rows = 150, .type = type, .softcap = 50, .size = 6}), "");
+  }
 }
 
 TEST(Attention, ANegativeScale) {
