@@ -29,6 +29,8 @@ def append_attention(inputs: Tuple, options: Tuple, written: Tuple, stream: Any)
         return
     for name, each in zip(_WRITTEN, written):
         tell_of_write(name, each)
+    if options[1]:  # advance
+        tell_of_write("lengths", inputs[3])
     _run(inputs, options, written, stream)
 
 
