@@ -110,8 +110,9 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
     wherever it can. Tensors have shape (B, H, S, D).
 
     `is_causal` is torch's: query i attends to keys 0 to i, also if there are more keys than queries.
-    Calls with `attn_mask` or dropout, calls that need a gradient, and shapes, dtypes and strides that
-    :func:`attention` does not take go to torch.
+    Calls with `attn_mask` or dropout, calls that need a gradient, backward or forward, calls that
+    autocast computes in another dtype, and shapes, dtypes and strides that :func:`attention` does not
+    take go to torch.
 
     >>> import torch, penstock
     >>> q = torch.zeros(1, 2, 3, 8)

@@ -11,7 +11,8 @@ from torch import empty, is_grad_enabled, uint8
 
 from . import _core
 from ._attention import result_shapes
-from ._operators import EXCHANGES, bypasses, current_stream, define, no_backward, tell_of_write
+from ._operators import (EXCHANGES, bypasses, current_stream, define, have_tangents, no_backward,
+                         tell_of_write)
 
 _NEEDED = ("q", "k", "v")
 _OPTIONAL = ("sinks", "cu_q", "cu_k", "first_k", "lengths_k", "pages")
@@ -21,6 +22,9 @@ _SCHEMA = (", ".join(_TENSORS) + ", bool causal, SymInt window_left, SymInt wind
            "float softcap, float scale, SymInt max_q, SymInt max_k, str kernel, "
            "bool batch_invariant, bool check")
 Tuple: TypeAlias = tuple[Any, ...]
+
+_MOST_SIZES = 1024
+_sizes: dict[Tuple, int] = {}  # of workspaces: to compute one takes longer than to find it here
 
 
 def attention(inputs: Tuple, options: Tuple, out: Any, return_lse: bool, stream: Any) -> Any:
@@ -65,7 +69,9 @@ def _takes(query: Any, key: Any, value: Any, is_causal: bool, scale: float | Non
         return False
     if is_grad_enabled() and any(each.requires_grad for each in tensors):
         return False
-    if query.dtype not in (torch.bfloat16, torch.float16, torch.float32):
+    if query.dtype not in (torch.bfloat16, torch.float16, torch.float32) or _is_cast(query):
+        return False
+    if have_tangents(tensors):
         return False
     if not all(each.dtype == query.dtype and each.device == query.device for each in tensors):
         return False
@@ -82,6 +88,13 @@ def _takes(query: Any, key: Any, value: Any, is_causal: bool, scale: float | Non
     if is_causal and rows > keys:
         return False
     return all(0 < d <= 256 and d % 8 == 0 for d in (dim, dim_v)) and all(map(_aligned, tensors))
+
+
+def _is_cast(tensor: Any) -> bool:
+    """Whether autocast makes torch's function compute in another dtype."""
+    device = tensor.device.type
+    return bool(torch.is_autocast_enabled(device)
+                and torch.get_autocast_dtype(device) != tensor.dtype)
 
 
 def _aligned(tensor: Any) -> bool:
@@ -120,17 +133,31 @@ def _run(inputs: Tuple, options: Tuple, out: Any, lse: Any, stream: Any = None) 
     if stream is None and q.is_cuda:
         # From torch's allocator, which knows the current stream and CUDA graphs. Otherwise the
         # library allocates.
-        q, k, v, _, cu_q, cu_k, _, _, pages = inputs
-        *_, max_q, max_k, kernel, batch_invariant, _ = options
-        workspace = empty(
-            _core.attention_workspace_bytes(q, k, v, cu_q, cu_k, pages, max_q, max_k, kernel,
-                                            batch_invariant), dtype=uint8, device=q.device)
+        workspace = empty(_workspace_bytes(inputs, options), dtype=uint8, device=q.device)
     if not EXCHANGES:
         stream = current_stream(stream, q)
     if stream is not None or not EXCHANGES:
         inputs = tuple(each if each is None else each.detach() for each in inputs)
     arguments = *inputs, *options, out, lse, workspace, stream
     _core.attention(*arguments)
+
+
+def _workspace_bytes(inputs: Tuple, options: Tuple) -> int:
+    q, k, v, _, cu_q, cu_k, _, _, pages = inputs
+    *_, max_q, max_k, kernel, batch_invariant, _ = options
+    # Without batch_invariant they do not depend on the number of keys, so that a cache that grows
+    # does not fill the table.
+    key = (q.shape, k.shape[-2], v.shape[-1], q.dtype, cu_q if cu_q is None else cu_q.shape, max_q,
+           kernel)
+    found = None if batch_invariant else _sizes.get(key)
+    if found is None:
+        found = _core.attention_workspace_bytes(q, k, v, cu_q, cu_k, pages, max_q, max_k, kernel,
+                                                batch_invariant)
+        if not batch_invariant:
+            if len(_sizes) >= _MOST_SIZES:
+                _sizes.clear()
+            _sizes[key] = found
+    return found
 
 
 def _attention(*arguments: Any) -> Any:
