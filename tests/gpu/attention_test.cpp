@@ -247,6 +247,20 @@ TEST_P(AttentionGpu, WrongLengthsStayInsideTheTensors) {
   expect_inside(of, {.kernel = GetParam()});
 }
 
+TEST_P(AttentionGpu, WrongPaddingAndPagesStayInsideTheTensors) {
+  AttentionCase of{.q_rows = 150,
+                   .k_rows = 280,
+                   .dim = 64,
+                   .dim_v = 64,
+                   .causal = true,
+                   .first_k = {0, 3},
+                   .lengths_k = {280, 100}};
+  expect_inside_padding(of, {.kernel = GetParam()});
+  of.page_rows = 16;
+  if (GetParam() == AttentionKernel::sm90) of.first_k = {};
+  expect_inside_padding(of, {.kernel = GetParam()});
+}
+
 TEST_P(AttentionGpu, GivesTheSameBitsEveryTime) {
   for (const AttentionDims& dims : fast_attention_dims) {
     expect_same_bits({.q_rows = 500,
