@@ -204,8 +204,11 @@ def test_torchs_function_compiled(runs, backend, autocast):
     {"dim_v": 32}, {"max_q": 2, "cu_q": torch.tensor([0, 5, 10], dtype=torch.int32)},
     {"kernel": "portable"}, {"batch": 3}, {"sq": 20}, {"batch_invariant": True},
     {"batch_invariant": True, "sk": 90_000}])
-def test_bytes_of_a_workspace_are_those_of_the_call(changes):
+@pytest.mark.parametrize("exchanges", [False, True])
+def test_bytes_of_a_workspace_are_those_of_the_call(changes, exchanges, monkeypatch):
     from penstock import _attention_torch, _core
+
+    monkeypatch.setattr(_attention_torch, "EXCHANGES", exchanges)
 
     def both(cu_q=None, max_q=0, kernel="best", batch_invariant=False, dtype=torch.bfloat16, **shape):
         q, k, v = draw(dtype, **shape)
