@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "ops/attention/work.h"
@@ -93,7 +94,7 @@ struct Tiles {
                          sequence.k_length, work.reach, static_cast<std::int32_t>(block_keys));
     tile.begin = blocks.begin;
     tile.end = blocks.end;
-    const bool is_only = static_cast<std::size_t>(rows) == tile.rows;
+    const bool is_only = std::cmp_equal(rows, tile.rows);
     if (is_only && blocks.count() > piece_blocks_for(tile.rows)) {
       tile.piece_blocks = piece_blocks_for(tile.rows);
       tile.partial = partials;
@@ -114,7 +115,7 @@ struct Partials {
         states(rows),
         sums(std::make_unique_for_overwrite<float[]>(rows * row_columns)) {}
 
-  float* sums_of(std::size_t row) { return sums.get() + row * columns; }
+  float* sums_of(std::size_t row) const { return sums.get() + row * columns; }
 
   std::size_t columns;
   std::vector<AttentionRow> states;
