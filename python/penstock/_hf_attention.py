@@ -73,9 +73,7 @@ def _mask_of(limits: Any, query: Any, key: Any, causal: bool, window: int | None
     their results mean nothing but must not be NaN."""
     queries, keys = query.shape[2], key.shape[2]
     column = torch.arange(keys, device=query.device)
-    first, end = (0, keys) if limits is None else limits.unbind(-1)
-    if limits is not None:
-        first, end = first[..., None], end[..., None]
+    first, end = (0, keys) if limits is None else limits[..., None, :].unbind(-1)
     there = (column >= first) & (column < end)
     position = torch.arange(queries, device=query.device)[:, None] + (end - queries)
     if causal:
