@@ -2,7 +2,8 @@
 # gpu_check.sh [PART...]: runs GPU tests under compute-sanitizer and prints one line per part.
 #
 #   memory         memcheck, and races between streams over pool memory: all tests
-#   ladders        memcheck: the copy and GEMM ladders on small sizes (`memory` has all their tests)
+#   ladders        memcheck: the ladders on small sizes, and attention with wrong lengths and pages
+#                  (`memory` has all their tests)
 #   races          racecheck, races in shared memory: the kit, resample, moe, attention, compress, the ladders
 #   barriers       synccheck, wrong use of barriers: the same and streamed experts
 #   uninitialised  initcheck, reads of memory that was never written: the operators, streamed experts,
@@ -86,6 +87,11 @@ portable+=':GemmLadder.SmallSizesWithoutHopper:GemmGpu.PortableTakesAnySizeAndSt
 hopper='CopyLadderGpu.SmallSizesOnHopper:GemmLadder.SmallSizesOnHopper'
 hopper+=':AttentionLadder.SmallSizesOnHopper'
 hopper+=':GemmGpu.Sm90KernelsWithTheSameSplitGiveTheSameBits'
+# Kernels that must stay inside their arguments whatever the arrays of lengths and pages hold.
+wrong='*/AttentionGpu.WrongLengthsStayInsideTheTensors/*'
+wrong+=':*/AttentionGpu.WrongPaddingAndPagesStayInsideTheTensors/*'
+wrong+=':*/AttentionDecodeGpu.WrongLengthsStayInsideTheTensors/*'
+wrong+=':AppendKVGpu.SurvivesAbsurdBegins:*/AppendAttentionGpu.SurvivesAbsurdBegins/*'
 elementwise='IterateGpu.AnySize:TransformGpu.AnySize:TransformGpu.CastsBetweenAllTypes'
 elementwise+=':TransformGpu.InPlaceOfAnyInput:TransformTemplateGpu.*'
 
@@ -96,7 +102,7 @@ memory() {
 }
 
 ladders() {
-  check memcheck $bin/test_gpu "--gtest_filter=$portable:$hopper"
+  check memcheck $bin/test_gpu "--gtest_filter=$portable:$hopper:$wrong"
 }
 
 races() {

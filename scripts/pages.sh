@@ -14,4 +14,9 @@ if [[ -f docs/pages/moe.json ]]; then
   "$PENSTOCK" report docs/pages/moe.json --title "Inside the products of moe" \
     --output docs/pages/moe.html
 fi
+# From: penstock ladder attention --trace DIR; attention.json is its attention_persistent.json.
+if [[ -f docs/pages/attention.json ]]; then
+  "$PENSTOCK" report docs/pages/attention.json --title "Inside the tile loop of attention" \
+    --output docs/pages/attention.html
+fi
 build/venv/bin/pytest -q tests/page -k in_docs

@@ -27,6 +27,8 @@ def append_kv(inputs: Tuple, options: Tuple, written: Tuple, stream: Any) -> Any
     else:
         for name, each in zip(_WRITTEN, written):
             tell_of_write(name, each)
+        if options[1]:  # advance
+            tell_of_write("lengths", inputs[2])
         _run(inputs, options, written, stream)
     return q_out
 

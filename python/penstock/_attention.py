@@ -48,7 +48,8 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool = False,
 
     Sequences of several lengths lie one after the other in (rows, H, D). `cu_q` (B + 1) and `cu_k`
     (B + 1), i32, then say where they begin, and where the last one ends. `max_q` and `max_k` are the
-    most rows of a sequence, if known. `first_k` (B) and `lengths_k` (B), i32, describe padding: only
+    most rows of a sequence, if known; rows of `q` beyond them, or outside `cu_q`, are not computed, and
+    a new result holds anything there. `first_k` (B) and `lengths_k` (B), i32, describe padding: only
     keys [first_k[b], lengths_k[b]) of sequence b are there. What `k` and `v` hold in other rows has no
     effect.
 
@@ -109,8 +110,9 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
     wherever it can. Tensors have shape (B, H, S, D).
 
     `is_causal` is torch's: query i attends to keys 0 to i, also if there are more keys than queries.
-    Calls with `attn_mask` or dropout, calls that need a gradient, and shapes, dtypes and strides that
-    :func:`attention` does not take go to torch.
+    Calls with `attn_mask` or dropout, calls that need a gradient, backward or forward, calls that
+    autocast computes in another dtype, and shapes, dtypes and strides that :func:`attention` does not
+    take go to torch.
 
     >>> import torch, penstock
     >>> q = torch.zeros(1, 2, 3, 8)

@@ -7,11 +7,12 @@ the order of the schema. This module is imported at the first call with a tensor
 from typing import Any, TypeAlias
 
 import torch
-from torch import empty, is_grad_enabled, uint8
+from torch import empty, float32, is_grad_enabled, uint8
 
 from . import _core
 from ._attention import result_shapes
-from ._operators import EXCHANGES, bypasses, current_stream, define, no_backward, tell_of_write
+from ._operators import (EXCHANGES, bypasses, current_stream, define, have_tangents, no_backward,
+                         tell_of_write)
 
 _NEEDED = ("q", "k", "v")
 _OPTIONAL = ("sinks", "cu_q", "cu_k", "first_k", "lengths_k", "pages")
@@ -22,9 +23,12 @@ _SCHEMA = (", ".join(_TENSORS) + ", bool causal, SymInt window_left, SymInt wind
            "bool batch_invariant, bool check")
 Tuple: TypeAlias = tuple[Any, ...]
 
+_MOST_SIZES = 1024
+_sizes: dict[Tuple, int] = {}  # of workspaces
+
 
 def attention(inputs: Tuple, options: Tuple, out: Any, return_lse: bool, stream: Any) -> Any:
-    result_shapes(inputs[0], inputs[2], inputs[4])
+    shape, lse_shape = result_shapes(inputs[0], inputs[2], inputs[4])
     if not _bypasses(inputs, stream):
         if out is None:
             out, lse = torch.ops.penstock.attention(*inputs, *options, return_lse)
@@ -32,11 +36,12 @@ def attention(inputs: Tuple, options: Tuple, out: Any, return_lse: bool, stream:
             lse = _lse(inputs) if return_lse else None
             torch.ops.penstock.attention_out(*inputs, *options, out, lse)
         return (out, lse) if return_lse else out
+    # new_empty() takes a third of the time of empty().
     if out is None:
-        out = _result(inputs)
+        out = inputs[0].new_empty(shape)
     else:
         tell_of_write("out", out)
-    lse = _lse(inputs) if return_lse else None
+    lse = inputs[0].new_empty(lse_shape, dtype=float32) if return_lse else None
     _run(inputs, options, out, lse, stream)
     return (out, lse) if return_lse else out
 
@@ -65,7 +70,9 @@ def _takes(query: Any, key: Any, value: Any, is_causal: bool, scale: float | Non
         return False
     if is_grad_enabled() and any(each.requires_grad for each in tensors):
         return False
-    if query.dtype not in (torch.bfloat16, torch.float16, torch.float32):
+    if query.dtype not in (torch.bfloat16, torch.float16, torch.float32) or _is_cast(query):
+        return False
+    if have_tangents(tensors):
         return False
     if not all(each.dtype == query.dtype and each.device == query.device for each in tensors):
         return False
@@ -82,6 +89,13 @@ def _takes(query: Any, key: Any, value: Any, is_causal: bool, scale: float | Non
     if is_causal and rows > keys:
         return False
     return all(0 < d <= 256 and d % 8 == 0 for d in (dim, dim_v)) and all(map(_aligned, tensors))
+
+
+def _is_cast(tensor: Any) -> bool:
+    """Whether autocast makes torch's function compute in another dtype."""
+    device = tensor.device.type
+    return bool(torch.is_autocast_enabled(device)
+                and torch.get_autocast_dtype(device) != tensor.dtype)
 
 
 def _aligned(tensor: Any) -> bool:
@@ -120,17 +134,34 @@ def _run(inputs: Tuple, options: Tuple, out: Any, lse: Any, stream: Any = None) 
     if stream is None and q.is_cuda:
         # From torch's allocator, which knows the current stream and CUDA graphs. Otherwise the
         # library allocates.
-        q, k, v, _, cu_q, cu_k, _, _, pages = inputs
-        *_, max_q, max_k, kernel, batch_invariant, _ = options
-        workspace = empty(
-            _core.attention_workspace_bytes(q, k, v, cu_q, cu_k, pages, max_q, max_k, kernel,
-                                            batch_invariant), dtype=uint8, device=q.device)
+        workspace = empty(_workspace_bytes(inputs, options), dtype=uint8, device=q.device)
     if not EXCHANGES:
         stream = current_stream(stream, q)
     if stream is not None or not EXCHANGES:
         inputs = tuple(each if each is None else each.detach() for each in inputs)
     arguments = *inputs, *options, out, lse, workspace, stream
     _core.attention(*arguments)
+
+
+def _workspace_bytes(inputs: Tuple, options: Tuple) -> int:
+    q, k, v, _, cu_q, cu_k, _, _, pages = inputs
+    *_, max_q, max_k, kernel, batch_invariant, _ = options
+    if EXCHANGES:  # the library reads the shapes as fast as a key is made of them
+        return _core.attention_workspace_bytes(q, k, v, cu_q, cu_k, pages, max_q, max_k, kernel,
+                                               batch_invariant)
+    # Without batch_invariant they do not depend on the number of keys, so that a cache that grows
+    # does not fill the table.
+    key = (q.shape, k.shape[-2], v.shape[-1], q.dtype, cu_q if cu_q is None else cu_q.shape, max_q,
+           kernel)
+    found = None if batch_invariant else _sizes.get(key)
+    if found is None:
+        found = _core.attention_workspace_bytes(q, k, v, cu_q, cu_k, pages, max_q, max_k, kernel,
+                                                batch_invariant)
+        if not batch_invariant:
+            if len(_sizes) >= _MOST_SIZES:
+                _sizes.clear()
+            _sizes[key] = found
+    return found
 
 
 def _attention(*arguments: Any) -> Any:

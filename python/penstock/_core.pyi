@@ -284,7 +284,9 @@ class KVCache:
 
     @property
     def reserved(self) -> int:
-        """Rows with memory."""
+        """
+        Rows that may be used. A few more have memory, because attention() loads whole blocks of keys.
+        """
 
     @property
     def mapped_bytes(self) -> int: ...

@@ -22,7 +22,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from ._attention import attention as penstock_attention
 from ._errors import Unsupported
 
-_DIM_MULTIPLE = 8
+_DIM_MULTIPLE, _MOST_DIM = 8, 256
+_DTYPES = torch.bfloat16, torch.float16, torch.float32
 _READ_EVERY = 63  # masks of a generation; odd, so that full and sliding ones take turns
 
 
@@ -35,23 +36,52 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
     if dropout:
         raise Unsupported("penstock.hf: attention has no dropout; call model.eval()")
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-    if position_bias is not None or attention_mask is not None and attention_mask.dtype != torch.int32:
+    dim, dim_v = query.shape[-1], value.shape[-1]
+    ours = attention_mask is None or _is_limits(attention_mask, len(query))
+    takes = value.dtype in _DTYPES and max(dim, dim_v) <= _MOST_DIM
+    if position_bias is not None or not (ours and takes):
         if softcap or s_aux is not None:
-            raise Unsupported("penstock.hf: attention with softcap or sinks takes masks of padding, "
-                              "windows and causality alone; use another attn_implementation")
+            limit = ("masks of padding, windows and causality alone" if takes else
+                     f"f32, bf16 and f16 and head dimensions up to {_MOST_DIM}, not {value.dtype} with "
+                     f"dimensions {dim} and {dim_v}")
+            raise Unsupported(f"penstock.hf: attention with softcap or sinks takes {limit}; use another "
+                              "attn_implementation")
+        if ours and (attention_mask is not None or query.shape[2] != key.shape[2]
+                     or sliding_window is not None):
+            attention_mask = _mask_of(attention_mask, query, key, causal, sliding_window)
         out, _ = sdpa_attention_forward(module, query, key, value, attention_mask, dropout=dropout,
                                         scaling=scaling, is_causal=causal,
                                         position_bias=position_bias, **others)
         return out, None
     first, ends = (None, None) if attention_mask is None else (
         each.contiguous() for each in attention_mask[:, 0, 0].unbind(-1))
-    dim, dim_v = query.shape[-1], value.shape[-1]
     scale = dim**-0.5 if scaling is None else scaling
     rows = (_rows(each.to(value.dtype)) for each in (query, key, value))
     window = None if sliding_window is None else (sliding_window - 1, None)
     out = penstock_attention(*rows, causal=causal, window=window, softcap=softcap or 0.0, sinks=s_aux,
                              scale=scale, first_k=first, lengths_k=ends)
     return (out if out.shape[-1] == dim_v else out[..., :dim_v]), None
+
+
+def _is_limits(mask: Any, batch: int) -> bool:
+    """Whether mask() has made this mask of the first and the last keys."""
+    return bool(mask.dtype == torch.int32 and mask.shape == (batch, 1, 1, 2))
+
+
+def _mask_of(limits: Any, query: Any, key: Any, causal: bool, window: int | None) -> Any:
+    """The mask (B, 1, Sq, Sk), bool, for torch's function. Queries without keys attend to all, as
+    their results mean nothing but must not be NaN."""
+    queries, keys = query.shape[2], key.shape[2]
+    column = torch.arange(keys, device=query.device)
+    first, end = (0, keys) if limits is None else limits[..., None, :].unbind(-1)
+    there = (column >= first) & (column < end)
+    position = torch.arange(queries, device=query.device)[:, None] + (end - queries)
+    if causal:
+        there = there & (column <= position)
+    if window is not None:
+        there = there & (column > position - window)
+    there = there | ~there.any(-1, keepdim=True)
+    return there.expand(len(query), 1, queries, keys)
 
 
 def _rows(tensor: Any) -> Any:

@@ -193,7 +193,9 @@ void bind_cache(nb::module_& m) {
       .def_prop_ro(
           "reserved",
           [](const C& c) { return c.with([](const KVCache& cache) { return cache.reserved(); }); },
-          "Rows with memory.")
+          "Rows that may be used. A few more have memory, because attention() loads whole blocks "
+          "of "
+          "keys.")
       .def_prop_ro("mapped_bytes",
                    [](const C& c) {
                      return c.with([](const KVCache& cache) { return cache.mapped_bytes(); });

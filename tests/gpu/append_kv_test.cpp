@@ -1,6 +1,7 @@
 #include "penstock/ops/append_kv.h"
 
 #include <cstdint>
+#include <random>
 
 #include "gpu/copies.h"
 #include "gpu/gpu_test.h"
@@ -57,6 +58,24 @@ TEST_F(AppendKVGpu, ShapesOfModels) {
         }
       }
     }
+  }
+}
+
+TEST_F(AppendKVGpu, SurvivesAbsurdBegins) {
+  const Stream stream(gpu);
+  std::mt19937 random(5);
+  for (int i = 0; i < 60; ++i) {
+    AppendCall call(1, {.cu_new = {0, 3, 5}, .lengths = {1, 2}, .advance = true});
+    auto* const begins = static_cast<std::int32_t*>(call.options().cu_new.data());
+    for (int b = 0; b < 3; ++b) {
+      begins[b] = static_cast<std::int32_t>(random() % 3 == 0 ? random() : random() % 8);
+    }
+    Copies copies(gpu, stream);
+    append_kv(call.options([&](Strided& array) { return copies.of(array); }), stream);
+    copies.fetch();
+    EXPECT_TRUE(call.surroundings_untouched());
+    const auto* const lengths = static_cast<std::int32_t*>(call.options().lengths.data());
+    for (int b = 0; b < 2; ++b) EXPECT_TRUE(lengths[b] >= 0 && lengths[b] <= 8) << lengths[b];
   }
 }
 

@@ -104,6 +104,26 @@ TEST_P(AttentionDecodeGpu, SizesAroundThoseOfBlocks) {
   }
 }
 
+// A softcap multiplies the error of tanh.
+TEST_P(AttentionDecodeGpu, LargeSoftcaps) {
+  std::uint32_t seed = 500;
+  for (const AttentionDims& dims : fast_attention_dims) {
+    for (const double size : {1., 6.}) {
+      ++seed;
+      expect_right(seed, {.q_rows = 2,
+                          .k_rows = 300,
+                          .heads_q = 8,
+                          .dim = dims.dim,
+                          .dim_v = dims.dim_v,
+                          .type = types[seed % 2],
+                          .causal = true,
+                          .softcap = seed % 2 == 0 ? 30.F : 50.F,
+                          .size = size});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 // One sequence in the hands of the whole GPU, so that many parts are combined.
 TEST_P(AttentionDecodeGpu, LongSequences) {
   for (const AttentionDims& dims : fast_attention_dims) {

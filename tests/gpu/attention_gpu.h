@@ -123,6 +123,21 @@ class AttentionGpuTest : public GpuTest {
     }
   }
 
+  // With lengths of padding that are wrong, of two sequences, and wrong pages if there are any.
+  void expect_inside_padding(const AttentionCase& of, const Run& how) const {
+    const std::vector<std::vector<std::int32_t>> wrong{
+        {-5, 2000000000}, {-2000000000, 77}, {281, 280}, {2000000000, -1}};
+    for (const auto& first : wrong) {
+      for (const auto& lengths : wrong) {
+        AttentionCall call(1, of);
+        call.spoil_padding(first, lengths);
+        ASSERT_EQ(run(call, {how.kernel, false, how.batch_invariant}), "");
+        EXPECT_TRUE(call.out().surroundings_untouched());
+        EXPECT_TRUE(call.lse().surroundings_untouched());
+      }
+    }
+  }
+
   void expect_right_in_a_graph(const AttentionCase& of, AttentionKernel kernel) const {
     AttentionCall loads(1, of);  // the kernel, which a capture does not allow
     ASSERT_EQ(run(loads, {.kernel = kernel}), "");

@@ -127,6 +127,27 @@ TEST_P(AttentionGpu, EveryDimensionFullAndCausal) {
   }
 }
 
+// A softcap multiplies the error of tanh.
+TEST_P(AttentionGpu, LargeSoftcaps) {
+  std::uint32_t seed = 500;
+  for (const AttentionDims& dims : fast_attention_dims) {
+    for (const float softcap : {30.F, 50.F}) {
+      for (const double size : {1., 6.}) {
+        ++seed;
+        expect_right(seed, {.q_rows = 70,
+                            .k_rows = 150,
+                            .dim = dims.dim,
+                            .dim_v = dims.dim_v,
+                            .type = seed % 2 == 0 ? DType::bf16 : DType::f16,
+                            .causal = true,
+                            .softcap = softcap,
+                            .size = size});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 // What follows the last row of a sequence is NaN, as in all calls here.
 TEST_P(AttentionGpu, Padding) {
   for (const AttentionDims& dims : fast_attention_dims) {
@@ -224,6 +245,20 @@ TEST_P(AttentionGpu, WrongLengthsStayInsideTheTensors) {
   of.cu_q = {0, 150, 300};
   of.cu_k = {0, 140, 280};
   expect_inside(of, {.kernel = GetParam()});
+}
+
+TEST_P(AttentionGpu, WrongPaddingAndPagesStayInsideTheTensors) {
+  AttentionCase of{.q_rows = 150,
+                   .k_rows = 280,
+                   .dim = 64,
+                   .dim_v = 64,
+                   .causal = true,
+                   .first_k = {0, 3},
+                   .lengths_k = {280, 100}};
+  expect_inside_padding(of, {.kernel = GetParam()});
+  of.page_rows = 16;
+  if (GetParam() == AttentionKernel::sm90) of.first_k = {};
+  expect_inside_padding(of, {.kernel = GetParam()});
 }
 
 TEST_P(AttentionGpu, GivesTheSameBitsEveryTime) {

@@ -12,6 +12,8 @@
 #include "penstock/base/error.h"
 #include "penstock/host/buffer.h"
 #include "penstock/host/cuda.h"
+#include "penstock/host/pool.h"
+#include "penstock/ops/attention.h"
 
 namespace ps::test {
 namespace {
@@ -133,6 +135,58 @@ TEST_F(KVCacheGpu, IsUsedInAGraph) {
   EXPECT_TRUE(recording.active());
   recording.replay(cuda_stream(stream));
   EXPECT_EQ(fetch<std::int32_t>(lengths.view(), 0, 1, stream)[0], 2);
+}
+
+// Kernels load whole boxes of keys, and know the length on the device alone: they must find memory
+// behind the last row that may be used. The memory of these rows ends inside a row.
+TEST_F(KVCacheGpu, AttentionReadsNoRowsWithoutMemory) {
+  constexpr std::int64_t few_heads = 3, width = 96, queries = 70;
+  KVCache cache(
+      gpu, {.heads = few_heads, .dim = width, .capacity = 1 << 16, .ahead = 0, .block_bytes = 1});
+  cache.reserve(1);
+  const std::int64_t rows = cache.reserved();
+  ASSERT_GT(rows, 0);
+  ASSERT_LT(rows, cache.options().capacity);
+  const auto first_rows = [&](const TensorView& whole) {
+    const std::int64_t shape[] = {1, rows, few_heads, width};
+    return TensorView(whole.data(), whole.dtype(), shape, whole.strides(), whole.place());
+  };
+  const TensorView k = cache.whole_k(0), v = cache.whole_v(0);
+  const auto row_elements = static_cast<std::size_t>(few_heads * width);
+  std::vector<std::uint16_t> elements(static_cast<std::size_t>(rows) * row_elements);
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    elements[i] = static_cast<std::uint16_t>(0x3f00 + i * 7919 % 251);  // bf16 from 0.5 on
+  }
+  for (const TensorView& each : {k, v}) {
+    send({static_cast<std::byte*>(each.data()), elements.size() * 2, gpu.place()}, 0, elements,
+         stream);
+  }
+  const DeviceBuffer lengths(gpu, 256), q(gpu, queries * row_elements * 2);
+  send<std::int32_t>(lengths.view(), 0, {static_cast<std::int32_t>(rows)}, stream);
+  elements.resize(queries * row_elements);
+  send(q.view(), 0, elements, stream);
+  const Pool pool(gpu);
+  for (const std::int64_t count : {std::int64_t{1}, queries}) {
+    const std::size_t bytes = static_cast<std::size_t>(count) * row_elements * 2;
+    const auto found = [&](const TensorView& keys, const TensorView& values) {
+      const DeviceBuffer out(gpu, bytes);
+      fill(out.view(), poison, stream);
+      const auto rows_in = [&](const DeviceBuffer& memory) {
+        return TensorView(memory.view().data, DType::bf16, {1, count, few_heads, width},
+                          gpu.place());
+      };
+      attention({.q = rows_in(q),
+                 .k = keys,
+                 .v = values,
+                 .out = rows_in(out),
+                 .causal = true,
+                 .lengths_k = TensorView(lengths.view().data, DType::i32, {1}, gpu.place()),
+                 .pool = &pool},
+                stream);
+      return fetch<std::uint8_t>(out.view(), 0, bytes, stream);
+    };
+    EXPECT_TRUE(found(k, v) == found(first_rows(k), first_rows(v))) << count << " queries";
+  }
 }
 
 TEST_F(KVCacheGpu, RunningOutOfMemoryPasses) {

@@ -134,6 +134,11 @@ TEST_F(AppendAttentionErrors, ACheckFindsWhatIsWrong) {
     EXPECT_EQ(with(of_append, &AppendKVOptions::pages, {-1, 0, 1, 2}), "pages");
     EXPECT_EQ(with(of_append, &AppendKVOptions::pages, {0, 3, 1, -2}), "");
   }
+  EXPECT_EQ(named_of_ragged([](auto&, auto& o) {
+              o.check = true;
+              o.max_k = 1;
+            }),
+            "lengths");
   AppendAttentionCall untouched(1, {.capacity = 9, .lengths = {0, 9}});
   AppendAttentionCall same(1, {.capacity = 9, .lengths = {0, 9}});
   EXPECT_EQ(named(untouched, [](auto& a, auto&) { a.check = true; }), "lengths");

@@ -70,7 +70,7 @@ TEST(AppendAttention, QueriesSeeTheNewRows) {
 TEST(AppendAttention, WithoutRowsItDoesNothing) {
   EXPECT_EQ(differs(1, {.each = 0, .lengths = {3, 4}, .advance = true}), "");
   EXPECT_EQ(differs(1, {.sequences = 0}), "");
-  EXPECT_EQ(differs(1, {.capacity = 0, .lengths = {0, 0}, .advance = true}), "");
+  EXPECT_EQ(differs(1, {.each = 0, .capacity = 0, .lengths = {0, 0}, .advance = true}), "");
 }
 
 }  // namespace

@@ -135,6 +135,8 @@ TEST_F(AppendKVErrors, Numbers) {
   EXPECT_EQ(named([](auto& o) { o.pairs = static_cast<RotaryPairs>(9); }), "pairs");
   AppendCall longer(1, {.each = 9});
   EXPECT_EQ(refused(longer.options(), stream), "length");
+  AppendCall beyond(1, {.each = 9, .lengths = {0, 0}});
+  EXPECT_EQ(refused(beyond.options(), stream), "k") << "no length leaves room";
 }
 
 // The arrays that are read on the stream, which only `check` refuses, and then before anything is

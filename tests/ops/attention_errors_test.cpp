@@ -150,6 +150,8 @@ TEST_F(AttentionErrors, Numbers) {
   EXPECT_EQ(named([](auto& o) { o.window_left = -2; }), "window_left");
   EXPECT_EQ(named([](auto& o) { o.window_right = -2; }), "window_right");
   EXPECT_EQ(named([](auto& o) { o.max_q = -1; }), "max_q");
+  EXPECT_EQ(named([](auto& o) { o.max_q = 4; }), "max_q") << "q has 5 rows in all sequences";
+  EXPECT_EQ(named([](auto& o) { o.max_q = 5; }), "");
   EXPECT_EQ(named([](auto& o) { o.max_k = -1; }), "max_k");
   EXPECT_EQ(named([](auto& o) { o.kernel = static_cast<AttentionKernel>(77); }), "kernel");
 }
@@ -171,6 +173,14 @@ TEST_F(AttentionErrors, ACheckFindsLengthsThatAreWrong) {
   EXPECT_EQ(with(&AttentionOptions::first_k, {-1, 0}), "first_k");
   EXPECT_EQ(named_of_lengths([](auto& o) { o.max_q = 4; }), "cu_q");
   EXPECT_EQ(named_of_lengths([](auto& o) { o.max_k = 4; }), "cu_k");
+  const auto named_with_most = [&](std::int64_t max_k) {
+    return named([&](auto& o) {
+      o.check = true;
+      o.max_k = max_k;
+    });
+  };
+  EXPECT_EQ(named_with_most(6), "lengths_k");
+  EXPECT_EQ(named_with_most(7), "");
 }
 
 TEST_F(AttentionErrors, Pages) {
@@ -227,8 +237,13 @@ TEST_F(AttentionErrors, WorkspaceBytesNeedAShape) {
   AttentionOptions decode = equal;
   decode.kernel = AttentionKernel::decode;
   EXPECT_GT(attention_workspace_bytes(decode), attention_workspace_bytes(equal));
-  decode.max_q = 1;
-  EXPECT_LT(attention_workspace_bytes(decode), attention_workspace_bytes(call.options()));
+  several.kernel = AttentionKernel::decode;
+  AttentionOptions few = several;
+  few.max_q = 1;
+  EXPECT_LT(attention_workspace_bytes(few), attention_workspace_bytes(several));
+  decode.max_q = 4;
+  EXPECT_THROW(attention_workspace_bytes(decode), InvalidArgument);
+  decode.max_q = 0;
   decode.q = changed(decode.q, {2, 5, 3, 16});
   EXPECT_THROW(attention_workspace_bytes(decode), InvalidArgument);
 }

@@ -8,6 +8,7 @@
 
 #include "ops/attention/mask.h"
 #include "ops/attention/sm90_blocks.h"
+#include "ops/attention/work.h"
 
 namespace ps::test {
 namespace {
@@ -38,6 +39,7 @@ bool covers(std::int32_t first, std::int32_t rows, std::int32_t queries, std::in
     for (std::int32_t step = 0; step < blocks.count; ++step) {
       const std::int32_t block = blocks.at(step), begin = blocks.first_key(block);
       if (aligned && begin % size != 0) return false;
+      if (begin + size > keys + detail::attention_rows_behind) return false;
       for (std::int32_t key = begin; key < begin + size; ++key) {
         bool counts = true;
         if (step < blocks.masked()) {
@@ -108,6 +110,7 @@ TEST(AttentionSm90Blocks, ATileWithoutKeys) {
     const auto blocks = attention_tile_blocks<128>(position, 128, 0, {attention_unlimited, 0}, 64);
     EXPECT_EQ(blocks.count, 1);
     EXPECT_EQ(blocks.first_key(0), 0);
+    EXPECT_LE(128, detail::attention_rows_behind);
     EXPECT_LE(blocks.keys_end(0, 0), 0);
   }
 }

@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "ops/attention/arguments.h"
 #include "ops/attention/cpu.h"
 #include "ops/product/kernel.h"
 #include "support/attention_call.h"
@@ -127,6 +130,9 @@ TEST(Attention, LargeScoresDoNotOverflow) {
     EXPECT_EQ(wrong_result({.k_rows = 150, .type = type, .size = 6}), "");
   }
   EXPECT_EQ(wrong_result({.type = DType::f32, .softcap = 30, .size = 20}), "");
+  for (const DType type : all_types) {
+    EXPECT_EQ(wrong_result({.k_rows = 150, .type = type, .softcap = 50, .size = 6}), "");
+  }
 }
 
 TEST(Attention, ANegativeScale) {
@@ -222,6 +228,49 @@ TEST(Attention, GivesTheSameBitsEveryTime) {
       ASSERT_EQ(again.out().bytes(), first.out().bytes());
       ASSERT_EQ(again.lse().bytes(), first.lse().bytes());
     }
+  }
+}
+
+// The keys of a sequence with few queries are cut into pieces, for which threads are free.
+TEST(Attention, KeysAreCutTheSameForAnyNumberOfThreads) {
+  for (const DType type : all_types) {
+    AttentionCall call(1, {.sequences = 3,
+                           .q_rows = 2,
+                           .k_rows = 4500,
+                           .heads_q = 8,
+                           .dim_v = 24,
+                           .type = type,
+                           .causal = true,
+                           .sinks = true,
+                           .first_k = {0, 2900, 7},
+                           .lengths_k = {4500, 3001, 1100},
+                           .size = 3});
+    const detail::AttentionWork work = attending::checked(call.options(), Device::cpu());
+    std::vector<std::uint8_t> first_out, first_lse;
+    std::size_t most_tasks = 0;
+    for (std::size_t threads = 1; threads <= 5; ++threads) {
+      detail::compute_attention(work, [&](std::size_t count, std::size_t, const auto& of_range) {
+        most_tasks = std::max(most_tasks, count);
+        const auto run_some = [&](std::size_t thread) {
+          const std::size_t each = (count + threads - 1) / threads;
+          const std::size_t begin = std::min(count, thread * each);
+          if (begin < count) of_range(begin, std::min(count, begin + each));
+        };
+        std::vector<std::jthread> others;
+        for (std::size_t thread = 1; thread < threads; ++thread) {
+          others.emplace_back(run_some, thread);
+        }
+        run_some(0);
+      });
+      if (threads == 1) {
+        EXPECT_EQ(call.wrong(), "");
+        first_out = call.out().bytes();
+        first_lse = call.lse().bytes();
+      }
+      EXPECT_TRUE(call.out().bytes() == first_out) << threads << " threads";
+      EXPECT_TRUE(call.lse().bytes() == first_lse) << threads << " threads";
+    }
+    EXPECT_EQ(most_tasks, 2U * (5 + 1 + 2));  // pieces of 8 blocks of 128 keys, of two heads of k
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -13,6 +14,7 @@
 
 #include "penstock/base/error.h"
 #include "penstock/ops/attention.h"
+#include "support/changed_views.h"
 #include "support/expect_clean.h"
 #include "support/fake_machine.h"
 #include "support/refused_argument.h"
@@ -157,8 +159,14 @@ TEST_F(KVCacheTest, ErrorsNameTheArgumentAndLeaveTheCache) {
   };
   EXPECT_EQ(append_to(2, {.k = new_k, .v = new_v}), "layer");
   EXPECT_EQ(append_to(-1, {.k = new_k, .v = new_v}), "layer");
-  EXPECT_EQ(append_to(0, {.k = new_v, .v = new_v}), "k_cache");
-  EXPECT_EQ(append_to(0, {.k = new_k, .v = new_k}), "v_cache");
+  EXPECT_EQ(append_to(0, {.k = new_v, .v = new_v}), "k");
+  EXPECT_EQ(append_to(0, {.k = new_k, .v = new_k}), "v");
+  EXPECT_EQ(append_to(0, {.k = typed(new_k, DType::i32), .v = new_v}), "k");
+  EXPECT_EQ(append_to(0, {.k = changed(new_k, {2, 1, 2, 8}), .v = new_v}), "k");
+  EXPECT_EQ(append_to(0, {.k = new_k, .v = changed(new_v, {3, 1, 1, 5})}), "v");
+  EXPECT_EQ(append_to(0, {.k = cache.k(0), .v = new_v}), "k");
+  const TensorView own = changed(cache.v(0), {3, 1, 2, 5}, {10, 30, 5, 1});
+  EXPECT_EQ(append_to(0, {.k = new_k, .v = own}), "v");
   EXPECT_EQ(append_to(0, {.k = {}, .v = new_v}), "k");
   EXPECT_EQ(append_to(0, {.k = new_k, .v = new_v, .cos = new_k}), "sin");
   EXPECT_EQ(refused_argument([&] { cache.crop(-1); }), "rows");
@@ -184,6 +192,40 @@ TEST_F(KVCacheTest, ErrorsNameTheArgumentAndLeaveTheCache) {
   EXPECT_EQ(made([](Options& o) { o.dtype = DType::i32; }), "dtype");
 }
 
+// attention() on whole_k() may load whole boxes of keys behind the last row that may be used.
+TEST(KVCacheReserved, LeavesMemoryForWholeBoxesOfKeys) {
+  constexpr std::int64_t row_bytes = 3 * 40 * 2, capacity = 5000;  // blocks end inside rows
+  KVCache cache(Device::cpu(), {.heads = 3,
+                                .dim = 40,
+                                .dtype = DType::f16,
+                                .capacity = capacity,
+                                .initial = 5,
+                                .ahead = 0,
+                                .block_bytes = 1});
+  const auto expect_room = [&](std::int64_t rows) {
+    const auto mapped = static_cast<std::int64_t>(cache.mapped_bytes()) / 2 / row_bytes;
+    EXPECT_GE(cache.reserved(), rows);
+    EXPECT_LE(std::min(cache.reserved() + 128, capacity), mapped) << rows << " rows";
+  };
+  expect_room(5);
+  for (const std::int64_t rows : {0, 1, 17, 300, 301, 4000}) {
+    cache.reserve(rows);
+    expect_room(rows);
+  }
+  std::vector<std::uint16_t> row(3 * 40);
+  const TensorView view(row.data(), DType::f16, {1, 1, 3, 40});
+  const Stream stream(Device::cpu());
+  cache.append(0, {.k = view, .v = view}, stream);
+  const std::int64_t before = cache.reserved();
+  cache.shrink();
+  while (cache.reserved() == before) std::this_thread::yield();
+  cache.reserve(1);
+  expect_room(1);
+  cache.reserve(capacity - 1);
+  expect_room(capacity - 1);
+  EXPECT_EQ(cache.reserved(), capacity);
+}
+
 TEST(KVCacheBlocks, HoldManyRowsUnlessTheyAreLarge) {
   constexpr std::size_t KiB = 1024, MiB = KiB * KiB;
   const auto mapped = [](std::int64_t sequences, std::size_t block_bytes) {
@@ -194,12 +236,12 @@ TEST(KVCacheBlocks, HoldManyRowsUnlessTheyAreLarge) {
                                   .ahead = 0,
                                   .block_bytes = block_bytes});
     cache.reserve(1);
-    return cache.mapped_bytes();  // four blocks
+    return cache.mapped_bytes();  // of four planes, with 129 rows
   };
   EXPECT_EQ(mapped(1, 0), 4 * 512 * 2 * KiB);
   EXPECT_EQ(mapped(64, 0), 4 * 32 * MiB);
-  EXPECT_EQ(mapped(1024, 0), 4 * 64 * 2 * MiB);
-  EXPECT_EQ(mapped(1, 64 * KiB), 4 * 64 * KiB);
+  EXPECT_EQ(mapped(1024, 0), 4 * 3 * 64 * 2 * MiB);
+  EXPECT_EQ(mapped(1, 64 * KiB), 4 * 5 * 64 * KiB);
 }
 
 // K is rotated by the rows' positions, and attention() reads the cache.

@@ -128,6 +128,14 @@ class TestTorch:
              torch.empty(2, 3, 4, 16), torch.empty(2, 4, 3)),
             test_utils=("test_schema", "test_faketensor"))
 
+    def test_autograd_knows_that_lengths_change(self, torch):
+        of = self.arguments(torch, torch.float32)
+        before = of["lengths"]._version
+        append_attention(**of)
+        assert of["lengths"]._version == before + 1
+        append_attention(**{**of, "advance": False})
+        assert of["lengths"]._version == before + 1
+
     def test_has_no_backward(self, torch):
         arguments = self.arguments(torch, torch.float32)
         arguments["q"].requires_grad_()

@@ -181,6 +181,14 @@ class TestTorch:
         for name in ("k_cache", "v_cache", "lengths"):
             assert torch.equal(plain[name], traced[name]) and plain[name].any()
 
+    def test_autograd_knows_that_lengths_change(self, torch):
+        of = self.arguments(torch, torch.float32)
+        before = of["lengths"]._version
+        append_kv(**of)
+        assert of["lengths"]._version == before + 1
+        append_kv(**{**of, "advance": False})
+        assert of["lengths"]._version == before + 1
+
     def test_has_no_backward(self, torch):
         arguments = self.arguments(torch, torch.float32)
         arguments["k"].requires_grad_()

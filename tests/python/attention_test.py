@@ -126,6 +126,8 @@ def test_penstock_arrays():
     ("scale", {"scale": float("inf")}),
     ("sinks", {"sinks": np.zeros(3, "f")}),
     ("max_q", {"max_q": 0}),
+    ("max_q", {"max_q": 4}),
+    ("lengths_k", {"lengths_k": np.array([5, 7], "i4"), "max_k": 6, "check": True}),
     ("kernel", {"kernel": "fast"}),
     ("lengths_k", {"lengths_k": np.array([7, 8], "i4"), "check": True}),
     ("lengths_k", {"lengths_k": np.array([7, 7])}),

@@ -147,6 +147,83 @@ def test_what_goes_to_torch(monkeypatch):
     assert len(seen) == len(calls) + 1
 
 
+@pytest.fixture
+def runs(monkeypatch):
+    """One entry per call that Penstock computes."""
+    from penstock import _attention_torch
+
+    seen, run = [], _attention_torch._run
+    monkeypatch.setattr(_attention_torch, "_run", lambda *given: seen.append(1) or run(*given))
+    return seen
+
+
+def test_autocast_chooses_the_dtype(runs):
+    q, k, v = heads_first(draw(heads_k=4))
+    with torch.autocast("cpu", torch.bfloat16):
+        out = scaled_dot_product_attention(q, k, v)
+        assert out.dtype == torch.bfloat16 and torch.equal(out, sdpa(q, k, v))
+        assert scaled_dot_product_attention(*(each.half() for each in (q, k, v))).dtype == torch.bfloat16
+        assert not runs
+        assert scaled_dot_product_attention(*(each.bfloat16() for each in (q, k, v))).dtype == (
+            torch.bfloat16)
+    assert len(runs) == 1
+    assert scaled_dot_product_attention(q, k, v).dtype == torch.float32 and len(runs) == 2
+
+
+def test_forward_mode_differentiation_goes_to_torch(runs):
+    from torch.autograd import forward_ad
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    q, k, v = heads_first(draw(heads_k=4))
+    with forward_ad.dual_level(), sdpa_kernel(SDPBackend.MATH):
+        dual = forward_ad.make_dual(q, torch.ones_like(q))
+        got, wanted = (forward_ad.unpack_dual(each(dual, k, v)).tangent
+                       for each in (scaled_dot_product_attention, sdpa))
+        assert torch.equal(got, wanted) and got.any() and not runs
+        scaled_dot_product_attention(q, k, v)
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_torchs_function_compiled(runs, backend, autocast):
+    torch.compiler.reset()
+    q, k, v = heads_first(draw(sk=5))
+
+    def call(q, k, v):
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            return scaled_dot_product_attention(q * 2, k, v, is_causal=True, enable_gqa=True) + 1
+
+    compiled = torch.compile(call, fullgraph=True, backend=backend)
+    torch.testing.assert_close(compiled(q, k, v), call(q, k, v))
+    assert len(runs) == (0 if autocast else 2)
+
+
+@pytest.mark.parametrize("changes", [
+    {"cu_q": torch.tensor([0, 3, 10], dtype=torch.int32)}, {"dtype": torch.bfloat16}, {"heads": 8},
+    {"dim_v": 32}, {"max_q": 2, "cu_q": torch.tensor([0, 5, 10], dtype=torch.int32)},
+    {"kernel": "portable"}, {"batch": 3}, {"sq": 20}, {"batch_invariant": True},
+    {"batch_invariant": True, "sk": 90_000}])
+@pytest.mark.parametrize("exchanges", [False, True])
+def test_bytes_of_a_workspace_are_those_of_the_call(changes, exchanges, monkeypatch):
+    from penstock import _attention_torch, _core
+
+    monkeypatch.setattr(_attention_torch, "EXCHANGES", exchanges)
+
+    def both(cu_q=None, max_q=0, kernel="best", batch_invariant=False, dtype=torch.bfloat16, **shape):
+        q, k, v = draw(dtype, **shape)
+        q = q if cu_q is None else q.flatten(0, 1)
+        inputs = q, k, v, None, cu_q, *[None] * 4
+        options = True, -1, -1, 0.0, 0.0, max_q, 0, kernel, batch_invariant, False
+        return (_attention_torch._workspace_bytes(inputs, options),
+                _core.attention_workspace_bytes(q, k, v, cu_q, None, None, max_q, 0, kernel,
+                                                batch_invariant))
+
+    for own in ({}, changes, {}, changes):
+        found, wanted = both(**own)
+        assert found == wanted
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_on_a_gpu(dtype):

@@ -209,6 +209,52 @@ def test_masks_of_other_kinds_go_to_torch(small, name, device):
           logits(model, "eager", ids, position_ids=packed))
 
 
+def attend(implementation, dim, dtype, queries, mask, window, **options):
+    from types import SimpleNamespace
+
+    from penstock import _hf_attention
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    torch.manual_seed(1)
+    q = torch.randn(2, 4, queries, dim, dtype=dtype)
+    k, v = (torch.randn(2, 2, 9, dim, dtype=dtype) for _ in "kv")
+    module = SimpleNamespace(is_causal=True, num_key_value_groups=2)
+    if implementation == "penstock":
+        return _hf_attention.attention(module, q, k, v, mask, sliding_window=window, **options)[0]
+    return sdpa_attention_forward(module, q, k, v, mask, **options)[0]
+
+
+@pytest.mark.parametrize("dim, dtype", [(264, torch.float32), (16, torch.float64)])
+@pytest.mark.parametrize("queries", [1, 4, 9])
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("window", [None, 3])
+def test_what_penstock_does_not_take_goes_to_torch(small, dim, dtype, queries, padded, window):
+    from penstock._hf_attention import mask
+
+    there = torch.ones(2, 9, dtype=torch.long)
+    there[1, :4] = 0 if padded else 1
+    limits = mask(2, queries, 9, 9 - queries, attention_mask=there)
+    keys, positions = torch.arange(9), torch.arange(9 - queries, 9)[:, None]
+    wanted = (keys <= positions) & there.bool()[:, None, None]
+    if window:
+        wanted = wanted & (keys > positions - window)
+    rows = wanted.any(-1)[:, 0]
+    got = attend("penstock", dim, dtype, queries, limits, window)
+    assert got.isfinite().all() and got.dtype == dtype
+    torch.testing.assert_close(got[rows], attend("sdpa", dim, dtype, queries, wanted, None)[rows])
+    with pytest.raises(penstock.Unsupported, match=f"with dimensions {dim} and {dim}"):
+        attend("penstock", dim, dtype, queries, limits, window, softcap=20.0)
+
+
+def test_only_masks_of_its_own_are_limits(small):
+    ours = torch.tensor([[0, 9], [3, 9]], dtype=torch.int32)[:, None, None]
+    there = torch.arange(9) >= ours[..., :1]
+    expected = attend("sdpa", 16, torch.float32, 1, there, None)
+    torch.testing.assert_close(attend("penstock", 16, torch.float32, 1, ours, None), expected)
+    with pytest.raises(RuntimeError, match="attn_mask"):  # torch's function takes no such mask
+        attend("penstock", 16, torch.float32, 1, there.int(), None)
+
+
 def test_sinks_take_no_other_masks(small):
     model, ids = small.build("gpt_oss"), small.prompt()
     mask = torch.ones_like(ids)
@@ -239,6 +285,25 @@ def test_compiled(small):
     compiled = torch.compile(model, backend="aot_eager")
     with torch.no_grad():
         close(compiled(ids, use_cache=False).logits, wanted)
+
+
+def test_a_compiled_model_decodes_with_penstock(small, monkeypatch):
+    """generate() makes the masks of a static cache before the compiled forward pass."""
+    from penstock import _attention_torch
+
+    torch.compiler.reset()
+    model, ids = small.build("gemma2", num_hidden_layers=1), small.prompt(batch=2)
+    mask = torch.ones_like(ids)
+    mask[1, :6] = 0
+    runs, run = [], _attention_torch._run
+    monkeypatch.setattr(_attention_torch, "_run", lambda *given: runs.append(1) or run(*given))
+    tokens = []
+    for implementation in ("eager", "penstock"):
+        model.set_attn_implementation(implementation)
+        tokens.append(model.generate(ids, attention_mask=mask, max_new_tokens=3, do_sample=False,
+                                     cache_implementation="static", disable_compile=True))
+        model.forward = torch.compile(model.forward, backend="eager")
+    assert torch.equal(*tokens) and len(runs) == 3
 
 
 def test_has_no_backward_and_no_dropout(small):

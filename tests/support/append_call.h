@@ -294,9 +294,9 @@ inline AppendCase random_append(std::uint32_t seed) {
     }
     rows = made.cu_new.back() + 1;
   }
-  // Without lengths a call that has no room is refused.
-  const bool room = made.cu_new.empty() && made.each > made.capacity;
-  if (below(3) != 0 || room || !made.cu_new.empty()) {
+  // A call for whose rows the cache has no room at all is refused.
+  if (made.cu_new.empty()) made.capacity = std::max(made.capacity, made.each);
+  if (below(3) != 0 || !made.cu_new.empty()) {
     for (std::int64_t b = 0; b < made.sequences; ++b) {
       made.lengths.push_back(static_cast<std::int32_t>(below(made.capacity + 5) - 2));
     }

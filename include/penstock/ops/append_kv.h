@@ -43,7 +43,8 @@ struct AppendKVOptions {
   // and v. Read on the stream. Optional.
   TensorView cu_new{};
   // (B), i32, contiguous: the rows that each sequence has, and so the row of its first new one.
-  // Read on the stream. If empty, every sequence has `length` rows.
+  // Read on the stream. If empty, every sequence has `length` rows. Without `cu_new`, there are at
+  // most as many new rows as a sequence has room for.
   TensorView lengths{};
   std::int64_t length = 0;
   // Adds the number of new rows to `lengths` behind the call's other work. The result is at most

@@ -63,7 +63,8 @@ struct AttentionOptions {
   // or both may be given. Read on the stream.
   TensorView cu_q{}, cu_k{};
   // The most rows of a sequence, if known; 0: as many as there are rows. Rows of a longer sequence
-  // beyond them are ignored.
+  // beyond them are ignored, and left as they are in out and lse. Without cu_q, max_q is at least
+  // the rows of q.
   std::int64_t max_q = 0, max_k = 0;
   // (B), i32, contiguous: only keys [first_k[b], lengths_k[b]) of sequence b are there, counted
   // from its first row in k. first_k describes padding on the left, lengths_k padding on the right.
@@ -91,10 +92,10 @@ struct AttentionOptions {
   bool batch_invariant = false;
 
   // Waits for cu_q, cu_k, first_k, lengths_k and pages and throws InvalidArgument if lengths
-  // decrease or are beyond the rows that there are, or if a sequence has a key on a page that does
-  // not exist. Without it lengths are clamped, and keys and values on such pages are zeros: a query
-  // that attends to them gives them a score of 0. Such a call reads and writes nothing outside its
-  // arguments.
+  // decrease or are beyond max_q, max_k or the rows that there are, or if a sequence has a key on a
+  // page that does not exist. Without it lengths are clamped, and keys and values on such pages are
+  // zeros: a query that attends to them gives them a score of 0. Such a call reads and writes
+  // nothing outside its arguments.
   bool check = false;
 };
 

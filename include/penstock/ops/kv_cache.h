@@ -72,7 +72,9 @@ class KVCache {
   // They stay valid while the cache grows.
   TensorView k(std::int64_t layer) const;
   TensorView v(std::int64_t layer) const;
-  // The same of all `capacity` rows, of which reserved() may be used.
+  // The same of all `capacity` rows, of which the first reserved() may be used, with their number
+  // on the device: attention() reads no rows behind those that have memory. While reserved() is 0,
+  // no operator may get these views.
   TensorView whole_k(std::int64_t layer) const;
   TensorView whole_v(std::int64_t layer) const;
   std::int64_t length(std::int64_t layer) const;
@@ -80,11 +82,13 @@ class KVCache {
   // Maps memory for `rows` rows of all layers and returns when that is done, without waiting for
   // the device. Throws InvalidArgument beyond the capacity, and OutOfMemory.
   void reserve(std::int64_t rows);
-  std::int64_t reserved() const;  // rows with memory
+  // Rows that may be used. More have memory, because attention() on whole_k() may load up to 128
+  // rows behind the last one of a sequence.
+  std::int64_t reserved() const;
 
   // Removes the last rows of all layers that have more than this. Keeps the memory.
   void crop(std::int64_t rows);
-  // Gives back the blocks that hold no rows, when the work that the streams of this cache have been
+  // Gives back the blocks that no rows need, when the work that the streams of this cache have been
   // given so far has completed. A thread of the library waits for it. Unmapping may wait for the
   // device. Refused while one of the streams is being captured. Throws DeviceError and OutOfMemory.
   void shrink();

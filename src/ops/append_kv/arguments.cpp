@@ -240,6 +240,12 @@ void check_lengths(const AppendKVOptions& options, const Views& views, AppendWor
     if (options.length != 0) {
       throw_invalid("length", "0, as there are lengths", std::to_string(options.length));
     }
+    // Not even a sequence without rows would have room for them.
+    if (work.sequences > 0 && work.each > work.capacity) {
+      throw_invalid("k",
+                    fmt::format("at most {} new rows, the capacity of the cache", work.capacity),
+                    described(options.k));
+    }
     work.lengths = static_cast<std::int32_t*>(options.lengths.data());
     work.advance = options.advance;
     return;

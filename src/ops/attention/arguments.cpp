@@ -69,6 +69,14 @@ std::int32_t most(std::string_view name, std::int64_t asked, std::int64_t rows) 
   return static_cast<std::int32_t>(asked == 0 || asked > rows ? rows : asked);
 }
 
+// Sequences of the same length have all rows of q.
+std::int32_t most_queries(const AttentionOptions& options, const Extents& q) {
+  const std::int32_t found = most("max_q", options.max_q, q.rows);
+  if (given(options.cu_q) || found == q.rows) return found;
+  throw_invalid("max_q", fmt::format("{} or more, the rows of q, or 0 if not known", q.rows),
+                std::to_string(options.max_q));
+}
+
 std::int32_t reach(std::string_view name, std::int64_t window) {
   if (window < -1) throw_invalid(name, "-1 or more", std::to_string(window));
   if (window == -1 || window >= detail::attention_most_rows) return detail::attention_unlimited;
@@ -115,7 +123,7 @@ AttentionSequences sequences_of(const AttentionOptions& options, const Shapes& s
   return {.count = static_cast<std::int32_t>(shapes.q.sequences),
           .q_rows = static_cast<std::int32_t>(shapes.q.rows),
           .k_rows = static_cast<std::int32_t>(shapes.k.rows),
-          .max_q = most("max_q", options.max_q, shapes.q.rows),
+          .max_q = most_queries(options, shapes.q),
           .max_k = most("max_k", options.max_k, shapes.k.rows),
           .cu_q = array(options.cu_q),
           .cu_k = array(options.cu_k),
@@ -141,7 +149,7 @@ Spaces sized(const AttentionOptions& options, const Shapes& shapes) {
   const auto& [q, k, v] = shapes;
   const bool several_lengths = given(options.cu_q);
   Spaces sized{.space = detail::attention_workspace(q.rows, q.sequences, several_lengths)};
-  const std::int64_t max_q = most("max_q", options.max_q, q.rows);
+  const std::int64_t max_q = most_queries(options, q);
   if (detail::attention_decodes(options.kernel, options.q.dtype(), max_q)) {
     const std::int64_t rows = several_lengths ? q.rows : q.sequences * q.rows;
     sized.decode = detail::attention_decode_space(rows * q.heads, q.heads / k.heads, max_q,
@@ -172,7 +180,7 @@ AttentionWork sized_work(const AttentionOptions& options, const Names& names) {
   work.decode_space = spaces.decode;
   work.type = options.q.dtype();
   work.kernel = options.kernel;
-  work.sequences.max_q = most("max_q", options.max_q, shapes.q.rows);
+  work.sequences.max_q = most_queries(options, shapes.q);
   return work;
 }
 

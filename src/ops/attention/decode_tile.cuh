@@ -14,6 +14,7 @@ namespace ps::detail::decoding {
 
 using portable_attention::exp2_approximate;
 using portable_attention::RowScale;
+using portable_attention::score_first;
 
 // Head dimensions are rounded up to those of a kernel. A block of keys has one slice of 16 per
 // warp.
@@ -24,6 +25,7 @@ struct DecodeConfig {
   static constexpr unsigned warps = keys / 16;
   static constexpr unsigned threads = warps * kit::warp_threads;  // that multiply
   static_assert(warps >= 4, "a tile has up to 4 times 16 rows, each of another warp");
+  static_assert(keys <= attention_rows_behind, "the last block begins inside the sequence");
 
   using K = portable_attention::RowTile<Element, keys, dim>;
   using V = portable_attention::RowTile<Element, keys, dim_v>;
@@ -249,10 +251,7 @@ class DecodeTile {
       kit::mma<Element>(s[0][0], queries_[i], {b[0], b[2]});
       kit::mma<Element>(s[0][1], queries_[i], {b[1], b[3]});
     }
-    if (decode_.call.scores.scaled_first) {
-#pragma unroll
-      for (unsigned i = 0; i < 8; ++i) s[0][i / 4][i % 4] = score_of(s[0][i / 4][i % 4]);
-    }
+    if (decode_.call.scores.scaled_first) score_first(s, decode_.call.scores);
     std::uint32_t there[2] = {};  // masks of values: what is beyond the sequence may be NaN
     if constexpr (masked) {
       const std::int32_t own = first + static_cast<std::int32_t>(kit::lane_index() % 4 * 2);
@@ -295,15 +294,6 @@ class DecodeTile {
       kit::mma<Element>(sums_[2 * j], p, {b[0], b[1]});
       kit::mma<Element>(sums_[2 * j + 1], p, {b[2], b[3]});
     }
-  }
-
-  // With a softcap, or a factor that is not above 0. The instruction tanh.approx has an error of
-  // 5e-4, which a softcap multiplies, so tanh is computed from its definition.
-  __device__ float score_of(float product) const {
-    const portable_attention::Scores& scores = decode_.call.scores;
-    if (!scores.capped) return scores.factor * product;
-    const float power = exp2_approximate(2.F * 1.44269504F * scores.inner * product);
-    return scores.outer * (1.F - __fdividef(2.F, 1.F + power));
   }
 
   // Of a row of the tile, over all warps.

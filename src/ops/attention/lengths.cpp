@@ -69,12 +69,18 @@ void check_lengths(const AttentionSequences& sequences, const AttentionPages& pa
   check_cumulative(sequences.appends ? "cu_new" : "cu_q", sequences.cu_q, sequences.count,
                    sequences.q_rows, sequences.max_q);
   check_cumulative("cu_k", sequences.cu_k, sequences.count, sequences.k_rows, sequences.max_k);
+  const std::string_view lengths = sequences.appends ? "lengths" : "lengths_k";
+  const bool has_lengths = sequences.appends || sequences.lengths_k != nullptr;
   for (std::int32_t b = 0; b < sequences.count; ++b) {
     const std::int32_t rows = rows_of(sequences, b);
     const std::int64_t end = end_of(sequences, b, rows);
     if (end < 0 || end > rows) {
-      throw_invalid(sequences.appends ? "lengths" : "lengths_k",
-                    fmt::format("values from 0 to {}, the rows of sequence {}", rows, b),
+      throw_invalid(lengths, fmt::format("values from 0 to {}, the rows of sequence {}", rows, b),
+                    fmt::format("{} at {}", end, b));
+    }
+    if (has_lengths && end > sequences.max_k) {
+      throw_invalid(lengths,
+                    fmt::format("sequences of at most {} rows, as max_k says", sequences.max_k),
                     fmt::format("{} at {}", end, b));
     }
     const std::int32_t first = sequences.first_k == nullptr ? 0 : sequences.first_k[b];

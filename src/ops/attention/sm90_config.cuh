@@ -56,6 +56,9 @@ struct AttentionConfig {
 
   using Blocks = AttentionTileBlocks<keys>;
   static_assert(keys % 16 == 0 && (!halves || keys % 32 == 0));
+  // The first block of a short sequence begins with its first key; others end with its last key, or
+  // half a block behind it.
+  static_assert(keys <= attention_rows_behind);
 };
 
 // A tile of queries of one head. `sequence` is negative behind the last tile.

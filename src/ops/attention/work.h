@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "ops/attention/mask.h"
 #include "penstock/base/dtype.h"
+#include "penstock/host/parallel.h"
 #include "penstock/host/stream.h"
 #include "penstock/kit/config.h"
 #include "penstock/kit/scheduler.h"
@@ -104,6 +106,11 @@ struct AttentionPages {
     return {page, row - std::int64_t{number} * rows.value()};
   }
 };
+
+// Kernels on Hopper load whole boxes of keys and values through tensor maps. What they load ends at
+// most this many rows behind the last row of a sequence, and inside k and v. A cache in which only
+// some rows have memory must have it for these rows, too.
+inline constexpr std::int32_t attention_rows_behind = 128;
 
 // An entry of the table of tiles.
 inline constexpr std::int64_t attention_tile_bytes = 32;
@@ -227,8 +234,11 @@ constexpr bool attention_decodes(AttentionKernel kernel, DType type, std::int64_
 
 // The work has at least one sequence and a row of q. There may be no row of k.
 void attention_cpu(const AttentionWork& work, const Stream& stream);
-// The same at once.
-void compute_attention(const AttentionWork& work);
+// The same at once. `run_ranges` is parallel_ranges(), or what a test has in its place.
+using RunRanges =
+    std::function<void(std::size_t count, std::size_t grain,
+                       const std::function<void(std::size_t begin, std::size_t end)>& work)>;
+void compute_attention(const AttentionWork& work, const RunRanges& run_ranges = parallel_ranges);
 // `kernel` may be `best`.
 void attention_gpu(const AttentionWork& work, const Stream& stream);
 

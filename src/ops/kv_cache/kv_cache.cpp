@@ -9,12 +9,15 @@
 
 #include "host/backend.h"
 #include "host/growing_planes.h"
+#include "ops/arguments.h"
+#include "ops/attention/work.h"
 #include "penstock/base/checked.h"
 #include "penstock/base/error.h"
 
 namespace ps {
 namespace {
 
+using detail::Named;
 using detail::throw_invalid;
 
 constexpr std::int64_t most_rows = (std::int64_t{1} << 31) - 1;
@@ -90,11 +93,38 @@ struct KVCache::State {
     const std::int64_t strides[] = {sequence, options.sequences * sequence, dim, 1};
     return {planes.plane(plane), options.dtype, shape, strides, planes.backend().place()};
   }
-  void need(std::int64_t count) { planes.need(static_cast<std::size_t>(count)); }
+  // append_kv() would blame the cache, which the caller does not pass.
+  void check_like_cache(const Named& argument, std::int64_t dim) const {
+    const TensorView& view = argument.view;
+    const bool alike = view.rank() == 4 && view.dtype() == options.dtype &&
+                       view.extent(0) == options.sequences && view.extent(2) == options.heads &&
+                       view.extent(3) == dim;
+    if (alike) return;
+    throw_invalid(argument.name(),
+                  fmt::format("{} of shape [{}, rows, {}, {}], as the cache was made for",
+                              name(options.dtype), options.sequences, options.heads, dim),
+                  detail::described(view));
+  }
+  void need(std::int64_t count) { planes.need(with_rows_behind(count)); }
+  void shrink(std::int64_t count) { planes.shrink(with_rows_behind(count)); }
+  std::int64_t reserved() const {
+    const auto mapped = static_cast<std::int64_t>(planes.mapped_rows());
+    if (mapped == options.capacity) return mapped;
+    return std::max<std::int64_t>(0, mapped - detail::attention_rows_behind);
+  }
 
   KVCacheOptions options;
   detail::GrowingPlanes planes;
   std::vector<std::int64_t> lengths;  // of the layers
+
+ private:
+  // attention() on whole_k() and whole_v() knows the rows of a sequence on the device alone, and
+  // may load some behind them.
+  std::size_t with_rows_behind(std::int64_t count) const {
+    if (count == 0) return 0;
+    return static_cast<std::size_t>(
+        std::min(options.capacity, count + detail::attention_rows_behind));
+  }
 };
 
 KVCache::KVCache(const Device& device, const KVCacheOptions& options)
@@ -119,9 +149,8 @@ void KVCache::append(std::int64_t layer, const KVRows& rows, const Stream& strea
                   "one of " + stream.impl().backend().name());
   }
   stream.impl().refuse_capture("KVCache::append, whose rows a graph would write again,");
-  if (rows.k.rank() != 4) {
-    throw_invalid("k", "shape (sequences, rows, heads, dimension)", rows.k.describe());
-  }
+  state.check_like_cache({"k", rows.k}, state.options.dim);
+  state.check_like_cache({"v", rows.v}, state.options.dim_v);
   std::int64_t& length = state.lengths[static_cast<std::size_t>(layer)];
   const std::int64_t count = rows.k.extent(1), capacity = state.options.capacity;
   if (count > capacity - length) {
@@ -133,12 +162,19 @@ void KVCache::append(std::int64_t layer, const KVRows& rows, const Stream& strea
         rows.k.describe());
   }
   const std::int64_t end = length + count;
-  state.need(std::max(end, *std::ranges::max_element(state.lengths)));
   const auto plane = static_cast<std::size_t>(2 * layer);
+  const TensorView k_cache = state.rows(plane, end), v_cache = state.rows(plane + 1, end);
+  for (const Named& each :
+       {Named{"k", rows.k}, Named{"v", rows.v}, Named{"q", rows.q}, Named{"cos", rows.cos},
+        Named{"sin", rows.sin}, Named{"positions", rows.positions}}) {
+    detail::check_apart(each, {"the keys of the cache", k_cache});
+    detail::check_apart(each, {"the values of the cache", v_cache});
+  }
+  state.need(std::max(end, *std::ranges::max_element(state.lengths)));
   append_kv({.k = rows.k,
              .v = rows.v,
-             .k_cache = state.rows(plane, end),
-             .v_cache = state.rows(plane + 1, end),
+             .k_cache = k_cache,
+             .v_cache = v_cache,
              .length = length,
              .cos = rows.cos,
              .sin = rows.sin,
@@ -171,18 +207,14 @@ void KVCache::reserve(std::int64_t rows) {
   check_within("rows", rows, 0, state_->options.capacity);
   state_->need(std::max(rows, *std::ranges::max_element(state_->lengths)));
 }
-std::int64_t KVCache::reserved() const {
-  return static_cast<std::int64_t>(state_->planes.mapped_rows());
-}
+std::int64_t KVCache::reserved() const { return state_->reserved(); }
 
 void KVCache::crop(std::int64_t rows) {
   check_within("rows", rows, 0, state_->options.capacity);
   for (std::int64_t& length : state_->lengths) length = std::min(length, rows);
 }
 
-void KVCache::shrink() {
-  state_->planes.shrink(static_cast<std::size_t>(*std::ranges::max_element(state_->lengths)));
-}
+void KVCache::shrink() { state_->shrink(*std::ranges::max_element(state_->lengths)); }
 
 void KVCache::use(const Stream& stream) { state_->planes.use(stream); }
 
