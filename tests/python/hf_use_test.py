@@ -80,6 +80,28 @@ def test_models_that_accelerate_has_dispatched(small):
         assert torch.equal(computed(model, ids), wanted)
 
 
+@pytest.mark.parametrize("name", ["qwen3_moe", "gpt_oss"])
+def test_models_loaded_with_a_device_map(small, name, tmp_path):
+    """One layer stays on the disk, as if it did not fit."""
+    pytest.importorskip("accelerate", reason="accelerate is not installed here")
+    import transformers
+
+    plain, ids = small.build(name), small.prompt(tokens=5)
+    plain.save_pretrained(tmp_path / "saved")
+    parts = ["lm_head", *(f"model.{each}" for each in ("embed_tokens", "layers.0", "norm", "rotary_emb"))]
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path / "saved", experts_implementation="penstock", offload_folder=tmp_path / "offloaded",
+        device_map={**dict.fromkeys(parts, "cpu"), "model.layers.1": "disk"})
+    assert model.model.layers[1].mlp.experts.down_proj.is_meta
+    assert penstock.hf.use(model).config._experts_implementation == "penstock"
+    wanted = small.logits(plain, "penstock", ids)
+    torch.testing.assert_close(computed(model, ids), wanted, rtol=0, atol=1e-5)
+    options = {"attention_mask": torch.ones_like(ids), "max_new_tokens": 4, "do_sample": False}
+    assert torch.equal(model.generate(ids, **options), plain.generate(ids, **options))
+    with pytest.raises(InvalidArgument, match="one that accelerate has dispatched"):
+        penstock.hf.offload(model, device="cpu", progress=False)
+
+
 class TestRefuses:
     def check(self, model, says):
         """Refused, and nothing of the model has changed."""
