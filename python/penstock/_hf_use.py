@@ -5,8 +5,8 @@ from typing import Any
 from ._errors import InvalidArgument, Unsupported
 from ._hf_experts import activation, check
 from ._hf_streaming import StreamedLayer, found_in
+from ._route import MOST_CHOICES
 
-_MOST_CHOICES = 16
 # What configurations call the number of experts per token.
 _CHOICES = "num_experts_per_tok", "top_k_experts", "moe_topk"
 
@@ -34,6 +34,6 @@ def _check(path: str, module: Any) -> None:
     activation(module, called)
     for each in _CHOICES:
         choices = getattr(module.config, each, None)
-        if isinstance(choices, int) and choices > _MOST_CHOICES:
+        if isinstance(choices, int) and choices > MOST_CHOICES:
             raise Unsupported(f"penstock.hf: {called} has {choices} experts per token, expected at most "
-                              f"{_MOST_CHOICES}")
+                              f"{MOST_CHOICES}")
