@@ -81,7 +81,9 @@ class _Loading:
             self._store = self._experts.store(len(modules), self._options)
         for path in modules:
             model.set_submodule(path, torch.nn.Module())
-        model._keys_to_ignore_on_load_unexpected.add(_EXPERTS)
+        ignored = model._keys_to_ignore_on_load_unexpected
+        kind = set if isinstance(ignored, set) else list  # which it is before transformers 5.9
+        model._keys_to_ignore_on_load_unexpected = kind((*(ignored or ()), _EXPERTS))
 
     def finish(self, model: Any) -> None:
         store: ExpertStore | CompressedExpertStore | DiskExpertStore

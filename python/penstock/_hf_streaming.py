@@ -13,7 +13,7 @@ from ._compressed_experts import CompressedExpertStore
 from ._dtypes import FULL_NAMES, dtype_name
 from ._errors import InvalidArgument, Unsupported
 from ._experts import ExpertStore, StreamedExperts, as_pair, as_share
-from ._hf_experts import _activation, _check
+from ._hf_experts import activation, check
 from ._hf_routers import Predict, predictors
 from ._packed_experts import DiskExpertStore
 from ._progress import ByteProgress
@@ -157,6 +157,7 @@ class StreamedLayer(torch.nn.Module):
 
 def found_in(model: Any) -> dict[str, Any]:
     """The modules with experts, by path, in the order of the layers."""
+    _refuse_others(model)
     modules = {path: module for path, module in model.named_modules()
                if hasattr(module, "is_transposed") and hasattr(module, "is_concatenated")}
     if not modules:
@@ -165,9 +166,30 @@ def found_in(model: Any) -> dict[str, Any]:
     return modules
 
 
+def _refuse_others(model: Any) -> None:
+    """Refuses experts that do not use the experts interface: transformers would compute them as it does
+    by default, without an error."""
+    for path, module in model.named_modules():
+        kind = type(module).__name__
+        known = isinstance(module, StreamedLayer) or hasattr(module, "is_concatenated")
+        if known or not _looks_like_experts(path, kind):
+            continue
+        if kind.startswith("Mxfp4"):
+            raise Unsupported(f"penstock.hf: {path} ({kind}) has experts in MXFP4, expected bf16, f16 or f32; "
+                              "load the model with dequantised weights, by "
+                              "quantization_config=Mxfp4Config(dequantize=True)")
+        raise Unsupported(f"penstock.hf: expected experts that use transformers' experts interface "
+                          f"(use_experts_implementation), given {path} ({kind}) of "
+                          f"{type(model).__name__}, which transformers computes without Penstock")
+
+
+def _looks_like_experts(path: str, kind: str) -> bool:
+    return path.rpartition(".")[2] == "experts" or kind.endswith("Experts") and "Shared" not in kind
+
+
 def described(modules: dict[str, Any]) -> Experts:
     """What the experts of all layers have in common. Refuses what cannot be streamed."""
-    all_of_them = {path: _described(module) for path, module in modules.items()}
+    all_of_them = {path: _described(module, path) for path, module in modules.items()}
     first, *others = all_of_them.items()
     for path, experts in others:
         if experts != first[1]:
@@ -176,25 +198,16 @@ def described(modules: dict[str, Any]) -> Experts:
     return first[1]
 
 
-def _described(module: Any) -> Experts:
-    name = type(module).__name__
-    _check(module)
-    gate_up, down = module.gate_up_proj, module.down_proj
-    if gate_up.dim() != 3 or down.dim() != 3:
-        raise Unsupported(f"penstock.hf: {name} has weights of {gate_up.dim()} dimensions, expected 3")
-    count, rows, hidden = gate_up.mT.shape if module.is_transposed else gate_up.shape
-    width = rows // 2
-    wanted = (count, width, hidden) if module.is_transposed else (count, hidden, width)
-    if down.shape != wanted or rows % 2:
-        raise Unsupported(f"penstock.hf: {name} has gate_up_proj of shape {tuple(gate_up.shape)} and "
-                          f"down_proj of shape {tuple(down.shape)}, which do not fit together")
-    if hidden % _MULTIPLE or width % _MULTIPLE:
-        raise Unsupported(f"penstock.hf: {name} has experts of hidden size {hidden} and width {width}, "
-                          f"expected multiples of {_MULTIPLE}")
-    return Experts(count, hidden, width, dtype_name(gate_up.dtype),
+def _described(module: Any, path: str) -> Experts:
+    name = f"{path} ({type(module).__name__})"
+    sizes = check(module, name)
+    if sizes.hidden % _MULTIPLE or sizes.width % _MULTIPLE:
+        raise Unsupported(f"penstock.hf: {name} has experts of hidden size {sizes.hidden} and width "
+                          f"{sizes.width}, expected multiples of {_MULTIPLE}")
+    return Experts(sizes.experts, sizes.hidden, sizes.width, dtype_name(module.gate_up_proj.dtype),
                    "concatenated" if module.is_concatenated else "interleaved",
                    bool(module.is_transposed), bool(module.has_bias), module.config.model_type,
-                   _activation(module))
+                   activation(module, name))
 
 
 def resident_bytes(model: Any, modules: Iterable[Any]) -> int:
@@ -271,6 +284,9 @@ def offload(model: Any, options: Options) -> Any:
     """Moves the experts of a model in host memory to a store and the rest to the device. If it fails,
     the model is as it was."""
     modules = found_in(model)
+    if any(hasattr(module, "_hf_hook") for module in model.modules()):
+        raise InvalidArgument("model", "one in host memory, loaded without device_map; penstock.hf.load loads "
+                              "it with its experts offloaded", "one that accelerate has dispatched")
     for name, each in model.named_parameters():
         if each.device.type != "cpu":
             raise InvalidArgument("model", "one in host memory, loaded without device_map",

@@ -52,6 +52,8 @@ def step(name: str, inputs: Tuple, options: Tuple, out: Any, workspace: Any, str
 
 
 def _bypasses(operator: str, inputs: Tuple, stream: Any) -> bool:
+    if not [each for each in inputs[len(_NEEDED):] if each is not None]:  # most calls
+        return bypasses(operator, inputs[:len(_NEEDED)], _NEEDED, stream)
     given = [index for index, each in enumerate(inputs) if each is not None or index < len(_NEEDED)]
     return bypasses(operator, [inputs[index] for index in given], [_NAMES[index] for index in given],
                     stream)

@@ -4,20 +4,23 @@ in place.
 
     import penstock.hf
     penstock.hf.register()
-    model = AutoModelForCausalLM.from_pretrained(name, experts_implementation="penstock",
-                                                 attn_implementation="penstock")
+    model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="penstock")
+    penstock.hf.use(model)
 
-or, for a model that is already loaded, ``model.set_experts_implementation("penstock")`` and
-``model.set_attn_implementation("penstock")``. Either may be used alone. Call the model under ``torch.no_grad()`` or ``torch.inference_mode()``; ``generate`` does that itself.
+:func:`use` switches the experts of a loaded model, and refuses models whose experts Penstock does not
+compute. ``attn_implementation="penstock"``, or ``model.set_attn_implementation("penstock")`` for a loaded
+model, is for the attention. Either may be used alone. Call the model under ``torch.no_grad()`` or
+``torch.inference_mode()``; ``generate`` does that itself.
 
 :func:`load` and :func:`offload` are for models whose experts do not fit on the GPU: the experts stay in
 host memory and are copied as tokens need them (:class:`penstock.StreamedExperts`).
 
     model = penstock.hf.load("Qwen/Qwen3-30B-A3B", gpu_memory="20GiB")
 
-This module needs transformers 5 and torch, which its functions and :class:`KVCache` import.
+This module needs transformers 5.7 or later and torch, which its functions and :class:`KVCache` import.
 """
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +29,10 @@ if TYPE_CHECKING:
 
     from ._hf_cache import KVCache as KVCache
 
-__all__ = ["KVCache", "load", "offload", "register"]
+__all__ = ["KVCache", "load", "offload", "register", "use"]
+
+# The first version whose experts say whether gate and up are concatenated or interleaved.
+_OLDEST_TRANSFORMERS = 5, 7
 
 
 def __getattr__(name: str) -> Any:
@@ -42,14 +48,18 @@ def __getattr__(name: str) -> Any:
 
 def register(name: str = "penstock") -> None:
     """Makes ``experts_implementation=name`` and ``attn_implementation=name`` known to transformers. It
-    may be called again."""
-    try:
-        from transformers import AttentionInterface, AttentionMaskInterface
-        from transformers.integrations.finegrained_fp8 import FP8ExpertsInterface
-        from transformers.integrations.moe import ExpertsInterface
-    except ImportError as error:
-        raise ImportError("penstock.hf: expected transformers 5 with its experts interface, and "
-                          f"torch: {error}") from error
+    may be called again.
+
+    ``from_pretrained(..., experts_implementation=name)`` ignores the name, without an error, for models
+    whose experts do not use transformers' experts interface. :func:`use` refuses such models.
+
+    Raises ImportError if torch is missing, or transformers 5.7 or later.
+    """
+    _need_transformers()
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.integrations.finegrained_fp8 import FP8ExpertsInterface
+    from transformers.integrations.moe import ExpertsInterface
+
     from ._hf_attention import attention, mask
     from ._hf_experts import experts
 
@@ -58,6 +68,27 @@ def register(name: str = "penstock") -> None:
     ExpertsInterface.register(name, experts)
     # Models with quantised experts look here. experts() refuses them with the reason.
     FP8ExpertsInterface.register(name, experts)
+
+
+def use(model: Any, name: str = "penstock") -> Any:
+    """Makes a loaded model compute its experts with Penstock, after checking the experts of every layer.
+    Returns `model`.
+
+        model = AutoModelForCausalLM.from_pretrained(path, dtype="bfloat16", device_map="cuda")
+        penstock.hf.use(model)
+
+    `name` is the name of the implementation, which is registered if necessary. Models of :func:`load` and
+    :func:`offload` compute their experts with Penstock already, and are not changed.
+
+    Raises :class:`penstock.Unsupported` if the experts of a layer do not use transformers' experts
+    interface, as in Llama 4 and DBRX, if they are quantised, or if their dtypes, sizes or activation are
+    not supported. The message names the module, and the model is as it was. Raises ImportError as
+    :func:`register`.
+    """
+    register(name)
+    from ._hf_use import use as use_experts
+
+    return use_experts(model, name)
 
 
 def load(path_or_name: Any, *, gpu_memory: int | str = "20GiB", device: Any = None, dtype: Any = "auto",
@@ -127,8 +158,20 @@ def offload(model: Any, *, gpu_memory: int | str = "20GiB", device: Any = None,
 
 
 def _need_transformers() -> None:
+    """Refuses to work without torch, and with versions of transformers that lack what Penstock needs."""
+    oldest = ".".join(map(str, _OLDEST_TRANSFORMERS))
+    expected = f"penstock.hf: expected transformers {oldest} or later, and torch"
     try:
-        import transformers.integrations.moe  # noqa: F401
+        import transformers
     except ImportError as error:
-        raise ImportError("penstock.hf: expected transformers 5 with its experts interface, and "
-                          f"torch: {error}") from error
+        raise ImportError(f"{expected}: {error}") from error
+    version = transformers.__version__
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < _OLDEST_TRANSFORMERS:
+        raise ImportError(f"{expected}; given transformers {version}")
+    try:
+        import transformers.integrations.finegrained_fp8  # noqa: F401
+
+        from . import _hf_attention, _hf_experts  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f"{expected}; given transformers {version}, of which this version of Penstock "
+                          f"cannot import all that it needs: {error}") from error

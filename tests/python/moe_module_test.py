@@ -30,18 +30,13 @@ def tokens(*shape):
     ("deepseek_v3", {"width": 32, "scoring": "sigmoid", "groups": 2, "renormalise": True,
                      "scale": 2.5, "shared_width": 32}),
     ("gpt_oss", {"width": 56, "scoring": "topk_softmax", "router_bias": True, "bias": True,
-                 "activation": "clamped_swiglu", "layout": "interleaved"}),
+                 "activation": "clamped_swiglu", "layout": "interleaved", "transposed": True}),
 ])
-def test_as_transformers(name, options):
-    pytest.importorskip("transformers", reason="transformers is not installed here")
-    import hf_support
-
-    model = hf_support.build(name)
+def test_as_transformers(small, name, options):
+    model = small.build(name)
     model.set_experts_implementation("eager")
     block = model.model.layers[-1].mlp
     given = {key.replace("router.", "gate."): value for key, value in block.state_dict().items()}
-    if name == "gpt_oss":
-        given |= {key: given[key].mT for key in ("experts.gate_up_proj", "experts.down_proj")}
     if name == "deepseek_v3":
         given = {key: value for key, value in given.items() if "shared" not in key}
         shared = block.shared_experts
@@ -78,6 +73,36 @@ def test_shapes_and_types(dtype):
     assert "experts=8, choices=3" in repr(own)
 
 
+def test_transposed_weights():
+    own = layer(transposed=True, bias=True)
+    assert own.experts.gate_up_proj.shape == (8, 64, 96) and own.experts.down_proj.shape == (8, 48, 64)
+    usual, x = layer(bias=True), tokens(2, 5)
+    usual.load_state_dict({key: each.mT if each.dim() == 3 else each
+                           for key, each in own.state_dict().items()})
+    assert torch.equal(own(x), usual(x))
+    assert repr(own) == repr(usual) and "d=64, width=48" in repr(own)
+
+
+@pytest.mark.parametrize("convert", [
+    lambda layer: layer.bfloat16(), lambda layer: layer.half(), lambda layer: layer.to(torch.float16),
+    lambda layer: layer.gate.bfloat16(), lambda layer: torch.nn.Sequential(layer).to("cpu", torch.bfloat16),
+])
+def test_the_correction_of_the_scores_stays_f32(convert):
+    """Experts 0 and 1 differ by less than bf16 and f16 can tell near 1."""
+    own = layer(scoring="sigmoid", choices=1)
+    correction = torch.full((8,), 1.0).index_fill_(0, torch.tensor([1]), 1 + 2**-20)
+    own.gate.e_score_correction_bias.copy_(correction)
+    own.gate.weight.zero_()  # so that the correction alone decides
+    own.experts.down_proj[0].zero_()
+    convert(own)
+    assert own.gate.weight.dtype != torch.float32
+    assert own.gate.e_score_correction_bias.dtype == torch.float32
+    assert torch.equal(own.gate.e_score_correction_bias, correction)
+    own.to(own.gate.weight.dtype)
+    assert own(tokens(4).to(own.gate.weight.dtype)).abs().sum(1).all()  # not of expert 0
+    assert own.state_dict()["gate.e_score_correction_bias"].dtype == torch.float32
+
+
 def test_compiled():
     own, x = layer(shared_width=16, shared_gate=True), tokens(2, 5)
     torch.compiler.reset()
@@ -102,6 +127,20 @@ def test_gradients_are_refused():
     ({"d": 0}, "^d: expected a multiple of 8, given 0"),
     ({"shared_width": 4}, "^shared_width: expected a multiple of 8, given 4"),
     ({"shared_gate": True}, "^shared_gate: expected a shared expert"),
+    ({"experts": 0}, "^experts: expected 1 to 512, given 0"),
+    ({"experts": 513}, "^experts: expected 1 to 512, given 513"),
+    ({"choices": 0}, "^choices: expected 1 to 16, and at most 8, the number of experts, given 0"),
+    ({"choices": 9}, "^choices: expected 1 to 16, and at most 8, the number of experts, given 9"),
+    ({"choices": 17, "experts": 32}, "^choices: expected 1 to 16, and at most 32, .*given 17"),
+    ({"scoring": "best"}, "^scoring: expected .*given .*best"),
+    ({"scale": float("nan")}, "^scale: expected a finite number"),
+    ({"groups": 2}, "^groups: expected 1 unless scoring is sigmoid, given 2"),
+    ({"groups": 3, "scoring": "sigmoid"}, "^groups: expected .*a divisor of the 8 experts, given 3"),
+    ({"groups": 4, "top_groups": 5, "scoring": "sigmoid"}, "^top_groups: expected 1 to 4"),
+    ({"groups": 4, "scoring": "sigmoid"}, "^top_groups: expected enough groups for 3 choices"),
+    ({"activation": "relu"}, "^activation: expected .*given .*relu"),
+    ({"activation": "clamped_swiglu", "limit": float("nan")}, "^limit: expected"),
+    ({"layout": "rows"}, "^layout: expected .*given .*rows"),
 ])
 def test_errors_name_the_argument(options, says):
     with pytest.raises(penstock.InvalidArgument, match=says):
