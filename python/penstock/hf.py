@@ -110,7 +110,7 @@ def load(path_or_name: Any, *, gpu_memory: int | str = "20GiB", device: Any = No
     ``model.streamed_experts``. With ``prefetch="gate"``, the router of the next layer is applied to the
     hidden states of the current one, and the experts that it chooses are copied while the link is idle.
     `progress` shows a bar, by tqdm if it is installed. `revision` and `attn_implementation` are those of
-    ``from_pretrained``.
+    ``from_pretrained``; ``attn_implementation="penstock"`` needs no call of :func:`register`.
 
     With `compress`, the experts are kept compressed without loss
     (:class:`penstock.CompressedExpertStore`): they take about two thirds of the host memory and of the
@@ -126,11 +126,12 @@ def load(path_or_name: Any, *, gpu_memory: int | str = "20GiB", device: Any = No
     layer.
 
     Returns the model, ready for ``generate``. Raises :class:`penstock.InvalidArgument` if `gpu_memory` is
-    too small, the checkpoint lacks tensors or files, or `packed` has other experts, and :class:`penstock.Unsupported` for quantised
-    checkpoints, for models whose experts or, with ``prefetch="gate"``, whose routers are not understood,
-    and for experts in f16 or f32 that are to be compressed.
+    too small, the checkpoint lacks tensors or files, or `packed` has other experts, and
+    :class:`penstock.Unsupported` for quantised checkpoints, for models whose experts or, with
+    ``prefetch="gate"``, whose routers are not understood, and for experts in f16 or f32 that are to be
+    compressed. Raises ImportError as :func:`register`.
     """
-    _need_transformers()
+    register()  # attn_implementation may be its name
     from ._hf_loading import load as load_with
     from ._hf_streaming import options_from
 

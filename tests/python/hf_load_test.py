@@ -199,6 +199,17 @@ def test_several_streams_of_options(small, saved):
     torch.testing.assert_close(logits(model, ids), wanted, rtol=0, atol=1e-4)
 
 
+def test_attention_by_penstock(small, saved, monkeypatch):
+    import transformers
+
+    for interface in (transformers.AttentionInterface, transformers.AttentionMaskInterface):
+        monkeypatch.delitem(interface._global_mapping, "penstock", raising=False)
+    folder, ids = saved("qwen3_moe"), small.prompt()
+    model = load(folder, attn_implementation="penstock", dtype="f32")
+    assert model.config._attn_implementation == "penstock"
+    torch.testing.assert_close(logits(model, ids), logits(load(folder), ids), rtol=0, atol=1e-4)
+
+
 def expert_paths(model):
     return [path for path, module in model.named_modules() if hasattr(module, "is_transposed")]
 
