@@ -125,8 +125,9 @@ void ExpertHost::prepare(ExpertHostPart& part, std::int64_t layer,
   mine.x = TensorView(part.x, shape_.dtype, {tokens, shape_.hidden});
   mine.ids = TensorView(part.ids, DType::i32, {tokens, options.ids.extent(1)});
   mine.workspace = {part.workspace, workspace_bytes_, {}};
-  part.work = mixture::unchecked(mine);
-  if (part.work.space.bytes > workspace_bytes_) throw Exhausted("the host's workspace");
+  const MoeWork work = mixture::unchecked(mine);
+  if (work.space.bytes > workspace_bytes_) throw Exhausted("the host's workspace");
+  part.work = work;  // release() writes to its workspace
   part.experts = 0;
   std::fill(part.chosen.begin(), part.chosen.end(), char{0});
 }
