@@ -82,6 +82,7 @@ ExpertFeeder::ExpertFeeder(StreamedExpertsOptions options, ExpertHooks hooks)
     if (options.disk != nullptr) disk_calls_.emplace(options, hooks_.steps, error_, cancelled_);
     return;
   }
+  hooks_.steps->load_publish_ids(device_);
   const std::size_t block = ExpertStore::block_bytes(shape_);
   const std::size_t staging =
       options.compressed != nullptr ? ExpertStaging::device_bytes(shape_) : 0;

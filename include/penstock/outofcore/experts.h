@@ -161,8 +161,8 @@ class StreamedExperts {
   // is made later. Cannot be captured into a graph.
   //
   // CUDA loads a kernel when it is first launched, and may wait for all work on the device to do
-  // so. A program whose other threads launch kernels meanwhile should launch each of them once
-  // before, or set CUDA_MODULE_LOADING=EAGER.
+  // so. A program whose other threads launch kernels meanwhile, also through another object, should
+  // launch each of them once before, or set CUDA_MODULE_LOADING=EAGER.
   //
   // Throws as moe(), InvalidArgument naming `layer`, Unsupported for a capture, ExpertsClosed, and
   // the first error of an earlier call, once. If copying an expert fails, the call still ends, its
