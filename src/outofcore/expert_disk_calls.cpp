@@ -181,11 +181,16 @@ void ExpertDiskCalls::read_ahead(const Call& call) {
   prefetch(next, likely);
 }
 
-void ExpertDiskCalls::prefetch(std::int64_t layer, std::span<const std::int32_t> experts) const {
-  for (const std::int32_t expert : experts) {
-    if (store_.cached(layer, expert)) continue;
-    // The read goes on without the handle.
-    if (!store_.try_block(layer, expert, ReadPriority::background)) return;
+void ExpertDiskCalls::prefetch(std::int64_t layer,
+                               std::span<const std::int32_t> experts) const noexcept {
+  try {
+    for (const std::int32_t expert : experts) {
+      if (store_.cached(layer, expert)) continue;
+      // The read goes on without the handle.
+      if (!store_.try_block(layer, expert, ReadPriority::background)) return;
+    }
+  } catch (...) {
+    // Whoever needs the expert tries again, and reports what fails then.
   }
 }
 

@@ -29,7 +29,7 @@ class ExpertDiskCalls {
   ~ExpertDiskCalls();  // waits for the calls in flight
 
   void forward(std::int64_t layer, MoeOptions options, const Stream& stream);
-  void prefetch(std::int64_t layer, std::span<const std::int32_t> experts) const;
+  void prefetch(std::int64_t layer, std::span<const std::int32_t> experts) const noexcept;
   void prefetch(std::int64_t layer, const TensorView& ids, const Stream& stream);
   void wait();  // for the calls in flight
   ExpertStatistics statistics() const;

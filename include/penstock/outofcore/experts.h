@@ -171,7 +171,9 @@ class StreamedExperts {
   void forward(std::int64_t layer, const MoeOptions& call, const Stream& stream);
 
   // Says that a later call of `layer` will probably need these experts. They are copied while no
-  // call waits for experts, in this order. Returns at once. Throws InvalidArgument.
+  // call waits for experts, in this order. Returns at once. Throws InvalidArgument. An expert that
+  // cannot be read from a disk then is no error: DiskExpertStore::statistics() counts it among
+  // failed_fills, and the call that needs it reads again. So it is with all other prefetches.
   void prefetch(std::int64_t layer, std::span<const std::int32_t> experts);
   // The same for ids, (T, K) of i32 or i64 and contiguous, that work on `stream` computes: a
   // prediction of the next router, for example. Ids outside [0, E) are ignored. Enqueues a small
