@@ -12,8 +12,9 @@
 // weights on the device.
 //
 // With HostExperts, the CPU computes some experts where they lie, in calls of few tokens, while
-// others are copied. Results then differ from those of moe() by rounding: the CPU adds the products
-// up in f32 too, but in another order, and rounds the same intermediate results to the type of x.
+// others are copied. Results then differ from those of moe() by rounding, by no more than
+// host_experts_tolerance() says: the CPU adds the products up in f32 too, but in another order, and
+// rounds the same intermediate results to the type of x.
 //
 // With a DiskExpertStore, experts that its cache in host memory does not have are read into it, and
 // copied from there. With a CompressedExpertStore, fewer bytes are copied, and the GPU decompresses
@@ -32,6 +33,7 @@
 #include <utility>
 #include <vector>
 
+#include "penstock/base/dtype.h"
 #include "penstock/base/view.h"
 #include "penstock/host/cache_policy.h"
 #include "penstock/host/device.h"
@@ -69,6 +71,11 @@ enum class HostExperts : std::uint8_t {
   // choice depends on the ids of the call alone, so results are repeatable on the same machine.
   fixed,
 };
+
+// With HostExperts other than none: how far an element of a call's result may be from that of
+// moe(), as a share of the largest element. 1/64 for bf16, 1/512 for f16, 2^-17 for f32. Throws
+// InvalidArgument for other types.
+double host_experts_tolerance(DType dtype);
 
 struct StreamedExpertsOptions {
   // Where the experts are: set one of them. It lives longer than the object.
