@@ -69,6 +69,7 @@ void ExpertDiskCalls::forward(std::int64_t layer, MoeOptions options, const Stre
   steps_->publish(options, {.rows = call->rows.data(), .flag = &call->routed, .value = 1}, stream);
   stream.call([this, call, in_flight] { compute(*call); });
   steps_->combine(options, stream);
+  stream.call([in_flight] {});  // the call ends when its result is there
 }
 
 // Those that are in the cache come first.

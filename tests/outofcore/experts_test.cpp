@@ -84,27 +84,39 @@ TEST(StreamedExpertsTest, ServeSeveralThreads) {
   EXPECT_EQ(experts.statistics().calls, 120U);
 }
 
-// Ways to wait for calls that are in flight; after each, the store may go.
+// Ways to wait for calls that are in flight; after each, the result is there, and the store may go.
 TEST(StreamedExpertsTest, WaitForCallsOnTheCpu) {
   const Watchdog watchdog("WaitForCallsOnTheCpu");
   const ExpertShape shape{.layers = 1, .experts = 4, .hidden = 16, .width = 8};
-  for (const std::string way : {"destructor", "synchronize", "close"}) {
-    auto store = std::make_unique<ExpertStore>(Device::cpu(), shape);
-    std::mt19937 random(1);
-    randomise(*store, random);
-    Arrays arrays(*store, 0, 20, 2, 0, random);
-    auto experts = std::make_unique<StreamedExperts>(
-        StreamedExpertsOptions{.store = store.get(), .device = Device::cpu()});
-    const Stream stream(Device::cpu());
-    const auto wanted = arrays.wanted(stream);
-    stream.call([] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
-    experts->forward(0, arrays.call(), stream);
-    if (way == "destructor") experts.reset();
-    if (way == "synchronize") experts->synchronize();
-    if (way == "close") experts->close();
-    store.reset();
-    EXPECT_EQ(arrays.take_out(), wanted) << way;
-    stream.synchronize();
+  const TemporaryDirectory directory;
+  const auto path = directory.path() / "experts";
+  for (const bool from_disk : {false, true}) {
+    for (const std::string way : {"destructor", "synchronize", "close"}) {
+      if (from_disk && way == "close") continue;  // ends the call without its experts
+      SCOPED_TRACE(way + (from_disk ? ", from a disk" : ""));
+      auto store = std::make_unique<ExpertStore>(Device::cpu(), shape);
+      std::mt19937 random(1);
+      randomise(*store, random);
+      pack(*store, path);
+      auto disk = std::make_unique<DiskExpertStore>(
+          Device::cpu(), path, DiskExpertStoreOptions{.host_bytes = 4 * store->block_bytes()});
+      Arrays arrays(*store, 0, 20, 2, 0, random);
+      auto experts = std::make_unique<StreamedExperts>(
+          StreamedExpertsOptions{.store = from_disk ? nullptr : store.get(),
+                                 .disk = from_disk ? disk.get() : nullptr,
+                                 .device = Device::cpu()});
+      const Stream stream(Device::cpu());
+      const auto wanted = arrays.wanted(stream);
+      stream.call([] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+      experts->forward(0, arrays.call(), stream);
+      if (way == "destructor") experts.reset();
+      if (way == "synchronize") experts->synchronize();
+      if (way == "close") experts->close();
+      store.reset();
+      disk.reset();
+      EXPECT_EQ(arrays.take_out(), wanted);
+      stream.synchronize();
+    }
   }
 }
 
@@ -145,7 +157,8 @@ TEST(StreamedExpertsTest, SynchronizeDoesNotWaitForLaterCalls) {
   pack(store, directory.path() / "experts");
   const DiskExpertStore disk(Device::cpu(), directory.path() / "experts",
                              {.host_bytes = 4 * store.block_bytes()});
-  const Arrays arrays(store, 0, 100, 2, 0, random);  // so many that forward() waits for nothing
+  // One per stream, of so many tokens that forward() waits for nothing.
+  const std::array arrays{Arrays(store, 0, 100, 2, 0, random), Arrays(store, 0, 100, 2, 0, random)};
   struct Kind {
     const char* name;
     bool from_disk, copies;
@@ -169,7 +182,7 @@ TEST(StreamedExpertsTest, SynchronizeDoesNotWaitForLaterCalls) {
       streams[i % 2].call([&mine = allowed[i % 2], turn] {
         while (mine < turn) std::this_thread::yield();
       });
-      experts.forward(0, arrays.call(), streams[i % 2]);
+      experts.forward(0, arrays[i % 2].call(), streams[i % 2]);
       if (i == 0) {
         waiting = std::thread([&] {
           experts.synchronize();
