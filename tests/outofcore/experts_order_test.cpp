@@ -32,6 +32,7 @@
 #include "support/failing_heap.h"
 #include "support/failing_reads.h"
 #include "support/fake_machine.h"
+#include "support/sanitized.h"
 #include "support/watchdog.h"
 
 namespace ps::test {
@@ -291,11 +292,7 @@ std::size_t resident_bytes() {
 // 10^5 calls, which compute experts, take no more memory than 10^3. Sanitized builds make fewer.
 TEST(ExpertsEndurance, DecodeStepsTakeNoMemory) {
   const Watchdog watchdog("DecodeStepsTakeNoMemory", std::chrono::seconds(200));
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr int steps = 2000;
-#else
-  constexpr int steps = 100'000;
-#endif
+  constexpr int steps = sanitized ? 2000 : 100'000;
   const ExpertStore store(Device::cpu(), small_experts);
   std::mt19937 random(1);
   randomise(store, random);
@@ -327,9 +324,9 @@ TEST(ExpertsEndurance, DecodeStepsTakeNoMemory) {
   some(steps);
   EXPECT_EQ(Device::cpu().allocations(), allocations);
   EXPECT_LE(mallinfo2().uordblks, heap + 256 * 1024);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  EXPECT_LE(resident_bytes(), resident + 2 * MiB);  // sanitizers keep what was freed
-#endif
+  if (!sanitized) {
+    EXPECT_LE(resident_bytes(), resident + 2 * MiB);
+  }
   EXPECT_EQ(experts.statistics().calls, 1000U + steps);
   EXPECT_GT(experts.statistics().evicted, steps / 20U);
 }
