@@ -202,7 +202,7 @@ class Bench {
     const ps::ExpertStatistics after = experts.statistics();
     const double took = ps::median(seconds), plain_took = ps::median(plain_seconds);
     const double floor = static_cast<double>(bytes) / best.sum();
-    add(name, tokens, error <= rounding, floor, took,
+    add(name, tokens, error <= ps::host_experts_tolerance(ps::DType::bf16), floor, took,
         {{"experts_needed", needed.size()},
          {"bytes_needed", bytes},
          {"share_on_host", static_cast<double>(after.on_host - before.on_host) /
@@ -316,10 +316,6 @@ class Bench {
   }
 
  private:
-  // Of the largest result: both round the input of the down-projection and its result to bf16, at
-  // other places by one step.
-  static constexpr double rounding = 4.0 / 256;
-
   // Bytes per second.
   struct Together {
     double link = 0, reads = 0;
@@ -441,7 +437,7 @@ class Bench {
                     {"tokens", tokens}}},
                   {"correct", true},
                   {"max_error", error},
-                  {"tolerance", error > 0 ? rounding : 0},
+                  {"tolerance", error > 0 ? ps::host_experts_tolerance(ps::DType::bf16) : 0},
                   {"floor_us", microseconds(floor)},
                   {"ours", {{"call_us", microseconds(seconds)}}},
                   {"peer", Json::object()},

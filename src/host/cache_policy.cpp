@@ -1,12 +1,13 @@
 #include "penstock/host/cache_policy.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <compare>
 #include <limits>
 #include <list>
 #include <set>
-#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -15,6 +16,10 @@
 
 namespace ps {
 namespace {
+
+// A count loses 1000 halves with every use of another key, which leaves the order of the last uses.
+// A shorter half-life changes nothing but that the logarithms of counts overflow.
+constexpr double least_half_life = 1e-3;
 
 class LruPolicy final : public CachePolicy {
  public:
@@ -151,9 +156,10 @@ class PinnedPolicy final : public CachePolicy {
 std::unique_ptr<CachePolicy> lru_policy() { return std::make_unique<LruPolicy>(); }
 
 std::unique_ptr<CachePolicy> frequency_policy(FrequencyPolicyOptions options) {
-  if (!(options.half_life > 0) || std::isinf(options.half_life)) {
-    detail::throw_invalid("half_life", "a positive, finite number of uses",
-                          std::to_string(options.half_life));
+  if (!(options.half_life >= least_half_life) || std::isinf(options.half_life)) {
+    detail::throw_invalid("half_life",
+                          fmt::format("a finite number of uses, at least {}", least_half_life),
+                          fmt::format("{}", options.half_life));
   }
   if (options.remembered == 0) detail::throw_invalid("remembered", "at least 1 key", "0");
   return std::make_unique<FrequencyPolicy>(options);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace ps::detail {
 
@@ -20,7 +21,13 @@ std::optional<std::size_t> FreeRanges::take(std::size_t bytes) {
 void FreeRanges::take_at(ByteRange range) {
   const auto holder = std::prev(ranges_.upper_bound(range.offset));
   const ByteRange whole{holder->first, holder->second};
-  if (range.end() < whole.end()) ranges_.emplace(range.end(), whole.end() - range.end());
+  const auto taken = taken_.emplace(range.offset, range.bytes).first;
+  try {
+    if (range.end() < whole.end()) ranges_.emplace(range.end(), whole.end() - range.end());
+  } catch (...) {
+    taken_.erase(taken);
+    throw;
+  }
   if (whole.offset < range.offset) {
     holder->second = range.offset - whole.offset;
   } else {
@@ -28,7 +35,8 @@ void FreeRanges::take_at(ByteRange range) {
   }
 }
 
-ByteRange FreeRanges::give(ByteRange range) {
+ByteRange FreeRanges::give(ByteRange range) noexcept {
+  auto node = taken_.extract(range.offset);
   const auto after = ranges_.lower_bound(range.offset);
   const auto before = after == ranges_.begin() ? ranges_.end() : std::prev(after);
   if (after != ranges_.end() && after->first == range.end()) {
@@ -39,7 +47,8 @@ ByteRange FreeRanges::give(ByteRange range) {
     before->second += range.bytes;
     return {before->first, before->second};
   }
-  ranges_.emplace(range.offset, range.bytes);
+  node.mapped() = range.bytes;
+  ranges_.insert(std::move(node));
   return range;
 }
 

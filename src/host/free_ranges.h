@@ -24,13 +24,16 @@ class FreeRanges {
   std::optional<std::size_t> take(std::size_t bytes);
   // Takes these bytes, which must be free.
   void take_at(ByteRange range);
-  // Gives these bytes back. Returns the free range that they are part of now.
-  ByteRange give(ByteRange range);
+  // Gives back a range that was taken, as a whole. Takes no memory. Returns the free range that it
+  // is part of now.
+  ByteRange give(ByteRange range) noexcept;
 
   std::size_t largest() const;
 
  private:
-  std::map<std::size_t, std::size_t> ranges_;  // bytes by offset
+  using Ranges = std::map<std::size_t, std::size_t>;  // bytes by offset
+  Ranges ranges_;                                     // that are free
+  Ranges taken_;  // their nodes are those of free ranges later: giving back must not fail
 };
 
 }  // namespace ps::detail

@@ -1,25 +1,11 @@
 #include "penstock/host/slot_cache.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
 #include "host/slot_cache_state.h"
 #include "penstock/base/error.h"
 
 namespace ps {
-namespace {
-
-std::exception_ptr abandoned(CacheKey key) noexcept {
-  try {
-    return std::make_exception_ptr(FillAbandoned(
-        fmt::format("the handle that had to fill the slot of key {} was released", key)));
-  } catch (...) {
-    return std::current_exception();
-  }
-}
-
-}  // namespace
 
 SlotCache::Slot::Slot(std::shared_ptr<detail::SlotCacheState> state,
                       std::shared_ptr<detail::CachedSlot> slot, bool hit)
@@ -122,7 +108,7 @@ void SlotCache::Slot::release_after(const Stream& stream) {
 void SlotCache::Slot::release() noexcept {
   if (!slot_) return;
   std::exception_ptr error;
-  if (std::exchange(must_fill_, false)) error = abandoned(slot_->key);
+  if (std::exchange(must_fill_, false)) error = detail::SlotCacheState::abandoned(slot_->key);
   state_->release(*slot_, std::move(error));
   slot_.reset();
   state_.reset();

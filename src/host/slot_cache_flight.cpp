@@ -1,4 +1,6 @@
 // Fills, releases, and the work in flight that they wait for.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -160,6 +162,19 @@ void SlotCacheState::rethrow_error() {
 
 void SlotCacheState::release(CachedSlot& slot, std::exception_ptr error) noexcept {
   const Lock lock(mutex_);
+  let_go(slot, std::move(error));
+}
+
+std::exception_ptr SlotCacheState::abandoned(CacheKey key) noexcept {
+  try {
+    return std::make_exception_ptr(FillAbandoned(
+        fmt::format("the handle that had to fill the slot of key {} was released", key)));
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+void SlotCacheState::let_go(CachedSlot& slot, std::exception_ptr error) noexcept {
   if (error) fail_fill(slot, std::move(error));
   --slot.handles;
   free_if_unused(slot);

@@ -68,11 +68,18 @@ std::optional<SlotCacheState::Acquired> SlotCacheState::wait_for_room(
   const std::int64_t begin = now_ns();
   const Pauses pauses;
   struct Queued {
-    std::list<Waiter>& waiters;
+    SlotCacheState& cache;
     std::list<Waiter>::iterator self;
-    ~Queued() { waiters.erase(self); }
+    ~Queued() {
+      // reap() has thrown after another thread had served this one.
+      if (self->result && self->result->slot) {
+        CachedSlot& slot = *self->result->slot;
+        cache.let_go(slot, self->result->hit ? nullptr : abandoned(slot.key));
+      }
+      cache.waiters_.erase(self);
+    }
   };
-  const Queued queued{waiters_, waiters_.insert(waiters_.end(), Waiter{.request = request})};
+  const Queued queued{*this, waiters_.insert(waiters_.end(), Waiter{.request = request})};
   Waiter& self = *queued.self;
   for (;;) {
     serve();

@@ -65,6 +65,8 @@ class SlotCacheState {
 
   // A handle is gone; with an error, it was to fill the slot and did not.
   void release(CachedSlot& slot, std::exception_ptr error = {}) noexcept;
+  // The error of a fill whose handle was released.
+  static std::exception_ptr abandoned(CacheKey key) noexcept;
 
   // Blocks until nothing is in flight any more.
   void drain() noexcept;
@@ -112,6 +114,7 @@ class SlotCacheState {
   void evict(const CachedSlot& slot) noexcept;
   bool waiting_may_help(std::size_t bytes) const;
   void serve() noexcept;
+  void let_go(CachedSlot& slot, std::exception_ptr error) noexcept;  // release(), with the lock
 
   void add_use(std::optional<Stream> stream, Use use);
   void prune() noexcept;

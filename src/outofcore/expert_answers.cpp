@@ -345,19 +345,24 @@ bool ExpertAnswers::prefetch_one() {
   }
   const Wish wish = wishes_.front();
   if (in_flight() >= (wish.scan ? most_whole_copies : most_hinted_copies)) return false;
-  if (!is_on_host()) return false;
-  wishes_.pop_front();
   const auto evictable = [&](const ExpertSlots::Slot& slot) {
     return !slot.unused && std::find(kept_layers_.begin(), kept_layers_.end(),
                                      slot.key / shape_.experts) == kept_layers_.end();
   };
   try {
+    if (!is_on_host()) return false;
+    wishes_.pop_front();
     slots_[bring(wish.key, wish.scan, evictable)].unused = true;
+    ++prefetched_;
   } catch (const Exhausted&) {
     forget_wishes();  // what is there is worth more
     return false;
+  } catch (const DeviceError&) {
+    throw;  // calls will meet it, too
+  } catch (...) {
+    // Whoever needs the expert tries again, and reports what fails then.
+    if (!wishes_.empty() && wishes_.front().key == wish.key) wishes_.pop_front();
   }
-  ++prefetched_;
   return true;
 }
 

@@ -50,8 +50,8 @@ class ExpertAnswers {
   void wish(std::int64_t layer, std::span<const std::int32_t> experts);
   // The experts that a hint named.
   void wish(const ExpertCall& hint);
-  // Enqueues the copy of one expert, if there is a wish and the link has little to do. Throws what
-  // failed.
+  // Enqueues the copy of one expert, if there is a wish and the link has little to do; drops the
+  // wish if the expert cannot be read. Throws DeviceError.
   bool prefetch_one();
   void forget_wishes() noexcept;
   // Releases the slots of the host cache whose copies are complete. Returns whether there is

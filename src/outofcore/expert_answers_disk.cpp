@@ -51,6 +51,7 @@ void ExpertAnswers::give_up() noexcept {
 }
 
 // Whether the expert of the first wish is in host memory; if not, reads it and those after it.
+// Throws the error of the read.
 bool ExpertAnswers::is_on_host() {
   if (!reads_) return true;
   std::vector<Key> keys;
@@ -60,12 +61,7 @@ bool ExpertAnswers::is_on_host() {
   }
   reads_->release_copied(flag_value(copied_));
   reads_->expect(keys, ReadPriority::background);
-  try {
-    return reads_->find(wishes_.front().key).has_value();
-  } catch (...) {
-    wishes_.pop_front();
-    throw;
-  }
+  return reads_->find(wishes_.front().key).has_value();
 }
 
 }  // namespace ps::detail

@@ -33,10 +33,11 @@ struct ExpertCall {
   // Of this use of the memory.
   // The value of `routed` and of the flags. The answering thread counts it up when the use is over.
   std::uint32_t number = 1;
-  bool hint = false;       // a prefetch() without groups
-  bool abandoned = false;  // not all of its work was enqueued, and none is left
-  bool failed = false;     // when it was answered
-  bool whole = false;      // nearly all experts of the layer will be needed
+  std::uint64_t serial = 0;  // which call of the object it is, from 1; 0: none
+  bool hint = false;         // a prefetch() without groups
+  bool abandoned = false;    // not all of its work was enqueued, and none is left
+  bool failed = false;       // when it was answered
+  bool whole = false;        // nearly all experts of the layer will be needed
   std::int64_t layer = 0, tokens = 0;
   std::size_t groups = 0;
   std::int64_t enqueued_ns = 0;

@@ -28,40 +28,20 @@ struct ExpertDiskCalls::Arriving {
 };
 
 ExpertDiskCalls::ExpertDiskCalls(const StreamedExpertsOptions& options,
-                                 std::shared_ptr<ExpertSteps> steps, FirstError& error,
-                                 const std::atomic<bool>& cancelled)
+                                 std::shared_ptr<ExpertSteps> steps, CallsInFlight& calls,
+                                 FirstError& error, const std::atomic<bool>& cancelled)
     : store_(*options.disk),
       shape_(store_.shape()),
       prefetch_(options.prefetch),
-      calls_in_flight_(options.calls_in_flight),
       most_records_(options.records),
       steps_(std::move(steps)),
+      calls_(calls),
       error_(error),
       cancelled_(cancelled),
       inner_(Device::cpu()),
       map_(static_cast<std::size_t>(shape_.experts)),
       order_(shape_.layers),
       last_needed_(static_cast<std::size_t>(shape_.layers)) {}
-
-ExpertDiskCalls::~ExpertDiskCalls() { wait(); }
-
-void ExpertDiskCalls::wait() {
-  std::unique_lock lock(mutex_);
-  ended_.wait(lock, [&] { return in_flight_ == 0; });
-}
-
-// The call ends when the last copy of the pointer is gone.
-std::shared_ptr<void> ExpertDiskCalls::begin_call() {
-  std::unique_lock lock(mutex_);
-  ended_.wait(lock, [&] { return cancelled_ || in_flight_ < calls_in_flight_; });
-  if (cancelled_) throw ExpertsClosed("the experts are closed");
-  ++in_flight_;
-  return {this, [](ExpertDiskCalls* mine) {
-            const std::lock_guard ending(mine->mutex_);
-            --mine->in_flight_;
-            mine->ended_.notify_all();
-          }};
-}
 
 void ExpertDiskCalls::forward(std::int64_t layer, MoeOptions options, const Stream& stream) {
   const auto slots = static_cast<std::int64_t>(store_.slots());
@@ -85,10 +65,11 @@ void ExpertDiskCalls::forward(std::int64_t layer, MoeOptions options, const Stre
   steps_->plan(options, stream);  // checks the arguments
   options.check = false;
   call->options = options;
-  const auto in_flight = begin_call();
+  const auto in_flight = calls_.begin();
   steps_->publish(options, {.rows = call->rows.data(), .flag = &call->routed, .value = 1}, stream);
   stream.call([this, call, in_flight] { compute(*call); });
   steps_->combine(options, stream);
+  stream.call([in_flight] {});  // the call ends when its result is there
 }
 
 // Those that are in the cache come first.
@@ -181,16 +162,21 @@ void ExpertDiskCalls::read_ahead(const Call& call) {
   prefetch(next, likely);
 }
 
-void ExpertDiskCalls::prefetch(std::int64_t layer, std::span<const std::int32_t> experts) const {
-  for (const std::int32_t expert : experts) {
-    if (store_.cached(layer, expert)) continue;
-    // The read goes on without the handle.
-    if (!store_.try_block(layer, expert, ReadPriority::background)) return;
+void ExpertDiskCalls::prefetch(std::int64_t layer,
+                               std::span<const std::int32_t> experts) const noexcept {
+  try {
+    for (const std::int32_t expert : experts) {
+      if (store_.cached(layer, expert)) continue;
+      // The read goes on without the handle.
+      if (!store_.try_block(layer, expert, ReadPriority::background)) return;
+    }
+  } catch (...) {
+    // Whoever needs the expert tries again, and reports what fails then.
   }
 }
 
 void ExpertDiskCalls::prefetch(std::int64_t layer, const TensorView& ids, const Stream& stream) {
-  const std::shared_ptr<void> in_flight = begin_call();
+  const auto in_flight = calls_.begin();
   stream.call([this, layer, ids, in_flight] {
     std::vector<std::int32_t> experts;
     for (std::int64_t i = 0; i < ids.elements(); ++i) {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "host/first_error.h"
+#include "outofcore/calls_in_flight.h"
 #include "outofcore/expert_order.h"
 #include "outofcore/expert_steps.h"
 #include "penstock/outofcore/disk_expert_store.h"
@@ -23,22 +23,20 @@ namespace ps::detail {
 
 class ExpertDiskCalls {
  public:
-  // `error` takes the first error of calls; calls end early when `cancelled` is set.
+  // `error` takes the first error of calls; calls end early when `cancelled` is set. Whoever owns
+  // `calls` waits for them before this object goes.
   ExpertDiskCalls(const StreamedExpertsOptions& options, std::shared_ptr<ExpertSteps> steps,
-                  FirstError& error, const std::atomic<bool>& cancelled);
-  ~ExpertDiskCalls();  // waits for the calls in flight
+                  CallsInFlight& calls, FirstError& error, const std::atomic<bool>& cancelled);
 
   void forward(std::int64_t layer, MoeOptions options, const Stream& stream);
-  void prefetch(std::int64_t layer, std::span<const std::int32_t> experts) const;
+  void prefetch(std::int64_t layer, std::span<const std::int32_t> experts) const noexcept;
   void prefetch(std::int64_t layer, const TensorView& ids, const Stream& stream);
-  void wait();  // for the calls in flight
   ExpertStatistics statistics() const;
   std::vector<ExpertCallRecord> records() const;
 
  private:
   struct Call;
   struct Arriving;
-  std::shared_ptr<void> begin_call();
   void compute(const Call& call);
   void compute_group(const Call& call, const std::vector<Arriving>& group);
   std::vector<std::int32_t> needed_by(const Call& call) const;
@@ -48,8 +46,9 @@ class ExpertDiskCalls {
   const DiskExpertStore& store_;
   const ExpertShape shape_;
   const ExpertPrefetch prefetch_;
-  const std::size_t calls_in_flight_, most_records_;
+  const std::size_t most_records_;
   const std::shared_ptr<ExpertSteps> steps_;
+  CallsInFlight& calls_;
   FirstError& error_;
   const std::atomic<bool>& cancelled_;
 
@@ -62,8 +61,6 @@ class ExpertDiskCalls {
   std::vector<std::vector<std::int32_t>> last_needed_;  // by layer
 
   mutable std::mutex mutex_;
-  std::condition_variable ended_;
-  std::size_t in_flight_ = 0;
   ExpertStatistics statistics_;
   std::deque<ExpertCallRecord> records_;
 };

@@ -75,13 +75,17 @@ ExpertFeeder::ExpertFeeder(StreamedExpertsOptions options, ExpertHooks hooks)
       in_place_(device_.kind() == DeviceKind::cpu && !hooks_.copy_on_cpu &&
                 options.compressed == nullptr),
       most_records_(options.records),
-      pinned_(checked_pinned(options, shape_)) {
+      pinned_(checked_pinned(options, shape_)),
+      in_place_calls_(options.calls_in_flight) {
   refuse_after_fork();
   ExpertHost::check(options, !in_place_);
   if (in_place_) {
-    if (options.disk != nullptr) disk_calls_.emplace(options, hooks_.steps, error_, cancelled_);
+    if (options.disk != nullptr) {
+      disk_calls_.emplace(options, hooks_.steps, in_place_calls_, error_, cancelled_);
+    }
     return;
   }
+  hooks_.steps->load_publish_ids(device_);
   const std::size_t block = ExpertStore::block_bytes(shape_);
   const std::size_t staging =
       options.compressed != nullptr ? ExpertStaging::device_bytes(shape_) : 0;
@@ -148,6 +152,7 @@ void ExpertFeeder::share_with_host(const StreamedExpertsOptions& options, const 
 }
 
 ExpertFeeder::~ExpertFeeder() {
+  in_place_calls_.wait();
   if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
@@ -267,7 +272,18 @@ void ExpertFeeder::forward_in_place(std::int64_t layer, MoeOptions options, cons
   MemoryView first = store_->block(layer, 0);
   first.bytes = static_cast<std::size_t>(last.data + last.bytes - first.data);
   ExpertStore::set_weights(shape_, first, shape_.experts, options);
-  moe(options, stream);
+  const auto in_flight = in_place_calls_.begin();
+  try {
+    moe(options, stream);
+    stream.call([in_flight] {});
+  } catch (const InvalidArgument&) {
+    throw;  // nothing was enqueued
+  } catch (const OutOfMemory&) {
+    throw;  // likewise
+  } catch (...) {
+    stream.impl().drain();  // what was enqueued reads the store
+    throw;
+  }
   const std::lock_guard lock(mutex_);
   ++statistics_.calls;
 }
@@ -328,6 +344,7 @@ std::list<ExpertCall*> ExpertFeeder::acquire(bool host) {
   std::list<ExpertCall*> taken;
   taken.splice(taken.begin(), free_, free_.begin());
   ExpertCall& call = *taken.front();
+  call.serial = ++calls_made_;
   call.abandoned = false;
   call.host = nullptr;
   if (host) {
@@ -342,9 +359,14 @@ void ExpertFeeder::give_back(std::list<ExpertCall*> call) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (call.front()->host != nullptr) free_part(*call.front());
-    free_.splice(free_.begin(), call);
+    make_free(call);
   }
   given_back_.notify_all();
+}
+
+void ExpertFeeder::make_free(std::list<ExpertCall*>& from) {
+  from.front()->serial = 0;
+  free_.splice(free_.end(), from, from.begin());
 }
 
 void ExpertFeeder::free_part(ExpertCall& call) {
@@ -379,13 +401,20 @@ void ExpertFeeder::clear() {
   given_back_.wait(lock, [&] { return !clearing_; });
 }
 
+void ExpertFeeder::wait_for_calls() {
+  if (in_place_) return in_place_calls_.wait();
+  std::unique_lock lock(mutex_);
+  const std::uint64_t last = calls_made_;
+  given_back_.wait(lock, [&] {
+    return std::none_of(calls_->all().begin(), calls_->all().end(), [&](const ExpertCall& call) {
+      return call.serial > 0 && call.serial <= last;
+    });
+  });
+}
+
 void ExpertFeeder::synchronize() {
-  if (disk_calls_ || !in_place_) refuse_after_fork();
-  if (disk_calls_) disk_calls_->wait();
-  if (!in_place_) {
-    std::unique_lock lock(mutex_);
-    given_back_.wait(lock, [&] { return free_.size() == calls_->all().size(); });
-  }
+  refuse_after_fork();
+  wait_for_calls();
   check();
 }
 
@@ -396,12 +425,10 @@ void ExpertFeeder::close() {
   }
   cancelled_ = true;
   if (forked()) return;
-  if (disk_calls_) disk_calls_->wait();
-  if (in_place_) return;
+  in_place_calls_.close();
   posted_or_ending_.notify_one();
   given_back_.notify_all();
-  std::unique_lock lock(mutex_);
-  given_back_.wait(lock, [&] { return free_.size() == calls_->all().size(); });
+  wait_for_calls();
 }
 
 ExpertStatistics ExpertFeeder::statistics() const {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "host/first_error.h"
+#include "outofcore/calls_in_flight.h"
 #include "outofcore/expert_answers.h"
 #include "outofcore/expert_call.h"
 #include "outofcore/expert_disk_calls.h"
@@ -58,6 +59,8 @@ class ExpertFeeder {
   // With `host`, it also has a part for the host.
   std::list<ExpertCall*> acquire(bool host = false);
   void give_back(std::list<ExpertCall*> call) noexcept;  // one that was not used
+  void make_free(std::list<ExpertCall*>& from);          // the first one; with the lock held
+  void wait_for_calls();                                 // those made so far
   void post(std::list<ExpertCall*> call) noexcept;
   void free_part(ExpertCall& call);  // of the host; with the lock held
   // For a call whose work could not be enqueued as a whole.
@@ -87,8 +90,9 @@ class ExpertFeeder {
   std::size_t slot_count_ = 0;
   FirstError error_;
   std::atomic<bool> cancelled_{false};
-  // Of the CPU device, if the experts are on a disk.
-  std::optional<ExpertDiskCalls> disk_calls_;
+  // Of the CPU device, if nothing is copied.
+  CallsInFlight in_place_calls_;
+  std::optional<ExpertDiskCalls> disk_calls_;  // if the experts are on a disk
 
   // Everything below is used only if experts are copied.
   DeviceBuffer memory_;  // slots, then the tables of calls, then buffers for compressed experts
@@ -100,6 +104,7 @@ class ExpertFeeder {
   mutable std::mutex mutex_;
   std::condition_variable posted_or_ending_, given_back_;
   std::list<ExpertCall*> free_, posted_;
+  std::uint64_t calls_made_ = 0;
   std::vector<ExpertHostPart*> free_parts_;                               // of the host
   std::deque<std::pair<std::int64_t, std::vector<std::int32_t>>> hints_;  // of prefetch()
   bool ending_ = false, closed_ = false;

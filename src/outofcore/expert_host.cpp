@@ -10,6 +10,7 @@
 #include "host/clock.h"
 #include "host/flag.h"
 #include "ops/moe/arguments.h"
+#include "penstock/base/checked.h"
 #include "penstock/base/error.h"
 #include "penstock/host/parallel.h"
 
@@ -26,8 +27,6 @@ constexpr std::uint8_t most_uses = 3;
 constexpr std::uint32_t most_calls_without_experts = 256;
 // The share of a new measurement in the average.
 constexpr double newest = 0.25;
-
-std::size_t rounded_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 // The answering thread and the callers need cores of their own; more threads than this do not read
 // faster.
@@ -85,10 +84,11 @@ ExpertHost::ExpertHost(const StreamedExpertsOptions& options, const ExpertHooks&
       host_ns_(copy_ns_),
       uses_(static_cast<std::size_t>(shape_.layers * shape_.experts)),
       helpers_(hooks.host_threads > 0 ? hooks.host_threads : usual_threads()) {
-  const std::size_t x = rounded_up(static_cast<std::size_t>(most_tokens * shape_.hidden) *
-                                   size_of(shape_.dtype)),
-                    ids = rounded_up(most_pairs * sizeof(std::int32_t));
-  const std::size_t each = 256 + x + ids + rounded_up(workspace_bytes_);
+  const auto aligned = [](std::size_t bytes) { return align_up(bytes, 256, "shape"); };
+  const std::size_t x = aligned(static_cast<std::size_t>(most_tokens * shape_.hidden) *
+                                size_of(shape_.dtype)),
+                    ids = aligned(most_pairs * sizeof(std::int32_t));
+  const std::size_t each = 256 + x + ids + aligned(workspace_bytes_);
   memory_ = PinnedBuffer(options.device, parts * each);
   started_.reserve(parts);
   for (std::size_t i = 0; i < parts; ++i) {
@@ -125,8 +125,9 @@ void ExpertHost::prepare(ExpertHostPart& part, std::int64_t layer,
   mine.x = TensorView(part.x, shape_.dtype, {tokens, shape_.hidden});
   mine.ids = TensorView(part.ids, DType::i32, {tokens, options.ids.extent(1)});
   mine.workspace = {part.workspace, workspace_bytes_, {}};
-  part.work = mixture::unchecked(mine);
-  if (part.work.space.bytes > workspace_bytes_) throw Exhausted("the host's workspace");
+  const MoeWork work = mixture::unchecked(mine);
+  if (work.space.bytes > workspace_bytes_) throw Exhausted("the host's workspace");
+  part.work = work;  // release() writes to its workspace
   part.experts = 0;
   std::fill(part.chosen.begin(), part.chosen.end(), char{0});
 }

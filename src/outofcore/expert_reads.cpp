@@ -12,6 +12,15 @@ namespace {
 // Bytes that are read ahead: enough that a disk has work until the next request comes.
 constexpr std::size_t bytes_ahead = 64 * MiB;
 
+bool has_failed(const DiskExpertStore::Block& block) {
+  try {
+    static_cast<void>(block.ready());
+    return false;
+  } catch (...) {
+    return true;
+  }
+}
+
 }  // namespace
 
 ExpertReads::ExpertReads(const DiskExpertStore& store)
@@ -28,7 +37,8 @@ void ExpertReads::expect(std::span<const Key> keys, ReadPriority priority) {
   expected_.assign(keys.begin(), keys.end());
   priority_ = priority;
   std::erase_if(pending_, [&](const Pending& each) {
-    return std::find(keys.begin(), keys.end(), each.key) == keys.end();
+    if (std::find(keys.begin(), keys.end(), each.key) == keys.end()) return true;
+    return priority != ReadPriority::background && has_failed(each.block);
   });
   start_reads();
 }

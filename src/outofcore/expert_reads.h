@@ -20,7 +20,8 @@ class ExpertReads {
   explicit ExpertReads(const DiskExpertStore& store);
 
   // The blocks that are needed next, in this order; the first ones are read ahead. Blocks that were
-  // expected before and are not in the list may be evicted.
+  // expected before and are not in the list may be evicted. Those whose read in the background has
+  // failed are read again.
   void expect(std::span<const Key> keys, ReadPriority priority);
   // Expects nothing, and holds no slots but those that are being copied from.
   void forget() noexcept;

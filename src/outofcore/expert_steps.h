@@ -27,6 +27,9 @@ class ExpertSteps {
                            const Stream& stream) {
     moe_publish_ids(ids, experts, to, stream);
   }
+  // Once, before any call: publish_ids() is launched while streams of other threads may wait for
+  // copies that are not enqueued yet.
+  virtual void load_publish_ids(const Device& device) { moe_load_publish_ids(device); }
   // Before a wait is enqueued that take_slots(), experts(), take_rows() and combine() are behind.
   virtual void load(const MoeOptions& options, const Stream& stream) {
     moe_load_kernels(options, stream);

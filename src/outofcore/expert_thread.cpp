@@ -137,7 +137,7 @@ void ExpertFeeder::give_back_done() {
     ++answered_.front()->number;
     {
       const std::lock_guard lock(mutex_);
-      free_.splice(free_.end(), answered_, answered_.begin());
+      make_free(answered_);
     }
     given_back_.notify_all();
   }

@@ -1,9 +1,28 @@
 #include "penstock/outofcore/experts.h"
 
+#include <string>
+
 #include "host/fork.h"
 #include "outofcore/expert_feeder.h"
+#include "penstock/base/error.h"
 
 namespace ps {
+
+// The input of the down-projection and its result are rounded to the type, and may be rounded to
+// the neighbouring number on the other side: together a few steps of the type. Sums in f32 differ
+// by far less, unless the type is f32 itself.
+double host_experts_tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return 4 * 0x1p-8;
+    case DType::f16:
+      return 4 * 0x1p-11;
+    case DType::f32:
+      return 64 * 0x1p-23;
+    default:
+      detail::throw_invalid("dtype", "bf16, f16 or f32", std::string(name(dtype)));
+  }
+}
 
 StreamedExperts::StreamedExperts(StreamedExpertsOptions options)
     : StreamedExperts(std::move(options), detail::ExpertHooks{}) {}

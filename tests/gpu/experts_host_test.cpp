@@ -50,14 +50,6 @@ double value_of(const std::uint8_t* at, DType type) {
   return (bits & 0x8000) != 0 ? -size : size;
 }
 
-// Both round the input of the down-projection and its result to the type of x, at other places at
-// most by one step; the sums in f32 differ by far less, except in f32 itself.
-double tolerance_of(DType type) {
-  return type == DType::bf16  ? 4 * std::ldexp(1, -8)
-         : type == DType::f16 ? 4 * std::ldexp(1, -11)
-                              : 64 * std::ldexp(1, -23);
-}
-
 testing::AssertionResult are_near(const std::vector<std::uint8_t>& got,
                                   const std::vector<std::uint8_t>& wanted, DType type) {
   double largest = 0, worst = 0;
@@ -68,7 +60,7 @@ testing::AssertionResult are_near(const std::vector<std::uint8_t>& got,
     largest = std::max(largest, std::abs(want));
     worst = std::max(worst, difference);
   }
-  if (worst <= tolerance_of(type) * largest) return testing::AssertionSuccess();
+  if (worst <= host_experts_tolerance(type) * largest) return testing::AssertionSuccess();
   return testing::AssertionFailure()
          << "an error of " << worst << " with results up to " << largest;
 }

@@ -200,6 +200,14 @@ TEST(PinnedPolicy, Nests) {
 
 TEST(CachePolicies, RefuseNonsense) {
   EXPECT_THROW(frequency_policy({.half_life = 0}), InvalidArgument);
+  try {
+    frequency_policy({.half_life = 1e-308});  // counts would become infinite, and then NaN
+    FAIL() << "a half-life of 1e-308 uses";
+  } catch (const InvalidArgument& error) {
+    EXPECT_EQ(error.argument(), "half_life");
+    EXPECT_EQ(error.expected(), "a finite number of uses, at least 0.001");
+    EXPECT_EQ(error.given(), "1e-308");
+  }
   EXPECT_THROW(frequency_policy({.half_life = -1}), InvalidArgument);
   EXPECT_THROW(frequency_policy({.half_life = std::nan("")}), InvalidArgument);
   EXPECT_THROW(frequency_policy({.half_life = std::numeric_limits<double>::infinity()}),

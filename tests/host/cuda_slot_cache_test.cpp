@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <future>
 #include <random>
 #include <stdexcept>
@@ -20,13 +21,13 @@
 namespace ps::test {
 namespace {
 
-class CudaSlotCache : public testing::Test {
- protected:
+// Experts by key.
+struct FakeExperts {
   static constexpr std::size_t bytes = 64;
   static constexpr std::size_t keys = 8;
 
   // One expert per key in page-locked memory, with contents of its own.
-  void write_source(const PinnedBuffer& source) {
+  static void write_source(const PinnedBuffer& source) {
     for (std::size_t key = 0; key < keys; ++key) {
       std::memset(source.view().data + key * bytes, static_cast<int>(key + 1), bytes);
     }
@@ -35,8 +36,8 @@ class CudaSlotCache : public testing::Test {
     return {.granularity = bytes, .when_exhausted = when_exhausted};
   }
   // Loads a key if need be, and has a kernel check its contents.
-  void use(SlotCache& cache, const PinnedBuffer& source, CacheKey key, const Stream& loading,
-           const Stream& computing) {
+  void use(FakeDriver& driver, SlotCache& cache, const PinnedBuffer& source, CacheKey key,
+           const Stream& loading, const Stream& computing) {
     auto slot = cache.acquire(key, bytes);
     if (!slot.hit()) {
       try {
@@ -54,11 +55,20 @@ class CudaSlotCache : public testing::Test {
     slot.release_after(computing);
   }
 
+  std::atomic<int> wrong{0};
+};
+
+class CudaSlotCache : public testing::Test, protected FakeExperts {
+ protected:
+  void use(SlotCache& cache, const PinnedBuffer& source, CacheKey key, const Stream& loading,
+           const Stream& computing) {
+    FakeExperts::use(driver, cache, source, key, loading, computing);
+  }
+
   Watchdog watchdog{testing::UnitTest::GetInstance()->current_test_info()->name()};
   FakeMachine machine{{.devices = 2}};
   FakeDriver& driver = machine.driver();
   Device gpu = machine.gpu();
-  std::atomic<int> wrong{0};
 };
 
 TEST_F(CudaSlotCache, LoadsAndReadersAreOrdered) {
@@ -207,6 +217,103 @@ TEST_F(CudaSlotCache, AFillThatFailsOnTheDeviceRemovesItsKey) {
     EXPECT_EQ(cache.statistics().bytes, 0U);
   }
   EXPECT_TRUE(is_clean_after_loss(driver));
+}
+
+// While a thread that waits for room waits for the device, because work has failed, another one
+// finds a slot for it. Then the first one fails after all, and nobody may be left to wait for it.
+TEST_F(CudaSlotCache, ASlotForACallThatFailsIsReleased) {
+  {
+    const DeviceBuffer memory(gpu, 3 * bytes);
+    const Stream first(gpu), second(gpu);
+    SlotCache cache(gpu, memory.view(), options());
+    std::promise<void> go;
+    const auto gone = go.get_future().share();
+    for (const CacheKey key : {1, 2}) {
+      const Stream& stream = key == 1 ? first : second;
+      launch(driver, stream, {}, {}, [gone] { gone.wait(); });
+      auto slot = cache.acquire(key, bytes);
+      slot.filled();
+      slot.release_after(stream);
+    }
+    auto held = cache.acquire(3, bytes);
+    held.filled();
+    auto waiting = std::async(std::launch::async, [&] { (void)cache.acquire(4, bytes); });
+    while (cache.statistics().exhausted == 0) std::this_thread::yield();  // it waits
+    driver.fail_call(1, unknown_error, {"event_query"});
+    while (!driver.fault_struck()) std::this_thread::yield();
+    held.release();
+    EXPECT_FALSE(cache.try_acquire(5, bytes)) << "the one that waits comes first";
+    ASSERT_TRUE(cache.find(4)) << "it has a slot now";
+    driver.fail_call(1, capture_unsupported, {"event_query"});
+    go.set_value();
+    EXPECT_THROW(waiting.get(), Unsupported);
+    driver.disarm();
+    EXPECT_FALSE(cache.find(4)) << "a slot that nobody fills";
+    EXPECT_EQ(cache.statistics().failed_fills, 1U);
+    EXPECT_THROW((void)cache.acquire(4, bytes), DeviceError) << "what had failed first";
+    EXPECT_FALSE(cache.acquire(4, bytes).hit());
+  }
+  EXPECT_TRUE(is_clean(driver));
+}
+
+// The device is lost at one call after the other, or when its work runs. Every call of the cache
+// ends, and what is reported is the loss.
+class CudaSlotCacheFaults : public testing::Test, protected FakeExperts {
+ protected:
+  void survive_a_loss(const std::function<void(FakeDriver&, std::uint64_t)>& lose) {
+    Watchdog watchdog("CudaSlotCacheFaults");
+    bool struck = true;
+    for (std::uint64_t n = 1; struck; ++n) {
+      const std::string here = "fault at " + std::to_string(n);
+      watchdog.step(here);
+      FakeMachine machine({.seed = n, .max_delay_us = 10});
+      FakeDriver& driver = machine.driver();
+      struck = use_until_lost(machine, here, [&] { lose(driver, n); });
+      EXPECT_EQ(wrong, 0) << here;
+      ASSERT_TRUE(is_clean_after_loss(driver)) << here;
+    }
+  }
+
+ private:
+  // Whether the device was lost.
+  bool use_until_lost(FakeMachine& machine, const std::string& here,
+                      const std::function<void()>& lose) {
+    const Device gpu = machine.gpu();
+    const PinnedBuffer source(gpu, keys * bytes);
+    write_source(source);
+    const DeviceBuffer memory(gpu, 2 * bytes);
+    const Stream loading(gpu), computing(gpu);
+    SlotCache cache(gpu, memory.view(), options());
+    lose();
+    const auto fails = [&](CacheKey key) {
+      try {
+        use(machine.driver(), cache, source, key, loading, computing);
+        return false;
+      } catch (const DeviceError&) {
+        return true;
+      }
+    };
+    bool reported = false;
+    for (CacheKey key = 0; key < 6; ++key) {
+      const bool failed = fails(key);
+      EXPECT_TRUE(failed || !reported) << here << ": a lost device works again";
+      reported = reported || failed;
+    }
+    const bool struck = machine.driver().fault_struck();
+    EXPECT_TRUE(struck || !reported) << here;
+    if (struck) {
+      EXPECT_THROW(computing.synchronize(), DeviceError) << here;
+      EXPECT_TRUE(fails(7)) << here;
+    }
+    return struck;
+  }
+};
+
+TEST_F(CudaSlotCacheFaults, TheDeviceIsLostAtAnyCall) {
+  survive_a_loss([](FakeDriver& driver, std::uint64_t n) { driver.lose_device_at(n); });
+}
+TEST_F(CudaSlotCacheFaults, APieceOfWorkFails) {
+  survive_a_loss([](FakeDriver& driver, std::uint64_t n) { driver.fail_work(n); });
 }
 
 TEST_F(CudaSlotCache, NeedsStreamsAndMemoryOfItsDevice) {

@@ -16,6 +16,7 @@
 #include "penstock/base/error.h"
 #include "penstock/host/buffer.h"
 #include "penstock/host/storage.h"
+#include "support/failing_reads.h"
 #include "support/failure_of.h"
 #include "support/temporary_directory.h"
 #include "support/watchdog.h"
@@ -108,6 +109,27 @@ TEST_P(FileQueues, FilesShareAnEngineAndABatchHasOneCompletion) {
   queue.read(reads);
   for (std::size_t i = 0; i < reads.size(); ++i) EXPECT_TRUE(holds(reads[i].to, i / 2)) << i;
   EXPECT_NO_THROW(queue.read(std::vector<FileRead>{}));
+}
+
+TEST_P(FileQueues, ABadBlockIsNamed) {
+  const FileQueue queue = this->queue();
+  const File good(queue, make(0, 100'000)), bad(queue, make(1, 100'000));
+  const PinnedBuffer memory(Device::cpu(), 2 * 100'000);
+  const std::array reads{FileRead{good, 0, memory.view().sub(0, 100'000)},
+                         FileRead{bad, 0, memory.view().sub(100'000, 100'000)}};
+  {
+    const FailingReads failing(bad.path(), 40'960);
+    const auto failure = failure_of([&] { queue.read(reads); });
+    ASSERT_TRUE(is<SystemError>(failure)) << text(failure);
+    EXPECT_NE(text(failure).find(bad.path() + " at byte 40960"), std::string::npos)
+        << text(failure);
+    EXPECT_NE(text(failure).find("Input/output error"), std::string::npos) << text(failure);
+    EXPECT_EQ(failing.failures(), 1);
+    EXPECT_TRUE(holds(reads[0].to, 0)) << "the other read of the batch";
+    EXPECT_NO_THROW(bad.read(45'056, memory.view().sub(0, 4096))) << "other bytes of the file";
+  }
+  queue.read(reads);
+  EXPECT_TRUE(holds(reads[1].to, 1));
 }
 
 TEST_P(FileQueues, TheFirstFailureOfABatchSaysWhere) {

@@ -2,6 +2,7 @@
 #include "host/free_ranges.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <random>
 #include <vector>
@@ -24,7 +25,7 @@ TEST(FreeRanges, TakesTheSmallestRangeThatFits) {
 
 TEST(FreeRanges, MergesNeighbours) {
   FreeRanges free(40);
-  free.take_at({0, 40});
+  for (std::size_t offset = 0; offset < 40; offset += 10) free.take_at({offset, 10});
   const auto given = [&](ByteRange range) {
     const ByteRange merged = free.give(range);
     return std::pair(merged.offset, merged.bytes);
@@ -34,6 +35,19 @@ TEST(FreeRanges, MergesNeighbours) {
   EXPECT_EQ(given({30, 10}), std::pair(std::size_t{30}, std::size_t{10}));
   EXPECT_EQ(given({20, 10}), std::pair(std::size_t{0}, std::size_t{40}));
   EXPECT_EQ(free.take(40), 0U);
+}
+
+// Slots are given back where nothing may fail. (Sanitizers do not count.)
+TEST(FreeRanges, GivingBackTakesNoMemory) {
+  constexpr std::size_t ranges = 1000;
+  FreeRanges free(10 * ranges);
+  for (std::size_t i = 0; i < ranges; ++i) free.take_at({10 * i, 10});
+  const std::size_t heap = mallinfo2().uordblks;
+  for (std::size_t i = 0; i < ranges; i += 2) free.give({10 * i, 10});  // none has a neighbour
+  EXPECT_LE(mallinfo2().uordblks, heap);
+  for (std::size_t i = 1; i < ranges; i += 2) free.give({10 * i, 10});
+  EXPECT_LE(mallinfo2().uordblks, heap);
+  EXPECT_EQ(free.largest(), 10 * ranges);
 }
 
 TEST(FreeRanges, NothingIsLostInRandomUse) {

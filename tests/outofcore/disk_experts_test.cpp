@@ -19,6 +19,8 @@
 #include "penstock/weights/writer.h"
 #include "support/expert_arrays.h"
 #include "support/expert_steps.h"
+#include "support/failing_reads.h"
+#include "support/failure_of.h"
 #include "support/full_disk.h"
 #include "support/temporary_directory.h"
 #include "support/watchdog.h"
@@ -377,6 +379,30 @@ TEST_F(DiskExpertStoreTest, AChangedFileIsNoticed) {
   }
 }
 
+TEST_F(DiskExpertStoreTest, ABadBlockIsNamedAndNoSlotIsLost) {
+  const DiskExpertStore disk(Device::cpu(), path, {.host_bytes = 2 * block()});
+  const std::uint64_t at = 4096 + block();  // where expert 1 of layer 0 begins
+  {
+    const FailingReads failing(path.string(), at);
+    for (int round = 1; round <= 3; ++round) {
+      const auto bad = disk.try_block(0, 1), good = disk.try_block(1, 1);
+      ASSERT_TRUE(bad && good) << "round " << round;
+      const auto failure = failure_of([&] { wait(*bad); });
+      EXPECT_TRUE(is<SystemError>(failure)) << text(failure);
+      EXPECT_NE(text(failure).find(path.string() + " at byte " + std::to_string(at)),
+                std::string::npos)
+          << text(failure);
+      wait(*good);
+      EXPECT_EQ(failing.failures(), round) << "every call reads again";
+      EXPECT_EQ(disk.statistics().failed_fills, static_cast<std::uint64_t>(round));
+    }
+  }
+  const auto good = disk.try_block(0, 1);
+  ASSERT_TRUE(good);
+  wait(*good);
+  EXPECT_EQ(std::memcmp(good->view().data, store.block(0, 1).data, block()), 0);
+}
+
 TEST_F(DiskExpertStoreTest, GoesWhileReadsAreInFlight) {
   for (int round = 0; round < 50; ++round) {
     const DiskExpertStore disk(
@@ -488,6 +514,81 @@ TEST(DiskExperts, ClosingEndsCallsThatAreInFlight) {
     if (round % 2 == 0) {
       EXPECT_THROW(experts.prefetch(0, likely), ExpertsClosed);
     }
+  }
+}
+
+// A call whose expert cannot be read lacks it, and reports why; the next one is right.
+TEST(DiskExperts, ABadBlockEndsTheCallThatNeedsIt) {
+  const Watchdog watchdog("ABadBlockEndsTheCallThatNeedsIt");
+  constexpr ExpertShape shape{.layers = 2, .experts = 4, .hidden = 16, .width = 8};
+  std::mt19937 random(1);
+  const Model model(shape, random);
+  for (const bool copies : {false, true}) {
+    const DiskExpertStore disk(Device::cpu(), model.path,
+                               {.host_bytes = 2 * model.store.block_bytes()});
+    StreamedExperts experts(
+        {.disk = &disk, .device = Device::cpu(), .device_bytes = bytes_for(shape, 2)},
+        {.copy_on_cpu = copies});
+    const Stream stream(Device::cpu());
+    Arrays arrays(model.store, 0, 20, 2, 0, random);
+    const auto wanted = arrays.wanted(stream);
+    {
+      const std::uint64_t at = 4096 + 2 * model.store.block_bytes();
+      const FailingReads failing(model.path.string(), at);
+      for (int round = 0; round < 3; ++round) {
+        experts.forward(0, arrays.call(), stream);
+        stream.synchronize();
+        const auto failure = failure_of([&] { experts.synchronize(); });
+        EXPECT_TRUE(is<SystemError>(failure)) << text(failure);
+        EXPECT_NE(text(failure).find("experts at byte " + std::to_string(at)), std::string::npos)
+            << text(failure);
+        EXPECT_NE(arrays.take_out(), wanted);
+      }
+    }
+    experts.forward(0, arrays.call(), stream);
+    experts.synchronize();
+    EXPECT_EQ(arrays.take_out(), wanted);
+    EXPECT_EQ(experts.statistics().failed_calls, 3U);
+    EXPECT_EQ(experts.statistics().calls, 4U);
+  }
+}
+
+// A prefetch that fails is no error of the calls that need other experts.
+TEST(DiskExperts, APrefetchThatCannotBeReadIsSilent) {
+  const Watchdog watchdog("APrefetchThatCannotBeReadIsSilent");
+  constexpr ExpertShape shape{.layers = 2, .experts = 4, .hidden = 16, .width = 8};
+  std::mt19937 random(1);
+  const Model model(shape, random);
+  for (const bool copies : {false, true}) {
+    const DiskExpertStore disk(Device::cpu(), model.path,
+                               {.host_bytes = 8 * model.store.block_bytes()});
+    StreamedExperts experts(
+        {.disk = &disk, .device = Device::cpu(), .device_bytes = bytes_for(shape, 8)},
+        {.copy_on_cpu = copies});
+    const Stream stream(Device::cpu());
+    Arrays first(model.store, 0, 20, 2, 0, random), second(model.store, 1, 20, 2, 0, random);
+    const auto wanted = first.wanted(stream), wanted_of_second = second.wanted(stream);
+    const auto expect_right = [&](std::int64_t layer, const Arrays& arrays, const auto& right) {
+      experts.forward(layer, arrays.call(), stream);
+      stream.synchronize();
+      experts.synchronize();
+      EXPECT_EQ(arrays.take_out(), right) << (copies ? "copied" : "in place");
+    };
+    {
+      const FailingReads failing(model.path.string(), 4096 + 5 * model.store.block_bytes());
+      const std::vector<std::int32_t> likely{1, 2};
+      experts.prefetch(1, likely);
+      // Expert 2 is behind expert 1: once it is there, the failure has been met.
+      while (experts.statistics().prefetched < (copies ? 1 : 2) || failing.failures() == 0 ||
+             disk.statistics().failed_fills == 0) {
+        std::this_thread::yield();
+      }
+      expect_right(0, first, wanted);
+      EXPECT_EQ(failing.failures(), 1);
+    }
+    expect_right(1, second, wanted_of_second);
+    EXPECT_EQ(experts.statistics().failed_calls, 0U);
+    EXPECT_EQ(disk.statistics().failed_fills, 1U);
   }
 }
 

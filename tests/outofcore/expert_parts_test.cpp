@@ -1,14 +1,20 @@
 // The parts of StreamedExperts that need no device: groups, slots, the order of layers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <numeric>
 #include <random>
 #include <set>
 #include <vector>
 
+#include "host/first_error.h"
 #include "outofcore/expert_groups.h"
+#include "outofcore/expert_host.h"
 #include "outofcore/expert_order.h"
 #include "outofcore/expert_slots.h"
+#include "penstock/base/error.h"
+#include "support/expert_arrays.h"
 
 namespace ps::test {
 namespace {
@@ -170,6 +176,28 @@ TEST(ExpertOrderTest, LearnsWhatFollows) {
   order.called(0, false);
   EXPECT_EQ(order.after(1, true), ExpertOrder::none) << "the last pass was followed by tokens";
   EXPECT_EQ(order.after(0, false), 1);
+}
+
+// A call that ends early tells the stream to take no rows: in a workspace that has room for them.
+TEST(ExpertHost, ACallThatDoesNotFitIsNotKept) {
+  const ExpertShape shape{.layers = 1, .experts = 4, .hidden = 16, .width = 8};
+  const ExpertStore store(Device::cpu(), shape);
+  std::mt19937 random(1);
+  detail::FirstError error;
+  const std::atomic<bool> cancelled{false};
+  detail::ExpertHost host({.store = &store, .device = Device::cpu()}, {.host_threads = 1}, 1, error,
+                          cancelled);
+  detail::ExpertHostPart& part = host.all().front();
+  const Arrays small(store, 0, 8, 2, 0, random), large(store, 0, 4000, 4, 0, random);
+  EXPECT_THROW(host.prepare(part, 0, large.call()), Exhausted);
+  EXPECT_EQ(part.work.memory, nullptr);
+  host.prepare(part, 0, small.call());
+  EXPECT_EQ(part.work.rows(), 16);
+  EXPECT_THROW(host.prepare(part, 0, large.call()), Exhausted);
+  EXPECT_EQ(part.work.rows(), 16);
+  detail::ExpertHost::release(part);
+  const std::int32_t* rows = part.work.space.pair_rows(part.work.memory);
+  EXPECT_EQ(std::count(rows, rows + 16, -1), 16);
 }
 
 }  // namespace

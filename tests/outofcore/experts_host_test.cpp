@@ -366,6 +366,13 @@ TEST_P(ExpertsOnTheHostOrder, AFailureOfTheHostEndsTheCall) {
   });
 }
 
+TEST(ExpertsOnTheHost, HaveATolerance) {
+  EXPECT_EQ(host_experts_tolerance(DType::bf16), 1.0 / 64);
+  EXPECT_EQ(host_experts_tolerance(DType::f16), 1.0 / 512);
+  EXPECT_EQ(host_experts_tolerance(DType::f32), 1.0 / 131072);
+  EXPECT_EQ(named([] { host_experts_tolerance(DType::i32); }), "dtype");
+}
+
 TEST(ExpertsOnTheHostErrors, OfOptions) {
   const ExpertShape shape{.layers = 2, .experts = 4, .hidden = 16, .width = 8};
   const ExpertStore store(Device::cpu(), shape);

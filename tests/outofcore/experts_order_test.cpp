@@ -2,24 +2,37 @@
 // CPU and on a fake GPU, from memory, from a disk, and from compressed experts.
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "host/backend.h"
+#include "host/cpu/backend.h"
 #include "outofcore/expert_groups.h"
 #include "penstock/base/error.h"
+#include "penstock/base/units.h"
 #include "penstock/host/buffer.h"
 #include "penstock/outofcore/experts.h"
 #include "support/expect_clean.h"
+#include "support/expert_arrays.h"
 #include "support/expert_model.h"
+#include "support/failing_heap.h"
+#include "support/failing_reads.h"
 #include "support/fake_machine.h"
+#include "support/sanitized.h"
 #include "support/watchdog.h"
 
 namespace ps::test {
@@ -242,27 +255,80 @@ TEST_P(ExpertsOrder, ClosingEndsCallsThatAreInFlight) {
   }
 }
 
-// 10^5 calls take no more memory than 10^3. Sanitized builds make fewer.
+TEST_P(ExpertsOrder, AnyThreadMayClose) {
+  for (std::uint32_t seed = 1; seed <= 10; ++seed) {
+    const Watchdog watchdog("seed " + std::to_string(seed));
+    with_model(seed, 2 + seed, {.calls_in_flight = 3}, [&](OrderModel& model) {
+      std::thread closing([&, seed] {
+        while (model.steps().calls() < seed % 5) std::this_thread::yield();
+        model.experts().close();
+      });
+      // Until then calls are made: they may be about to begin, wait for their turn, or be answered.
+      try {
+        for (int i = 0;; ++i) model.random_call(i % 3, i % 4 == 3 ? 150 : 2, false);
+      } catch (const ExpertsClosed&) {
+        // By forward(), or as the error of a call that was in flight.
+      }
+      closing.join();
+      model.stream().synchronize();
+      EXPECT_EQ(model.steps().wrong(), "") << "what was computed is right";
+      EXPECT_THROW(
+          {
+            model.experts().check();
+            model.call(0, {1, 2});
+          },
+          ExpertsClosed);
+    });
+  }
+}
+
+// Bytes of the process that are in memory.
+std::size_t resident_bytes() {
+  std::size_t all = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// 10^5 calls, which compute experts, take no more memory than 10^3. Sanitized builds make fewer.
 TEST(ExpertsEndurance, DecodeStepsTakeNoMemory) {
   const Watchdog watchdog("DecodeStepsTakeNoMemory", std::chrono::seconds(200));
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr int steps = 2000;
-#else
-  constexpr int steps = 100'000;
-#endif
-  OrderModel model(Device::cpu(), nullptr, 14, 1, 0,
-                   {.policy = frequency_policy({.remembered = 36})});
+  constexpr int steps = sanitized ? 2000 : 100'000;
+  const ExpertStore store(Device::cpu(), small_experts);
+  std::mt19937 random(1);
+  randomise(store, random);
+  StreamedExperts experts({.store = &store,
+                           .device = Device::cpu(),
+                           .device_bytes = bytes_for(small_experts, 14),
+                           .policy = frequency_policy({.remembered = 36})},
+                          {.copy_on_cpu = true});
+  const Stream stream(Device::cpu());
+  std::deque<Arrays> tokens;
+  std::vector<std::vector<std::uint8_t>> wanted;
+  for (int i = 0; i < 24; ++i) {
+    tokens.emplace_back(store, i % 3, 1, 2, 0, random);
+    wanted.push_back(tokens.back().wanted(stream));
+  }
   const auto some = [&](int count) {
-    for (int i = 0; i < count; ++i) model.random_call(i % 3, 1);
-    model.experts().synchronize();
+    for (int i = 0; i < count; ++i) {
+      const std::size_t which = random() % tokens.size();
+      experts.forward(static_cast<std::int64_t>(which % 3), tokens[which].call(), stream);
+      if (i % 1000 != 999) continue;
+      stream.synchronize();
+      EXPECT_EQ(tokens[which].take_out(), wanted[which]) << "call " << i;
+    }
+    experts.synchronize();
   };
   some(1000);
   const std::uint64_t allocations = Device::cpu().allocations();
-  const std::size_t heap = mallinfo2().uordblks;
+  const std::size_t heap = mallinfo2().uordblks, resident = resident_bytes();
   some(steps);
-  EXPECT_EQ(model.steps().wrong(), "");
   EXPECT_EQ(Device::cpu().allocations(), allocations);
   EXPECT_LE(mallinfo2().uordblks, heap + 256 * 1024);
+  if (!sanitized) {
+    EXPECT_LE(resident_bytes(), resident + 2 * MiB);
+  }
+  EXPECT_EQ(experts.statistics().calls, 1000U + steps);
+  EXPECT_GT(experts.statistics().evicted, steps / 20U);
 }
 
 // Fails call after call of the driver table while calls of the model are in flight. Nothing hangs,
@@ -351,6 +417,93 @@ void survive_a_lost_device(Source source, HostExperts host = HostExperts::none) 
   }
 }
 
+// The choice of experts depends on time, and with it which call fails.
+TEST(ExpertsFaults, EveryFailingCallIsSurvivedWithABalancedHost) {
+  survive_every_failing_call({}, HostExperts::balanced);
+}
+
+// Makes a model and uses it while memory is refused. What throws leaves nothing behind; objects
+// that exist work when there is memory again.
+void use_without_memory(const Device& device, FakeDriver* driver, Source source, HostExperts host,
+                        const std::function<void()>& give_memory, const std::string& here) {
+  bool reported = false;
+  const auto guarded = [&](const auto& function) {
+    try {
+      function();
+    } catch (const OutOfMemory&) {
+      reported = true;
+    }
+  };
+  std::optional<OrderModel> model;
+  guarded([&] {
+    model.emplace(device, driver, 5, 1, 0,
+                  StreamedExpertsOptions{.host_experts = host,
+                                         .host_share = host == HostExperts::fixed ? 0.5 : 0,
+                                         .calls_in_flight = 2},
+                  source);
+  });
+  if (!model) return;
+  for (int i = 0; i < 4; ++i) {
+    guarded([&] { model->random_call(i % 3, i % 3 == 2 ? 150 : 2, false); });
+  }
+  guarded([&] { model->experts().synchronize(); });
+  give_memory();
+  EXPECT_EQ(model->steps().wrong(), "") << here;
+  EXPECT_TRUE(reported || model->steps().missing() == 0) << here;
+  guarded([&] { model->experts().check(); });
+  for (int layer = 0; layer < 3; ++layer) model->call(layer, all_experts(), true);
+  model->experts().synchronize();
+  EXPECT_EQ(model->steps().wrong(), "") << here;
+}
+
+const std::vector<std::pair<Source, HostExperts>> ways_to_hold_experts{
+    {{}, HostExperts::none},
+    {{}, HostExperts::fixed},
+    {{.host_slots = 3}, HostExperts::none},
+    {{.compressed = true}, HostExperts::none}};
+
+TEST(ExpertsFaults, AnyAllocationOfADeviceFails) {
+  Watchdog watchdog("AnyAllocationOfADeviceFails");
+  for (std::size_t way = 0; way < ways_to_hold_experts.size(); ++way) {
+    const auto& [source, host] = ways_to_hold_experts[way];
+    bool struck = true;
+    std::uint64_t n = 1;
+    for (; struck; ++n) {
+      const std::string here = "way " + std::to_string(way) + ", allocation " + std::to_string(n);
+      watchdog.step(here);
+      FakeMachine machine({.seed = n, .max_delay_us = 10});
+      FakeDriver& driver = machine.driver();
+      driver.fail_call(n, cuda::memory_allocation, allocating_calls);
+      use_without_memory(machine.gpu(), &driver, source, host, [&] { driver.disarm(); }, here);
+      struck = driver.fault_struck();
+      ASSERT_TRUE(is_clean(driver)) << here;
+    }
+    EXPECT_GT(n, 10U) << "way " << way;
+  }
+}
+
+TEST(ExpertsFaults, AnyAllocationOfTheCpuFails) {
+  Watchdog watchdog("AnyAllocationOfTheCpuFails");
+  for (std::size_t way = 0; way < ways_to_hold_experts.size(); ++way) {
+    const auto& [source, host] = ways_to_hold_experts[way];
+    bool struck = true;
+    std::uint64_t n = 1;
+    for (; struck; ++n) {
+      const std::string here = "way " + std::to_string(way) + ", allocation " + std::to_string(n);
+      watchdog.step(here);
+      const auto heap = std::make_shared<FailingHeap>();
+      {
+        const Device device(std::make_shared<cpu::Backend>(heap));
+        heap->fail_at(n);
+        use_without_memory(device, nullptr, source, host, [&] { heap->fail_at(0); }, here);
+      }
+      struck = heap->struck();
+      ASSERT_EQ(heap->outstanding(), 0) << here;
+    }
+    EXPECT_GT(n, 3U) << "way " << way;
+  }
+}
+
 TEST(ExpertsFaults, ALostDeviceEndsEverything) { survive_a_lost_device({}); }
 TEST(ExpertsFaults, ALostDeviceEndsEverythingFromADisk) {
   survive_a_lost_device({.host_slots = 3});
@@ -416,6 +569,44 @@ TEST(ExpertsFaults, ATruncatedFileIsReported) {
       model.experts().synchronize();
       for (int layer = 1; layer < 3; ++layer) model.call(layer, all_experts(), true);
       model.experts().synchronize();
+      EXPECT_EQ(model.experts().statistics().failed_calls, 1U);
+    }
+    EXPECT_TRUE(is_clean(machine.driver()));
+  }
+}
+
+// The same if the disk fails in the middle of an expert. What was prefetched and cannot be read is
+// silent until a call needs it.
+TEST(ExpertsFaults, ABadBlockIsReported) {
+  const Watchdog watchdog("ABadBlockIsReported");
+  for (const bool gpu : {false, true}) {
+    FakeMachine machine({.seed = 1, .max_delay_us = 10});
+    {
+      OrderModel model(gpu ? machine.gpu() : Device::cpu(), gpu ? &machine.driver() : nullptr, 6, 1,
+                       0, {.policy = lru_policy()}, {.host_slots = 3});
+      const std::uint64_t at = 4096 + 7 * ExpertStore::block_bytes(small_experts);
+      {
+        const FailingReads failing(model.file().string(), at);
+        const std::vector<std::int32_t> likely{7, 8};
+        model.experts().prefetch(0, likely);
+        while (model.experts().statistics().prefetched == 0) std::this_thread::yield();
+        model.call(0, {1, 8});
+        model.experts().synchronize();
+        EXPECT_EQ(failing.failures(), 1);
+        model.call(0, all_experts(), false);
+        try {
+          model.experts().synchronize();
+          ADD_FAILURE() << "nothing was thrown";
+        } catch (const SystemError& error) {
+          EXPECT_NE(std::string(error.what()).find("experts at byte " + std::to_string(at)),
+                    std::string::npos)
+              << error.what();
+        }
+        EXPECT_GE(failing.failures(), 2) << "the call reads again";
+      }
+      for (int layer = 0; layer < 3; ++layer) model.call(layer, all_experts());
+      model.experts().synchronize();
+      EXPECT_EQ(model.steps().wrong(), "");
       EXPECT_EQ(model.experts().statistics().failed_calls, 1U);
     }
     EXPECT_TRUE(is_clean(machine.driver()));

@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -21,6 +24,8 @@
 #include "penstock/base/error.h"
 #include "penstock/host/buffer.h"
 #include "support/expert_arrays.h"
+#include "support/expert_steps.h"
+#include "support/temporary_directory.h"
 #include "support/watchdog.h"
 
 namespace ps::test {
@@ -77,6 +82,120 @@ TEST(StreamedExpertsTest, ServeSeveralThreads) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(experts.statistics().calls, 120U);
+}
+
+// Ways to wait for calls that are in flight; after each, the result is there, and the store may go.
+TEST(StreamedExpertsTest, WaitForCallsOnTheCpu) {
+  const Watchdog watchdog("WaitForCallsOnTheCpu");
+  const ExpertShape shape{.layers = 1, .experts = 4, .hidden = 16, .width = 8};
+  const TemporaryDirectory directory;
+  const auto path = directory.path() / "experts";
+  for (const bool from_disk : {false, true}) {
+    for (const std::string way : {"destructor", "synchronize", "close"}) {
+      if (from_disk && way == "close") continue;  // ends the call without its experts
+      SCOPED_TRACE(way + (from_disk ? ", from a disk" : ""));
+      auto store = std::make_unique<ExpertStore>(Device::cpu(), shape);
+      std::mt19937 random(1);
+      randomise(*store, random);
+      pack(*store, path);
+      auto disk = std::make_unique<DiskExpertStore>(
+          Device::cpu(), path, DiskExpertStoreOptions{.host_bytes = 4 * store->block_bytes()});
+      Arrays arrays(*store, 0, 20, 2, 0, random);
+      auto experts = std::make_unique<StreamedExperts>(
+          StreamedExpertsOptions{.store = from_disk ? nullptr : store.get(),
+                                 .disk = from_disk ? disk.get() : nullptr,
+                                 .device = Device::cpu()});
+      const Stream stream(Device::cpu());
+      const auto wanted = arrays.wanted(stream);
+      stream.call([] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+      experts->forward(0, arrays.call(), stream);
+      if (way == "destructor") experts.reset();
+      if (way == "synchronize") experts->synchronize();
+      if (way == "close") experts->close();
+      store.reset();
+      disk.reset();
+      EXPECT_EQ(arrays.take_out(), wanted);
+      stream.synchronize();
+    }
+  }
+}
+
+TEST(StreamedExpertsTest, LimitCallsInFlightOnTheCpu) {
+  const Watchdog watchdog("LimitCallsInFlightOnTheCpu");
+  const ExpertShape shape{.layers = 1, .experts = 4, .hidden = 16, .width = 8};
+  const ExpertStore store(Device::cpu(), shape);
+  std::mt19937 random(1);
+  randomise(store, random);
+  const Arrays arrays(store, 0, 3, 2, 0, random);
+  StreamedExperts experts({.store = &store, .device = Device::cpu(), .calls_in_flight = 2});
+  const Stream stream(Device::cpu());
+  std::atomic<bool> go = false;
+  stream.call([&] {
+    while (!go) std::this_thread::yield();
+  });
+  for (int i = 0; i < 2; ++i) experts.forward(0, arrays.call(), stream);
+  std::atomic<bool> blocked = true;
+  std::thread third([&] {
+    EXPECT_THROW(experts.forward(0, arrays.call(), stream), ExpertsClosed);
+    blocked = false;
+  });
+  std::thread closing([&] { experts.close(); });
+  third.join();  // close() wakes it, although nothing has ended
+  EXPECT_FALSE(blocked);
+  go = true;
+  closing.join();
+  stream.synchronize();
+}
+
+// While other threads make calls without end, synchronize() waits only for those made before.
+TEST(StreamedExpertsTest, SynchronizeDoesNotWaitForLaterCalls) {
+  const ExpertShape shape{.layers = 1, .experts = 4, .hidden = 16, .width = 8};
+  const ExpertStore store(Device::cpu(), shape);
+  std::mt19937 random(1);
+  randomise(store, random);
+  const TemporaryDirectory directory;
+  pack(store, directory.path() / "experts");
+  const DiskExpertStore disk(Device::cpu(), directory.path() / "experts",
+                             {.host_bytes = 4 * store.block_bytes()});
+  // One per stream, of so many tokens that forward() waits for nothing.
+  const std::array arrays{Arrays(store, 0, 100, 2, 0, random), Arrays(store, 0, 100, 2, 0, random)};
+  struct Kind {
+    const char* name;
+    bool from_disk, copies;
+  };
+  for (const auto& [name, from_disk, copies] :
+       {Kind{"in place", false, false}, Kind{"copied", false, true}, Kind{"disk", true, false}}) {
+    const Watchdog watchdog(name);
+    StreamedExperts experts({.store = from_disk ? nullptr : &store,
+                             .disk = from_disk ? &disk : nullptr,
+                             .device = Device::cpu(),
+                             .device_bytes = bytes_for(shape, 4),
+                             .calls_in_flight = 4},
+                            {.copy_on_cpu = copies});
+    const std::array streams{Stream(Device::cpu()), Stream(Device::cpu())};
+    std::array<std::atomic<int>, 2> allowed{0, 0};
+    std::atomic<bool> over = false;
+    std::thread waiting;
+    // One stream or the other always has a call that is held.
+    for (std::size_t i = 0; !over; ++i) {
+      const int turn = static_cast<int>(i / 2) + 1;
+      streams[i % 2].call([&mine = allowed[i % 2], turn] {
+        while (mine < turn) std::this_thread::yield();
+      });
+      experts.forward(0, arrays[i % 2].call(), streams[i % 2]);
+      if (i == 0) {
+        waiting = std::thread([&] {
+          experts.synchronize();
+          over = true;
+        });
+      } else {
+        ++allowed[(i - 1) % 2];
+      }
+    }
+    for (auto& each : allowed) each = 1 << 30;
+    waiting.join();
+    for (const Stream& stream : streams) stream.synchronize();
+  }
 }
 
 // Its thread is the parent's.

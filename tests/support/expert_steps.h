@@ -98,8 +98,10 @@ class RecordingSteps final : public detail::ExpertSteps {
     });
   }
 
+  void load_publish_ids(const Device& /*device*/) override { ids_loaded_ = true; }
   void publish_ids(const TensorView& ids, std::int64_t experts, const detail::MoeRouting& to,
                    const Stream& stream) override {
+    EXPECT_TRUE(ids_loaded_) << "a kernel that is not loaded is launched beside other calls";
     run(stream,
         [data = static_cast<const std::int32_t*>(ids.data()), count = ids.elements(), experts, to] {
           std::fill_n(to.rows, experts, 0U);
@@ -257,7 +259,7 @@ class RecordingSteps final : public detail::ExpertSteps {
   const unsigned most_delay_us_;
   std::int64_t layer_ = 0;
   bool whole_ = true;
-  bool loaded_ = false;
+  bool loaded_ = false, ids_loaded_ = false;
   std::shared_ptr<Call> call_;
   std::atomic<int> refused_{0}, refused_on_host_{0}, on_host_{0};
   std::mutex decompressing_;

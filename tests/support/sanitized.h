@@ -1,19 +1,19 @@
-// Whether a build is sanitized, and how many random cases its tests make.
+// Whether the program runs under a sanitizer, which slows it down and keeps memory that was freed, and
+// how many random cases a test makes.
 #pragma once
 
 #include <cstdint>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define PENSTOCK_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define PENSTOCK_SANITIZED 1
-#endif
+#if defined(__has_feature)
+#define PENSTOCK_HAS_FEATURE(name) __has_feature(name)
+#else
+#define PENSTOCK_HAS_FEATURE(name) 0
 #endif
 
 namespace ps::test {
 
-#ifdef PENSTOCK_SANITIZED
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    PENSTOCK_HAS_FEATURE(address_sanitizer) || PENSTOCK_HAS_FEATURE(thread_sanitizer)
 inline constexpr bool sanitized = true;
 #else
 inline constexpr bool sanitized = false;
@@ -26,3 +26,5 @@ constexpr std::uint32_t random_cases(std::uint32_t cases) {
 }
 
 }  // namespace ps::test
+
+#undef PENSTOCK_HAS_FEATURE

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -19,6 +20,7 @@
 #include "penstock/base/error.h"
 #include "penstock/host/buffer.h"
 #include "support/expect_clean.h"
+#include "support/failing_reads.h"
 #include "support/failure_of.h"
 #include "support/fake_machine.h"
 #include "support/temporary_directory.h"
@@ -85,6 +87,31 @@ TEST_F(Loads, EveryByteArrivesOnAnyDevice) {
       }
     }
   }
+}
+
+TEST_F(Loads, ABadBlockEndsALoad) {
+  FakeMachine machine;
+  const WeightInfo& tensor = weights->tensors()[2];
+  const std::string path = weights->files()[tensor.file].path();
+  const std::uint64_t at = (tensor.offset + tensor.bytes / 2) / 4096 * 4096;
+  for (const Device& device : {Device::cpu(), machine.gpu()}) {
+    const DeviceBuffer memory(device, tensor.bytes);
+    const std::array targets{LoadTarget{.tensor = 2, .to = memory.view()}};
+    const LoadOptions options{.device = device, .slots = 2, .slot_bytes = 8192};
+    {
+      const FailingReads failing(path, at);
+      const auto failure = failure_of([&] { load(*weights, targets, options); });
+      EXPECT_TRUE(is<SystemError>(failure)) << text(failure);
+      expect_message(failure, path + " at byte " + std::to_string(at) + ": Input/output error");
+    }
+    load(*weights, targets, options);
+    const PinnedBuffer back(device, tensor.bytes);
+    const Stream stream(device);
+    copy(back.view(), memory.view(), stream);
+    stream.synchronize();
+    EXPECT_EQ(std::memcmp(back.view().data, bytes[2].data(), tensor.bytes), 0);
+  }
+  EXPECT_TRUE(is_clean(machine.driver()));
 }
 
 TEST_F(Loads, NeighboursAreReadInOneGoFromWholeBlocks) {

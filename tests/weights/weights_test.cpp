@@ -10,6 +10,7 @@
 
 #include "penstock/base/error.h"
 #include "penstock/host/buffer.h"
+#include "support/failing_reads.h"
 #include "support/failure_of.h"
 #include "support/temporary_directory.h"
 #include "support/watchdog.h"
@@ -145,6 +146,21 @@ TEST_F(Checkpoints, AFileThatShrinksOrChangesIsAnErrorThatNamesIt) {
   using namespace std::chrono_literals;
   std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) + 1s);
   expect_message(failure_of([&] { read(weights, "a"); }), "modified since it was opened");
+}
+
+TEST_F(Checkpoints, ABadBlockIsAnErrorThatNamesIt) {
+  const auto path = here.path() / "model.safetensors";
+  const auto bytes =
+      write_random(path, {{"a", WeightType::u8, {10'000}}, {"b", WeightType::u8, {100'000}}});
+  const Weights weights(path);
+  {
+    const FailingReads failing("model.safetensors", 49'152);
+    expect_message(failure_of([&] { read(weights, "b"); }),
+                   "model.safetensors at byte 49152: Input/output error");
+    EXPECT_EQ(failing.failures(), 1);
+    EXPECT_EQ(read(weights, "a"), bytes[0]);
+  }
+  EXPECT_EQ(read(weights, "b"), bytes[1]);
 }
 
 TEST_F(Checkpoints, AReplacedFileIsReadAsItWasOpened) {

@@ -40,7 +40,8 @@ class CachePolicy {
 std::unique_ptr<CachePolicy> lru_policy();
 
 struct FrequencyPolicyOptions {
-  // A use counts half as much after this many uses of any keys.
+  // A use counts half as much after this many uses of any keys. At least 0.001: then only the last
+  // use of a key counts.
   double half_life = 4096;
   // Counts are kept for this many keys, including keys that were evicted: a key that comes back
   // continues with its count. The keys with the lowest counts are forgotten first.
@@ -49,8 +50,8 @@ struct FrequencyPolicyOptions {
 
 // Evicts the key that was used least often, where recent uses count more; of keys with equal
 // counts, the one whose last use is longest ago. Suits skewed uses, such as those of the experts of
-// a model. Throws InvalidArgument unless half_life is positive and finite and remembered is at
-// least 1.
+// a model. Throws InvalidArgument unless half_life is finite and at least 0.001, and remembered is
+// at least 1.
 std::unique_ptr<CachePolicy> frequency_policy(FrequencyPolicyOptions options = {});
 
 // Never evicts `pinned`, and chooses among the other keys as `others` does. Pinned keys come into

@@ -12,8 +12,9 @@
 // weights on the device.
 //
 // With HostExperts, the CPU computes some experts where they lie, in calls of few tokens, while
-// others are copied. Results then differ from those of moe() by rounding: the CPU adds the products
-// up in f32 too, but in another order, and rounds the same intermediate results to the type of x.
+// others are copied. Results then differ from those of moe() by rounding, by no more than
+// host_experts_tolerance() says: the CPU adds the products up in f32 too, but in another order, and
+// rounds the same intermediate results to the type of x.
 //
 // With a DiskExpertStore, experts that its cache in host memory does not have are read into it, and
 // copied from there. With a CompressedExpertStore, fewer bytes are copied, and the GPU decompresses
@@ -32,6 +33,7 @@
 #include <utility>
 #include <vector>
 
+#include "penstock/base/dtype.h"
 #include "penstock/base/view.h"
 #include "penstock/host/cache_policy.h"
 #include "penstock/host/device.h"
@@ -69,6 +71,11 @@ enum class HostExperts : std::uint8_t {
   // choice depends on the ids of the call alone, so results are repeatable on the same machine.
   fixed,
 };
+
+// With HostExperts other than none: how far an element of a call's result may be from that of
+// moe(), as a share of the largest element. 1/64 for bf16, 1/512 for f16, 2^-17 for f32. Throws
+// InvalidArgument for other types.
+double host_experts_tolerance(DType dtype);
 
 struct StreamedExpertsOptions {
   // Where the experts are: set one of them. It lives longer than the object.
@@ -161,8 +168,8 @@ class StreamedExperts {
   // is made later. Cannot be captured into a graph.
   //
   // CUDA loads a kernel when it is first launched, and may wait for all work on the device to do
-  // so. A program whose other threads launch kernels meanwhile should launch each of them once
-  // before, or set CUDA_MODULE_LOADING=EAGER.
+  // so. A program whose other threads launch kernels meanwhile, also through another object, should
+  // launch each of them once before, or set CUDA_MODULE_LOADING=EAGER.
   //
   // Throws as moe(), InvalidArgument naming `layer`, Unsupported for a capture, ExpertsClosed, and
   // the first error of an earlier call, once. If copying an expert fails, the call still ends, its
@@ -171,7 +178,9 @@ class StreamedExperts {
   void forward(std::int64_t layer, const MoeOptions& call, const Stream& stream);
 
   // Says that a later call of `layer` will probably need these experts. They are copied while no
-  // call waits for experts, in this order. Returns at once. Throws InvalidArgument.
+  // call waits for experts, in this order. Returns at once. Throws InvalidArgument. An expert that
+  // cannot be read from a disk then is no error: DiskExpertStore::statistics() counts it among
+  // failed_fills, and the call that needs it reads again. So it is with all other prefetches.
   void prefetch(std::int64_t layer, std::span<const std::int32_t> experts);
   // The same for ids, (T, K) of i32 or i64 and contiguous, that work on `stream` computes: a
   // prediction of the next router, for example. Ids outside [0, E) are ignored. Enqueues a small

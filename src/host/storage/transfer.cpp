@@ -7,6 +7,13 @@
 #include <utility>
 
 namespace ps::detail {
+namespace {
+
+std::atomic<TransferHook> transfer_hook{nullptr};
+
+}  // namespace
+
+void set_transfer_hook(TransferHook hook) { transfer_hook = hook; }
 
 void Transfer::piece_over(std::exception_ptr failure) noexcept {
   if (failure) {
@@ -20,6 +27,7 @@ void Transfer::piece_over(std::exception_ptr failure) noexcept {
 }
 
 bool Piece::advance(std::int64_t moved) noexcept {
+  if (const TransferHook hook = transfer_hook) moved = hook(*this, moved);
   std::exception_ptr failure;
   if (moved > 0) {
     offset += static_cast<std::uint64_t>(moved);

@@ -67,6 +67,11 @@ struct Piece {
   void end(std::exception_ptr failure) noexcept;
 };
 
+// For tests: says what a system call for this piece has answered, given what it answered. Null, as
+// it usually is, changes nothing.
+using TransferHook = std::int64_t (*)(const Piece& piece, std::int64_t moved);
+void set_transfer_hook(TransferHook hook);
+
 // Moves pieces. Its threads own it and end by themselves, after close() and the last piece.
 class TransferEngine {
  public:

@@ -75,6 +75,10 @@ void moe_publish_ids(const TensorView& ids, std::int64_t experts, const MoeRouti
   });
 }
 
+void moe_load_publish_ids(const Device& device) {
+  if (device.kind() != DeviceKind::cpu) moe_load_publish_ids_gpu(device);
+}
+
 void moe_take_slots(const std::int32_t* from, const TensorView& slots, const Stream& stream) {
   if (!on_cpu(stream)) return moe_take_slots_gpu(from, slots, stream);
   stream.call([from, to = static_cast<std::int32_t*>(slots.data()), count = slots.elements()] {

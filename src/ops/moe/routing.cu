@@ -139,6 +139,13 @@ void moe_publish_ids_gpu(const TensorView& ids, std::int64_t experts, const MoeR
   publish<std::int32_t>(ids, count, to, cuda_stream(stream));
 }
 
+void moe_load_publish_ids_gpu(const Device& device) {
+  const cuda::Guard current(backend_of(device));
+  const kit::LoadKernels loads;
+  publish<std::int32_t>({}, 0, {}, nullptr);
+  publish<std::int64_t>({}, 0, {}, nullptr);
+}
+
 void moe_take_slots_gpu(const std::int32_t* from, const TensorView& slots, const Stream& stream) {
   const CurrentGpu current(stream.device());
   kit::launch(take_slots, one_block, cuda_stream(stream), from,

@@ -7,6 +7,7 @@
 
 #include "ops/moe/work.h"
 #include "penstock/base/view.h"
+#include "penstock/host/device.h"
 #include "penstock/host/stream.h"
 #include "penstock/ops/moe.h"
 
@@ -37,6 +38,10 @@ void moe_publish_rows(const MoeOptions& options, const MoeRouting& to, const Str
 void moe_publish_ids(const TensorView& ids, std::int64_t experts, const MoeRouting& to,
                      const Stream& stream);
 
+// Loads the kernels of moe_publish_ids(), for both types of ids, for a thread that must not wait
+// for the device when it launches them; see kit::LoadKernels.
+void moe_load_publish_ids(const Device& device);
+
 // Copies the slots of E experts for a moe_experts() that follows. On a GPU a kernel does it: a copy
 // of few bytes would wait for the copies of experts that are queued on the same copy engine.
 void moe_take_slots(const std::int32_t* from, const TensorView& slots, const Stream& stream);
@@ -55,6 +60,7 @@ void moe_publish_rows_gpu(const MoeWork& work, const MoeRouting& to, const Strea
 void moe_take_rows_gpu(const MoeWork& work, const MoeHostRows& from, const Stream& stream);
 void moe_publish_ids_gpu(const TensorView& ids, std::int64_t experts, const MoeRouting& to,
                          const Stream& stream);
+void moe_load_publish_ids_gpu(const Device& device);
 void moe_take_slots_gpu(const std::int32_t* from, const TensorView& slots, const Stream& stream);
 void moe_load_kernels_gpu(const MoeOptions& options, const Stream& stream);
 
