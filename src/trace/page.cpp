@@ -247,7 +247,7 @@ void Page::add(const PagePlot& section) {
     series.push_back({{"name", given.name},
                       {"points", std::move(points)},
                       {"line", given.line},
-                      {"marks", true}});
+                      {"marks", given.marks}});
   }
   for (const PageMarker& marker : section.markers) {
     markers.push_back({{"name", marker.name}, {"x", number(marker.x)}});
