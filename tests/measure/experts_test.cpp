@@ -273,8 +273,8 @@ TEST_F(ExpertsFromADisk, TheShareOfTheDiskIsThatOfTheBytesThatWereRead) {
   std::uint64_t bytes = 0;
   for (std::size_t i = 4; i < 8; ++i) bytes += r->decode->steps[i].bytes;
   ASSERT_GT(bytes, 0U) << "two experts do not suffice for two layers";
-  const double alone =
-      0.25 * static_cast<double>(bytes) / static_cast<double>(r->needed * (r->bytes / r->loaded));
+  const double alone = 0.25 * static_cast<double>(bytes) /
+                       static_cast<double>(r->needed * ExpertStore::block_bytes(r->shape));
   ASSERT_TRUE(r->decode->share_of_link);
   EXPECT_DOUBLE_EQ(*r->decode->share_of_link, alone / 4);
 
