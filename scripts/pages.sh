@@ -14,7 +14,7 @@ if [[ -f docs/pages/moe.json ]]; then
   "$PENSTOCK" report docs/pages/moe.json --title "Inside the products of moe" \
     --output docs/pages/moe.html
 fi
-# From the command that docs/experts.md shows; experts.json is its report.json.
+# experts.json is the report.json of the command in docs/experts.md.
 "$PENSTOCK" report docs/pages/experts.json --title "Streamed experts without a GPU" \
   --output docs/pages/experts.html
 build/venv/bin/pytest -q tests/page -k in_docs
