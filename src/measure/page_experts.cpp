@@ -63,7 +63,7 @@ void add_sweep(PageSections& sections, const Reading& r, const char* axis, const
                                  .markers = {{.name = "used", .x = used}}});
 }
 
-std::string percent(double share) { return fmt::format("{:.1f}%", share * 100); }
+std::string shown_share(double share) { return fmt::format("{:.1f}%", share * 100); }
 
 // The link of runs that begin with nothing loaded: the slower of the engines that load, alone.
 void add_shares_of_link(PageFacts& facts, const Reading& r) {
@@ -78,7 +78,7 @@ void add_shares_of_link(PageFacts& facts, const Reading& r) {
   }
   if (link.empty()) return;  // nothing was loaded
   const std::string label = fmt::format("share of the {}", link);
-  facts.rows.push_back({label, percent(alone / r["pipelined"]["total_us"].positive()),
+  facts.rows.push_back({label, shown_share(alone / r["pipelined"]["total_us"].positive()),
                         fmt::format("pipelined: time of the {} alone / time of the run", link)});
   const auto streamed = r.find("streamed");
   if (!streamed) return;
@@ -86,7 +86,7 @@ void add_shares_of_link(PageFacts& facts, const Reading& r) {
   const double loads = static_cast<double>((*streamed)["experts_loaded"].count(0, any_count)) /
                        static_cast<double>(r["experts_loaded"].count(1, any_count));
   facts.rows.push_back({label + ", streamed",
-                        percent(alone * loads / (*streamed)["total_us"].positive()),
+                        shown_share(alone * loads / (*streamed)["total_us"].positive()),
                         "the same of StreamedExperts, for what it loaded"});
 }
 
@@ -120,13 +120,13 @@ PageFacts decode_facts(const Reading& decode, std::uint64_t experts,
   const auto add = [&](std::string label, std::string value, std::string note) {
     facts.rows.push_back({std::move(label), std::move(value), std::move(note)});
   };
-  add("hit rate", percent(rate),
+  add("hit rate", shown_share(rate),
       fmt::format("of the experts needed, steps {} to {}", first + 1, steps.size()));
-  add("best fixed set", percent(best),
+  add("best fixed set", shown_share(best),
       best > 0 ? fmt::format("as many experts, never changed; the cache has {:.2f} of its hits",
                              rate / best)
                : "as many experts, never changed");
-  add("offline optimum", percent(share_in(decode, "offline_optimum")),
+  add("offline optimum", shown_share(share_in(decode, "offline_optimum")),
       "a cache that knows what comes next");
   add("room", fmt::format("{} experts", decode["slots"].count(1, any_count)),
       fmt::format("of {}", experts));
@@ -134,7 +134,7 @@ PageFacts decode_facts(const Reading& decode, std::uint64_t experts,
   if (engine != "disk" && engine != "upload") decode["link"].refuse(R"("disk" or "upload")");
   const std::string link = engine == "disk" ? "disk" : "link";
   if (decode.has("share_of_link") && !decode["share_of_link"].is_null()) {
-    add(fmt::format("share of the {}", link), percent(decode["share_of_link"].positive()),
+    add(fmt::format("share of the {}", link), shown_share(decode["share_of_link"].positive()),
         fmt::format("time of the {} alone for the same bytes / time of the steps", link));
   } else {
     add(fmt::format("share of the {}", link), "–", decode["note"].text());

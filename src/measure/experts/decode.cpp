@@ -27,9 +27,9 @@ std::size_t traced_steps(const ExpertOverlapOptions& options) {
 }
 
 // The same numbers in every run.
-std::mt19937_64 generator(std::uint64_t seed) { return std::mt19937_64(seed); }
+std::mt19937_64 routing_generator(std::uint64_t seed) { return std::mt19937_64(seed); }
 
-void send(MemoryView to, const void* from, const Stream& stream) {
+void send_pageable(MemoryView to, const void* from, const Stream& stream) {
   auto* data = const_cast<std::byte*>(static_cast<const std::byte*>(from));
   copy(to, {data, to.bytes, {}}, stream, {.allow_pageable = true});
   stream.synchronize();
@@ -93,7 +93,7 @@ DecodeSteps::DecodeSteps(const ExpertOverlapOptions& options, const ExpertWork& 
   const ExpertShape& shape = work.shape();
   const auto layers = static_cast<std::size_t>(shape.layers),
              pairs = static_cast<std::size_t>(tokens_ * choices_);
-  std::mt19937_64 random = generator(5);
+  std::mt19937_64 random = routing_generator(5);
   const auto shares = zipf_shares(shape.layers, shape.experts, random);
   for (std::size_t step = 0; step < steps; ++step) {
     for (const auto& each : shares) {
@@ -104,10 +104,10 @@ DecodeSteps::DecodeSteps(const ExpertOverlapOptions& options, const ExpertWork& 
   ids_there_ = DeviceBuffer(work.device(), steps * layers * pairs * 4);
   std::vector<std::int32_t> all;
   for (const auto& each : ids_) all.insert(all.end(), each.begin(), each.end());
-  send(ids_there_.view(), all.data(), stream);
+  send_pageable(ids_there_.view(), all.data(), stream);
   weights_ = DeviceBuffer(work.device(), pairs * 4);
   const std::vector<float> weights(pairs, 1.F / static_cast<float>(choices_));
-  send(weights_.view(), weights.data(), stream);
+  send_pageable(weights_.view(), weights.data(), stream);
   out_ = DeviceBuffer(work.device(), layers * static_cast<std::size_t>(tokens_ * shape.hidden) *
                                          size_of(shape.dtype));
 }
