@@ -13,11 +13,9 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <memory>
-#include <numeric>
 #include <random>
-#include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +24,7 @@
 #include "penstock/base/units.h"
 #include "penstock/host/buffer.h"
 #include "penstock/host/parallel.h"
+#include "penstock/measure/expert_routing.h"
 #include "penstock/measure/floor.h"
 #include "penstock/measure/limits.h"
 #include "penstock/measure/timing.h"
@@ -34,13 +33,11 @@
 #include "support/guarded.h"
 #include "support/host_reads.h"
 #include "support/link_copies.h"
-#include "support/offline_optimum.h"
 #include "support/results.h"
 
 namespace {
 
 using bench::choices;
-using bench::draw;
 using bench::ExpertPass;
 using bench::generator;
 using bench::Ids;
@@ -223,17 +220,13 @@ class Bench {
   void zipf(const std::string& name, std::int64_t tokens, ps::ExpertPrefetch prefetch) {
     if (!chosen(name)) return;
     std::mt19937_64 random = generator(4);
-    std::vector<std::vector<double>> shares;
-    for (std::int64_t layer = 0; layer < settings_.layers; ++layer) {
-      std::vector<double>& mine = shares.emplace_back();
-      for (int rank = 1; rank <= 128; ++rank) mine.push_back(1.0 / rank);
-      std::shuffle(mine.begin(), mine.end(), random);
-    }
+    const auto shares = ps::zipf_shares(settings_.layers, store_.shape().experts, random);
     const int steps = settings_.quick ? 20 : 200;
     std::vector<ExpertPass> passes;
     for (int step = 0; step < 2 * steps; ++step) {
       std::vector<Ids> ids;
-      for (const auto& each : shares) ids.push_back(draw(tokens, each, random));
+      for (const auto& each : shares)
+        ids.push_back(ps::draw_experts(tokens, choices, each, random));
       passes.emplace_back(store_.shape(), device_, pool_, tokens, std::move(ids), stream_);
     }
     ps::StreamedExperts experts({.store = &store_,
@@ -250,28 +243,12 @@ class Bench {
     const bool correct = passes.front().is_right(first, store_, stream_);
     experts.synchronize();
     const ps::ExpertStatistics before = experts.statistics();
-    // Counted over the steps that are timed: no fixed set could do better.
-    std::map<std::pair<std::int64_t, std::int32_t>, std::uint64_t> uses;
-    std::uint64_t all_uses = 0;
     const double seconds = ps::seconds_of([&] {
       for (int step = steps; step < 2 * steps; ++step) {
         passes[static_cast<std::size_t>(step)].run(experts, stream_);
       }
     });
     const ps::ExpertStatistics after = experts.statistics();
-    for (int step = steps; step < 2 * steps; ++step) {
-      for (const auto& each : passes[static_cast<std::size_t>(step)].needed()) {
-        ++uses[each];
-        ++all_uses;
-      }
-    }
-    std::vector<std::uint64_t> counts;
-    for (const auto& [key, count] : uses) counts.push_back(count);
-    std::sort(counts.rbegin(), counts.rend());
-    counts.resize(std::min(counts.size(), experts.slots()));
-    const double best =
-        static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::uint64_t{0})) /
-        static_cast<double>(all_uses);
     // The experts of all steps, in the order of the calls: the cache is as warm as ours.
     std::vector<std::int64_t> accesses;
     std::size_t timed = 0;
@@ -279,9 +256,13 @@ class Bench {
       if (std::cmp_equal(step, steps)) timed = accesses.size();
       for (const auto& [layer, e] : passes[step].needed()) accesses.push_back(layer * 128 + e);
     }
+    const auto all_uses = static_cast<double>(accesses.size() - timed);
+    // Counted over the steps that are timed: no fixed set could do better.
+    const double best = static_cast<double>(ps::best_fixed_set(std::span(accesses).subspan(timed),
+                                                               experts.slots())) /
+                        all_uses;
     const double optimum =
-        static_cast<double>(bench::offline_optimum(accesses, experts.slots(), timed)) /
-        static_cast<double>(accesses.size() - timed);
+        static_cast<double>(ps::offline_optimum(accesses, experts.slots(), timed)) / all_uses;
     const std::uint64_t needed = after.needed - before.needed, hits = after.hits - before.hits;
     const std::uint64_t bytes = after.bytes - before.bytes;
     // The link alone, with as many experts as were copied in a step.
@@ -359,7 +340,7 @@ class Bench {
     const std::vector<double> even(128, 1);
     std::vector<Ids> ids;
     for (std::int64_t layer = 0; layer < settings_.layers; ++layer) {
-      ids.push_back(draw(tokens, even, random));
+      ids.push_back(ps::draw_experts(tokens, choices, even, random));
     }
     return {store_.shape(), device_, pool_, tokens, std::move(ids), stream_};
   }

@@ -11,7 +11,10 @@
 #include "moe_text.h"
 #include "options.h"
 #include "penstock/base/error.h"
+#include "penstock/base/text_file.h"
+#include "penstock/base/units.h"
 #include "penstock/measure/experts.h"
+#include "penstock/measure/page.h"
 #include "program.h"
 #include "progress.h"
 #include "report_folder.h"
@@ -19,11 +22,14 @@
 namespace ps::cli {
 namespace {
 
+constexpr std::size_t largest_trace = 256 * MiB;
+
 struct MoeCommand {
   std::string device = "best", model, dtype, from, directory = ".", output = "build/moe";
   std::int64_t layers = 1, experts = 0, hidden = 0, width = 0, choices = 0;
   std::int64_t batch = 1, sequence = 0, rounding = 0, distinct = 0;
-  std::size_t depth = 4, streams = 2, cache = 0;
+  std::string kernels;
+  std::size_t depth = 4, streams = 2, cache = 0, steps = 100, decode_cache = 0;
   int repeats = 5;
   bool sweep = false, json = false;
 };
@@ -58,6 +64,8 @@ ExpertOverlapOptions options_of(const MoeCommand& command, const Device& device)
                                .streams = command.streams,
                                .cache = command.cache,
                                .repeats = command.repeats,
+                               .decode_steps = command.steps,
+                               .decode_cache = command.decode_cache,
                                .tracing = Tracing::best};
   const auto set = [](std::int64_t& to, std::int64_t given) { to = given > 0 ? given : to; };
   options.shape.layers = command.layers;
@@ -87,6 +95,11 @@ ExpertOverlapOptions options_of(const MoeCommand& command, const Device& device)
 void run(const MoeCommand& command, const std::stop_token& stop) {
   const Device device = Device::parse(command.device);
   const ReportFolder output(command.output);
+  std::string kernels;
+  if (!command.kernels.empty()) {
+    kernels = read_text(command.kernels, largest_trace);
+    with_kernel_trace(R"({"schema": 1})", kernels, command.kernels);  // fails before it measures
+  }
   std::unique_ptr<ExpertOverlapResult> result;
   {
     ProgressBar bar;
@@ -96,7 +109,9 @@ void run(const MoeCommand& command, const std::stop_token& stop) {
     options.progress = [&bar](std::string_view what, double share) { bar.update(share, what); };
     result = measure_expert_overlap(options);
   }
-  output.write(as_json(*result, device, true), "Penstock moe");
+  std::string report = as_json(*result, device, true);
+  if (!kernels.empty()) report = with_kernel_trace(report, kernels, command.kernels);
+  output.write(report, "Penstock moe");
   fmt::print("{}\n", command.json ? as_json(*result, device, false)
                                   : moe_text(*result, device, command.model));
   if (!command.json) fmt::print("{}", output.text());
@@ -168,6 +183,19 @@ void add_moe(Program& program) {
       .add_option("--repeats", options->repeats, "Number of timed runs; the result is their median")
       ->check(CLI::Range(1, 1000000).description(""))
       ->capture_default_str();
+  command
+      .add_option("--steps", options->steps,
+                  "Decode steps, of one token per sequence, through a cache; 0: none")
+      ->check(range(0, 100000))
+      ->capture_default_str();
+  command
+      .add_option("--decode-cache", options->decode_cache,
+                  "Experts that this cache has room for; default: a quarter of all")
+      ->check(range(1, std::size_t{1} << 20));
+  command
+      .add_option("--kernels", options->kernels,
+                  "A trace that `penstock ladder moe --trace` wrote, for the page")
+      ->type_name("FILE");
   command.add_flag("--sweep", options->sweep, "Also time other depths and caches");
   command.footer(
       "The weights and the router's logits are random. The sequential run loads each expert "
@@ -176,7 +204,8 @@ void add_moe(Program& program) {
       "the\n"
       "slowest engine alone. The last line of the times is StreamedExperts, the library's own "
       "way,\n"
-      "which learns from the device which experts are needed.\n\n"
+      "which learns from the device which experts are needed. Decode steps are made with it, too:\n"
+      "their experts are drawn by Zipf's law, and its cache begins empty.\n\n"
       "Examples:\n"
       "  penstock moe --model Qwen3-30B-A3B --sweep\n"
       "  penstock moe --model Mixtral-8x7B --from disk --directory /fast_disk\n"

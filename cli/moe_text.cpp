@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "overlap_text.h"
 #include "penstock/base/units.h"
+#include "penstock/measure/timing.h"
 #include "table.h"
 
 namespace ps::cli {
@@ -54,6 +57,37 @@ std::string sweep_text(const ExpertOverlapResult& r) {
   return "\nSweep\n" + table.text();
 }
 
+std::string decode_text(const ExpertOverlapResult& r) {
+  if (!r.decode) {
+    return r.why_no_decode.empty()
+               ? ""
+               : fmt::format("\nDecode steps were not measured: {}\n", r.why_no_decode);
+  }
+  const ExpertDecode& decode = *r.decode;
+  std::vector<double> seconds;
+  for (std::size_t i = decode.counted_from; i < decode.steps.size(); ++i) {
+    seconds.push_back(decode.steps[i].seconds);
+  }
+  Table table({Align::left, Align::right, Align::left});
+  const auto percent = [](double share) { return fmt::format("{:.1f}%", share * 100); };
+  table.row({"hit rate", percent(decode.hit_rate),
+             fmt::format("in steps {} to {}; before, the cache fills", decode.counted_from + 1,
+                         decode.steps.size())});
+  table.row({"best fixed set", percent(decode.best_fixed_set), "as many experts, never changed"});
+  table.row(
+      {"offline optimum", percent(decode.offline_optimum), "a cache that knows what comes next"});
+  table.row({fmt::format("share of the {}", decode.link == Engine::disk ? "disk" : "link"),
+             decode.share_of_link ? percent(*decode.share_of_link) : "-",
+             decode.share_of_link ? "time of loading the same bytes alone / time of the steps"
+                                  : decode.why_no_share});
+  table.row({"step", format_seconds(median(std::move(seconds))), "median"});
+  return fmt::format(
+             "\nDecode: {} steps of {} token{}, room for {} of {} experts, routing by Zipf's law\n",
+             decode.steps.size(), r.batch, r.batch == 1 ? "" : "s", decode.slots,
+             r.shape.layers * r.shape.experts) +
+         table.text();
+}
+
 }  // namespace
 
 std::string moe_text(const ExpertOverlapResult& r, const Device& device, const std::string& model) {
@@ -80,7 +114,8 @@ std::string moe_text(const ExpertOverlapResult& r, const Device& device, const s
     text += fmt::format("  efficiency {:.1f}%  floor / time of the pipelined run\n",
                         r.figures.efficiency * 100);
   }
-  return text + lost_text(r.sequential_timeline, r.pipelined_timeline) + sweep_text(r);
+  return text + lost_text(r.sequential_timeline, r.pipelined_timeline) + sweep_text(r) +
+         decode_text(r);
 }
 
 }  // namespace ps::cli

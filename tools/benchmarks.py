@@ -17,7 +17,7 @@ import python_sources
 ROOT = Path(__file__).resolve().parent.parent
 BIN = "build/gpu/bin"
 HARNESS = "python/penstock/bench"
-LADDERS = ("host", "experts", "copy", "gemm", "resample", "attention", "decode")
+LADDERS = ("host", "experts", "copy", "gemm", "resample", "attention", "decode", "moe")
 COUNTED = ("attention", "decode")  # ladders whose DRAM traffic is counted where there is ncu
 CASES_PER_PART = 6  # of an operator: with all peers and counters, about two minutes
 LARGER_PARTS = {"attention": 12}  # whose cases are shorter

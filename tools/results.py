@@ -81,6 +81,7 @@ ABOUT = {
     "ladder_experts": "experts that do not fit on the GPU, step by step",
     "ladder_gemm": "matrix products, step by step",
     "ladder_host": "copies and kernels from the host, step by step",
+    "ladder_moe": "products of expert layers, with and without overlap inside the kernel",
     "ladder_resample": "resampling kernels, step by step",
     "loading": "from Parquet files to batches on the GPU, by robot.Loader",
     "moe": "mixture-of-experts layers, router included",

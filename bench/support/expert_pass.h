@@ -46,18 +46,6 @@ inline void fill_experts(const ps::ExpertStore& store) {
   }
 }
 
-// The experts of tokens, drawn without repetition with these shares.
-inline Ids draw(std::int64_t tokens, const std::vector<double>& shares, std::mt19937_64& random) {
-  Ids ids;
-  for (std::int64_t t = 0; t < tokens; ++t) {
-    std::set<std::int32_t> chosen;
-    std::discrete_distribution<std::int32_t> one(shares.begin(), shares.end());
-    while (static_cast<std::int64_t>(chosen.size()) < choices) chosen.insert(one(random));
-    ids.insert(ids.end(), chosen.begin(), chosen.end());
-  }
-  return ids;
-}
-
 // The calls of one pass through the layers, on the device.
 class ExpertPass {
  public:

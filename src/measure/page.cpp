@@ -49,4 +49,15 @@ std::vector<PageRun> timelines_in(std::string_view json, std::string_view source
   return detail::timeline_runs(Reading(document, std::string(source)));
 }
 
+std::string with_kernel_trace(std::string_view report, std::string_view trace,
+                              std::string_view source) {
+  nlohmann::ordered_json document = parsed(report, "report"), given = parsed(trace, source);
+  const Reading reading(given, std::string(source));
+  if (reading["kind"].text() != "trace") reading["kind"].refuse(R"("trace")");
+  detail::trace_sections(reading);
+  if (reading["kernels"].items().empty()) reading["kernels"].refuse("at least one kernel");
+  document["kernel_trace"] = std::move(given);
+  return document.dump(1);
+}
+
 }  // namespace ps

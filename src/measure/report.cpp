@@ -3,6 +3,7 @@
 #include <cmath>
 #include <set>
 #include <span>
+#include <vector>
 
 #include "measure/report_parts.h"
 #include "penstock/base/error.h"
@@ -93,13 +94,13 @@ void add_lost_records(Json& document, std::span<const PageRun> runs) {
 
 }  // namespace
 
-void detail::add_timelines(Json& document, const Timeline& sequential, const Timeline& pipelined,
+void detail::add_timelines(Json& document, std::initializer_list<NamedTimeline> timelines,
                            bool all) {
-  const auto run = [](const char* name, const Timeline& timeline) {
-    return PageRun{
-        .name = name, .entries = timeline.entries(), .lost_records = timeline.lost_records()};
-  };
-  const PageRun runs[] = {run("sequential", sequential), run("pipelined", pipelined)};
+  std::vector<PageRun> runs;
+  for (const auto& [name, timeline] : timelines) {
+    runs.push_back(
+        {.name = name, .entries = timeline.entries(), .lost_records = timeline.lost_records()});
+  }
   add_lost_records(document, runs);
   if (all) add_runs(document, runs);
 }
@@ -154,7 +155,9 @@ std::string as_json(const OverlapResult& r, const Device& device, bool timelines
                      {"predicted_us", us(point.predicted)}});
   }
   document["sweep"] = sweep;
-  add_timelines(document, r.sequential_timeline, r.pipelined_timeline, timelines);
+  add_timelines(document,
+                {{"sequential", r.sequential_timeline}, {"pipelined", r.pipelined_timeline}},
+                timelines);
   return document.dump(1);
 }
 
@@ -172,7 +175,9 @@ std::string as_json(const FileOverlapResult& r, bool timelines) {
   document["pipelined"] = run_of(r.pipelined);
   add_figures(document, r.times, r.figures, r.verdict);
   add_start_delay(document, r.pipelined_timeline, "read");
-  add_timelines(document, r.sequential_timeline, r.pipelined_timeline, timelines);
+  add_timelines(document,
+                {{"sequential", r.sequential_timeline}, {"pipelined", r.pipelined_timeline}},
+                timelines);
   return document.dump(1);
 }
 

@@ -1,6 +1,7 @@
 // What reports of all kinds have in common.
 #pragma once
 
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 
 #include "penstock/host/device.h"
@@ -19,8 +20,12 @@ nlohmann::ordered_json report_header(const char* kind, const Device& device);
 void add_figures(nlohmann::ordered_json& document, const OverlapTimes& times,
                  const OverlapFigures& figures, const FloorVerdict& verdict);
 
+struct NamedTimeline {
+  const char* name;
+  const Timeline& timeline;
+};
 // The intervals only if `all`; what is missing from them is said in any case.
-void add_timelines(nlohmann::ordered_json& document, const Timeline& sequential,
-                   const Timeline& pipelined, bool all);
+void add_timelines(nlohmann::ordered_json& document, std::initializer_list<NamedTimeline> timelines,
+                   bool all);
 
 }  // namespace ps::detail

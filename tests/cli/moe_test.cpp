@@ -33,6 +33,8 @@ TEST(MoeCommand, AnswersInJsonAndWritesItsReport) {
   EXPECT_EQ(answer["shape"]["width"], 16);
   EXPECT_EQ(answer["sweep"].size(), 7U);
   EXPECT_FALSE(answer.contains("timelines"));
+  EXPECT_EQ(answer["decode"]["steps"].size(), 100U);
+  EXPECT_EQ(answer["decode"]["slots"], 4) << "a quarter of two layers of eight";
   std::ifstream file(penstock.here().path() / "out" / "report.json");
   EXPECT_TRUE(Json::parse(file).contains("timelines"));
   EXPECT_TRUE(std::filesystem::exists(penstock.here().path() / "out" / "report.html"));
@@ -48,9 +50,41 @@ TEST(MoeCommand, PrintsTheConfigurationAndTheTimes) {
        {"8 of 32 x 16 in each of 1 layer, f32", "4 of them with weights of their own",
         "2 experts per token", "rounded to 4", "2 slots", "3 experts stay loaded", "weight load",
         "compute", "total", "sequential", "pipelined", "StreamedExperts was not measured",
-        "floor"}) {
+        "Decode steps were not measured", "floor"}) {
     EXPECT_NE(ended.out.find(word), std::string::npos) << word << "\n" << ended.out;
   }
+}
+
+TEST(MoeCommand, TellsWhatTheCacheOfDecodeStepsHad) {
+  const Penstock penstock;
+  const Ended ended = penstock(of_small_experts({"--steps", "6", "--decode-cache", "5"}));
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  for (const char* word :
+       {"Decode: 6 steps of 1 token, room for 5 of 8 experts", "hit rate", "in steps 4 to 6",
+        "best fixed set", "offline optimum", "share of the disk", "median"}) {
+    EXPECT_NE(ended.out.find(word), std::string::npos) << word << "\n" << ended.out;
+  }
+  const Ended without = penstock(of_small_experts({"--steps", "0", "--json"}));
+  EXPECT_EQ(without.code, 0) << without.err;
+  EXPECT_FALSE(Json::parse(without.out).contains("decode"));
+}
+
+TEST(MoeCommand, AddsATraceOfKernelsToItsPage) {
+  const Penstock penstock;
+  const std::string trace = R"({"schema": 1, "kind": "trace", "version": "0", "commit": "c",
+      "date": "d", "name": "inside the products", "device": {"name": "cuda:0", "model": "G"},
+      "timelines": {"moe": [["compute", "up", 0, 0, 100]]},
+      "kernels": [{"run": "moe", "name": "up", "stage": "up", "item": 0, "roles": ["loader"],
+                   "begin_ns": 0, "end_ns": 90, "error": {"max_ns": 1, "median_ns": 1,
+                   "place_ns": 1}, "lost": 0, "columns": [], "spans": [[0, 0, 0, 0, 10, 20]]}]})";
+  penstock.here().write("trace.json", trace);
+  const Ended ended =
+      penstock(of_small_experts({"--steps", "0", "--kernels", "trace.json", "--output", "out"}));
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  const std::filesystem::path out = penstock.here().path() / "out";
+  EXPECT_NE(read_text(out / "report.html").find("inside the products"), std::string::npos);
+  EXPECT_EQ(Json::parse(read_text(out / "report.json"))["kernel_trace"]["name"],
+            "inside the products");
 }
 
 TEST(MoeCommand, KnowsTheModels) {
@@ -84,6 +118,11 @@ TEST(MoeCommand, WhatMakesNoSenseIsNamed) {
   expect_refused({"--batch", "1000000"}, "batch");
   expect_refused({"--directory", "/proc/none"}, "/proc/none");
   expect_refused({"--repeats", "0"}, "--repeats");
+  expect_refused({"--steps", "-1"}, "--steps");
+  expect_refused({"--decode-cache", "0"}, "--decode-cache");
+  expect_refused({"--kernels", "absent.json"}, "absent.json");
+  penstock.here().write("report.json", R"({"schema": 1, "kind": "moe"})");
+  expect_refused({"--kernels", "report.json"}, "report.json.kind");
   const Ended ended = penstock({"moe", "--device", "cpu", "--hidden", "12"});
   EXPECT_EQ(ended.code, 1);
   EXPECT_NE(ended.err.find("hidden"), std::string::npos) << ended.err;

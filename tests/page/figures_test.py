@@ -56,6 +56,14 @@ def test_a_plot_of_bytes_and_time(screen):
     assert page.js("return document.querySelectorAll('.series .line').length") == 1
 
 
+def test_counts_have_whole_ticks(screen):
+    page = screen.open(one({"type": "plot", "x": {"label": "depth", "unit": "count"},
+                            "y": {"unit": "us"}, "series": [{"points": [[1, 3], [2, 1], [3, 1]]}]}))
+    across = page.js("""return [...document.querySelectorAll('.tick')].filter((tick) =>
+        tick.getAttribute('text-anchor') === 'middle').map((tick) => tick.textContent)""")
+    assert across == ["0", "1", "2", "3"]
+
+
 def test_points_lie_where_the_axes_say(screen):
     page = screen.open(one({"type": "plot", "x": {"scale": "log"}, "y": {"scale": "log"},
         "series": [{"name": "s", "points": [[1, 1], [10, 100], [100, 10_000]]}]}))

@@ -99,6 +99,34 @@ def test_page_of_a_run_made_here(screen, tmp_path):
     assert {"Time over chunk size", "Time over slots per ring"} <= set(screen.texts("h2"))
 
 
+def test_page_of_streamed_experts_made_here(screen, tmp_path):
+    penstock("moe", "--device", "cpu", "--layers", "2", "--experts", "8", "--hidden", "32", "--ffn",
+             "16", "--top-k", "2", "--seq", "10", "--repeats", "1", "--steps", "40", "--kernels",
+             PAGES / "moe.json", "--output", "out", folder=tmp_path)
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    check(screen, tmp_path / "out" / "report.html", tmp_path / "out" / "report.json")
+    titles = screen.texts("h2")
+    trace = report["kernel_trace"]["name"]
+    assert {"Decode steps with a cache", "Cache hits over tokens", "Timeline of a few tokens",
+            trace} <= set(titles)
+    plot = screen.js("""const plot = document.querySelector('svg[aria-label="Cache hits over tokens"]');
+        return [...plot.querySelectorAll('.series .line')].map((line) => {
+            const {left, right, top, bottom} = line.getBoundingClientRect();
+            return [left, right, top, bottom]; })""")
+    hits, needed, best = plot
+    assert hits[0] == pytest.approx(needed[0], abs=1) and hits[1] == pytest.approx(needed[1], abs=1)
+    assert needed[2] == needed[3]  # as many in every step
+    assert hits[3] > needed[3]  # the first step has no hits, and more is higher
+    assert best[0] == pytest.approx((hits[0] + hits[1]) / 2, abs=hits[1] / 50)
+    assert needed[2] <= best[2] == best[3]
+    facts = dict(zip(screen.texts(".facts dt"), screen.texts(".facts dt + dd")))
+    assert facts["hit rate"] == f"{report['decode']['hit_rate']:.1%}"
+    # The runs share one time axis, and the kernels are in the trace that was given.
+    rows = screen.js("""return [...document.querySelectorAll('.timeline')].map((one) =>
+        one.querySelectorAll('.kernels .button').length)""")
+    assert rows == [0, 0, len(report["kernel_trace"]["kernels"])]
+
+
 def test_page_of_a_trace_with_a_kernel_inside(screen, tmp_path):
     spans = [[block, 5, role, tile, 2_100_000 + tile * 50_000 + role * 40_000,
               2_130_000 + tile * 50_000 + role * 45_000]

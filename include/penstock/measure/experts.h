@@ -61,11 +61,15 @@ struct ExpertOverlapOptions {
   int repeats = 5;
   int tries = 3;  // most measurements; a result that is faster than its floor allows is repeated
   std::vector<std::size_t> sweep_depths{}, sweep_caches{};  // further depths and caches to time
+  // Decode steps, of one token of each of at most 1024 sequences, whose experts are drawn by Zipf's
+  // law, in an order of its own per layer; at most 100000. They begin with an empty cache.
+  std::size_t decode_steps = 0;
+  std::size_t decode_cache = 0;  // experts that it has room for; 0: a quarter of all
   Tracing tracing = Tracing::events;
   std::stop_token stop{};
   std::function<void(std::string_view what, double share)> progress{};
   // For tests. Times the runs "read alone", "upload alone", "compute alone", "pipelined",
-  // "sequential" and "streamed".
+  // "sequential" and "streamed"; each decode step is "decode", beside "load alone".
   Timer timer{};
 };
 
@@ -79,6 +83,30 @@ struct ExpertOverlapRun {
 struct ExpertSweepPoint {
   std::size_t depth = 0, cache = 0;
   double seconds = 0;
+};
+
+// One token of each sequence, through all layers.
+struct ExpertDecodeStep {
+  std::uint64_t needed = 0;                      // experts: the sum of the next three
+  std::uint64_t hits = 0, late = 0, misses = 0;  // as in ExpertStatistics
+  std::uint64_t bytes = 0;                       // that were copied; on the CPU device, read
+  double seconds = 0;
+};
+
+// Decode steps through StreamedExperts, which learns from the tokens what to keep.
+struct ExpertDecode {
+  std::size_t slots = 0;  // experts that the cache has room for
+  std::vector<ExpertDecodeStep> steps;
+  std::size_t counted_from = 0;  // the figures are of this step and those after it: half of all
+  // Hits divided by the experts needed: of the cache, of the best set of `slots` experts that never
+  // changes, and of a cache that knows what comes next.
+  double hit_rate = 0, best_fixed_set = 0, offline_optimum = 0;
+  Engine link = Engine::upload;  // over which experts come: the slower one, or the disk
+  // The time in which the link alone moves the same bytes, divided by that of the steps. None, and
+  // the reason, if nothing was loaded or the figure is a measuring error.
+  std::optional<double> share_of_link;
+  std::string why_no_share;
+  Timeline timeline;  // of a few further steps, unless nothing is traced
 };
 
 struct ExpertOverlapResult {
@@ -107,7 +135,11 @@ struct ExpertOverlapResult {
   std::size_t streamed_slots = 0;
   std::size_t streamed_loaded = 0;  // experts, in the last run
   std::vector<ExpertSweepPoint> sweep;
-  Timeline sequential_timeline, pipelined_timeline;
+  std::optional<ExpertDecode> decode;
+  std::string why_no_decode;  // if steps were asked for
+  // The third one is made of events around the products of StreamedExperts and of its records of
+  // its calls.
+  Timeline sequential_timeline, pipelined_timeline, streamed_timeline;
   std::string_view traced_by;  // "CUPTI", "events" or "clocks"; empty if nothing was traced
 };
 

@@ -19,4 +19,9 @@ void add_document(Page& page, std::string_view json, std::string_view source);
 // The timelines in a document. Throws as add_document() does.
 std::vector<PageRun> timelines_in(std::string_view json, std::string_view source);
 
+// A report of `penstock moe` with a trace of kernels, which its page then also shows: one that
+// `penstock ladder moe --trace` writes, and `source` names. Throws as add_document().
+std::string with_kernel_trace(std::string_view report, std::string_view trace,
+                              std::string_view source);
+
 }  // namespace ps

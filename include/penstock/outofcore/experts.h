@@ -63,8 +63,8 @@ enum class HostExperts : std::uint8_t {
   none,
   // So many of those that are not on the device that the CPU and the copies probably end at the
   // same time, by measured rates. Experts of more than 8 rows are copied, and so are those that the
-  // CPU computed three times in a row. Which ones are chosen depends on time, and with it the
-  // rounding of results.
+  // CPU computed three times since they were last on the device. Which ones are chosen depends on
+  // time, and with it the rounding of results.
   balanced,
   // A share of the experts that have rows, whether they are on the device or not: those with the
   // fewest rows, and of several with the same number of rows those with the highest numbers. The
@@ -92,8 +92,8 @@ struct StreamedExpertsOptions {
   // Experts that are copied at the first opportunity and never evicted, by layer and expert.
   std::vector<std::pair<std::int64_t, std::int64_t>> pinned{};
   ExpertPrefetch prefetch = ExpertPrefetch::none;
-  // Other than none only with `store`, on a GPU. Takes the time of all cores but four while a call
-  // is in flight and about a millisecond longer, and page-locked memory for 4 calls: each for 64
+  // Other than none only with `store`, on a GPU. Takes the time of all cores but four, or of 24,
+  // while a call is in flight and about a millisecond longer, and page-locked memory for 4 calls: each for 64
   // rows of the hidden size, and 544 of the hidden size and the width.
   HostExperts host_experts = HostExperts::none;
   // Of `fixed`: the share of the experts that the CPU computes, above 0 and at most 1.

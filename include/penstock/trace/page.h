@@ -80,7 +80,7 @@ struct PageSeries {
   std::string name;
   std::vector<std::pair<double, double>> points{};
   bool line = true;
-  bool marks = true;  // at the points
+  bool marks = true;  // at the points; without, a single point still has one
 };
 
 struct PageMarker {

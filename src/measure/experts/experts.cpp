@@ -7,12 +7,13 @@
 #include <string>
 #include <utility>
 
+#include "measure/experts/decode.h"
 #include "measure/experts/flow.h"
+#include "measure/experts/streamed.h"
 #include "measure/experts/work.h"
 #include "penstock/base/checked.h"
 #include "penstock/base/error.h"
 #include "penstock/host/pipeline.h"
-#include "penstock/outofcore/experts.h"
 #include "penstock/trace/device_trace.h"
 
 namespace ps {
@@ -20,9 +21,11 @@ namespace {
 
 using detail::ExpertFlow;
 using detail::ExpertWork;
+using detail::StreamedWork;
 using detail::throw_invalid;
 
 constexpr std::int64_t tile_rows = 128;
+constexpr std::int64_t most_sequences = 1024;  // of decode steps
 
 void check_count(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
   if (value >= least && value <= most) return;
@@ -43,11 +46,15 @@ void check(const ExpertOverlapOptions& o) {
   check_count("distinct", o.distinct, 0, 1024);
   check_count("repeats", o.repeats, 1, 1 << 20);
   check_count("tries", o.tries, 1, 1 << 20);
-  check_count("streams", static_cast<std::int64_t>(std::min<std::size_t>(o.streams, 1 << 20)), 1,
-              16);
-  const auto check_depth = [](const char* name, std::size_t depth) {
-    check_count(name, static_cast<std::int64_t>(std::min<std::size_t>(depth, 1 << 20)), 1, 4096);
+  const auto counted = [](std::size_t count) {
+    return static_cast<std::int64_t>(std::min<std::size_t>(count, 1 << 21));
   };
+  check_count("streams", counted(o.streams), 1, 16);
+  const auto check_depth = [&](const char* name, std::size_t depth) {
+    check_count(name, counted(depth), 1, 4096);
+  };
+  check_count("decode_steps", counted(o.decode_steps), 0, 100'000);
+  check_count("decode_cache", counted(o.decode_cache), 0, 1 << 20);
   check_depth("depth", o.depth);
   for (const std::size_t depth : o.sweep_depths) check_depth("sweep_depths", depth);
   if (o.from == ExpertsFrom::memory && o.device.kind() == DeviceKind::cpu) {
@@ -84,48 +91,6 @@ void set_configuration(const ExpertOverlapOptions& o, const ExpertWork& work,
     r.padded_rows += ceil_div(item.rows, tile_rows) * tile_rows;
   }
 }
-
-// StreamedExperts on the same experts.
-class Streamed {
- public:
-  Streamed(const ExpertOverlapOptions& o, const ExpertWork& work)
-      : work_(work), layers_(o.shape.layers), stream_(o.device) {
-    const std::size_t block = work.block_bytes();
-    const std::size_t least = StreamedExperts::least_bytes(o.shape);
-    StreamedExpertsOptions options{.device = o.device};
-    options.device_bytes = std::max(least, (o.depth + o.cache) * block + least % block);
-    if (work.store() == nullptr) {
-      disk_.emplace(o.device, work.path(),
-                    DiskExpertStoreOptions{
-                        .host_bytes = std::max<std::size_t>(2, o.depth + o.cache) * block});
-      options.disk = &*disk_;
-    }
-    options.store = work.store();
-    experts_.emplace(std::move(options));
-  }
-
-  void run() {
-    for (std::int64_t layer = 0; layer < layers_; ++layer) {
-      experts_->forward(layer, work_.call(layer), stream_);
-    }
-    stream_.synchronize();
-    experts_->synchronize();
-  }
-  void empty_cache() { experts_->clear(); }  // that on the device
-  std::size_t loaded() const {
-    return static_cast<std::size_t>(experts_->statistics().bytes) / work_.block_bytes();
-  }
-  std::size_t slots() const {
-    return disk_ && experts_->slots() == 0 ? disk_->slots() : experts_->slots();
-  }
-
- private:
-  const ExpertWork& work_;
-  const std::int64_t layers_;
-  Stream stream_;
-  std::optional<DiskExpertStore> disk_;
-  std::optional<StreamedExperts> experts_;
-};
 
 // All that is measured.
 class Experiment {
@@ -171,7 +136,7 @@ class Experiment {
       if (!streamed_) continue;
       forget_streamed();
       const std::size_t before = streamed_->loaded();
-      streamed.push_back(timed(o_.timer, "streamed", [&] { streamed_->run(); }));
+      streamed.push_back(timed(o_.timer, "streamed", [&] { run_streamed(); }));
       r_.streamed_loaded = streamed_->loaded() - before;
     }
     r_.sequential.seconds = median(one_by_one);
@@ -200,13 +165,14 @@ class Experiment {
                                     [&] { sequential.run(&r_.sequential_timeline, o_.stop); });
     checked_run("pipelined", &wanted, [&] { pipelined.run(nullptr, o_.stop); });
     make_streamed();
-    if (streamed_) checked_run("StreamedExperts", &wanted, [&] { streamed_->run(); });
+    if (streamed_) checked_run("StreamedExperts", &wanted, [&] { run_streamed(); });
     do {
       tell(++r_.tries > 1 ? "timing, once more" : "timing", 0.4);
       time(sequential, pipelined);
     } while (!r_.verdict.kept() && r_.tries < o_.tries);
     sweep(wanted);
     trace(sequential, pipelined);
+    decode();
     tell("done", 1);
   }
 
@@ -243,13 +209,21 @@ class Experiment {
     return results;
   }
 
+  void run_streamed() {
+    streamed_->run([&](std::int64_t layer) { return work_.call(layer); });
+  }
+
+  void emplace_streamed() {
+    streamed_.emplace(work_, o_.depth + o_.cache, static_cast<std::size_t>(o_.shape.layers));
+  }
+
   void make_streamed() {
     if (r_.distinct < r_.shape.layers * r_.shape.experts) {
       r_.why_not_streamed = "experts share their weights";
       return;
     }
     try {
-      streamed_.emplace(o_, work_);
+      emplace_streamed();
       r_.streamed_slots = streamed_->slots();
     } catch (const OutOfMemory& error) {
       r_.why_not_streamed = error.what();
@@ -261,7 +235,7 @@ class Experiment {
     if (r_.cache > 0) return;
     if (o_.from == ExpertsFrom::disk) {
       streamed_.reset();
-      streamed_.emplace(o_, work_);
+      emplace_streamed();
     } else {
       streamed_->empty_cache();
     }
@@ -305,7 +279,31 @@ class Experiment {
     tell("traced", 0.95);
     record(sequential, r_.sequential_timeline, r_.sequential);
     record(pipelined, r_.pipelined_timeline, r_.pipelined);
+    if (streamed_) {
+      forget_streamed();
+      streamed_->trace(r_.streamed_timeline, [&] { run_streamed(); });
+    }
     r_.traced_by = cupti ? "CUPTI" : gpu_ ? "events" : "clocks";
+  }
+
+  void decode() {
+    if (o_.decode_steps == 0) return;
+    if (!streamed_) {
+      r_.why_no_decode = r_.why_not_streamed;
+      return;
+    }
+    if (o_.batch > most_sequences) {
+      r_.why_no_decode = fmt::format("more than {} sequences", most_sequences);
+      return;
+    }
+    tell("decode steps", 0.96);
+    streamed_.reset();  // its memory is that of the cache
+    try {
+      detail::measure_decode(o_, work_, r_.decode.emplace());
+    } catch (const OutOfMemory& error) {
+      r_.decode.reset();
+      r_.why_no_decode = error.what();
+    }
   }
 
   const ExpertOverlapOptions& o_;
@@ -314,7 +312,7 @@ class Experiment {
   Stream stream_;
   const bool gpu_;
   std::optional<ExpertFlow> read_, upload_, compute_;
-  std::optional<Streamed> streamed_;
+  std::optional<StreamedWork> streamed_;
 };
 
 }  // namespace

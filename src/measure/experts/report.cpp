@@ -23,6 +23,27 @@ Json shape_of(const ExpertOverlapResult& r) {
           {"width", r.shape.width},   {"dtype", name(r.shape.dtype)}, {"choices", r.choices}};
 }
 
+Json decode_of(const ExpertDecode& decode, bool timelines) {
+  Json steps = Json::array();
+  for (const ExpertDecodeStep& step : decode.steps) {
+    steps.push_back({step.needed, step.hits, step.late, step.misses, step.bytes, us(step.seconds)});
+  }
+  Json document = {{"slots", decode.slots},
+                   {"counted_from", decode.counted_from},
+                   {"hit_rate", decode.hit_rate},
+                   {"best_fixed_set", decode.best_fixed_set},
+                   {"offline_optimum", decode.offline_optimum},
+                   {"link", name(decode.link)},
+                   {"share_of_link", decode.share_of_link ? Json(*decode.share_of_link) : Json()},
+                   {"note", decode.why_no_share},
+                   {"columns", {"needed", "hits", "late", "misses", "bytes", "us"}},
+                   {"steps", std::move(steps)}};
+  if (!decode.timeline.entries().empty()) {
+    detail::add_timelines(document, {{"decode", decode.timeline}}, timelines);
+  }
+  return document;
+}
+
 }  // namespace
 
 std::string as_json(const ExpertOverlapResult& r, const Device& device, bool timelines) {
@@ -66,7 +87,23 @@ std::string as_json(const ExpertOverlapResult& r, const Device& device, bool tim
     sweep.push_back({{"depth", point.depth}, {"cache", point.cache}, {"us", us(point.seconds)}});
   }
   document["sweep"] = std::move(sweep);
-  detail::add_timelines(document, r.sequential_timeline, r.pipelined_timeline, timelines);
+  if (r.decode) {
+    document["decode"] = decode_of(*r.decode, timelines);
+  } else if (!r.why_no_decode.empty()) {
+    document["decode"] = nullptr;
+    document["why_no_decode"] = r.why_no_decode;
+  }
+  if (r.streamed_timeline.entries().empty()) {
+    detail::add_timelines(
+        document, {{"sequential", r.sequential_timeline}, {"pipelined", r.pipelined_timeline}},
+        timelines);
+  } else {
+    detail::add_timelines(document,
+                          {{"sequential", r.sequential_timeline},
+                           {"pipelined", r.pipelined_timeline},
+                           {"StreamedExperts", r.streamed_timeline}},
+                          timelines);
+  }
   return document.dump(1);
 }
 

@@ -298,6 +298,26 @@ void ExpertWork::combine(std::int64_t layer, const Stream& stream) const {
               stream);
 }
 
+void ExpertWork::compute_one_by_one(std::int64_t layer, const MoeOptions& call,
+                                    std::span<const std::int32_t> experts,
+                                    const Stream& stream) const {
+  const PinnedBuffer buffer(device_, block_);
+  const DeviceBuffer there(device_, block_);
+  const auto with = [&](std::int32_t expert) {
+    return one_expert(shape_, call, workspace_, maps_, expert, there.view());
+  };
+  moe_plan(with(0), stream);
+  for (const std::int32_t expert : experts) {
+    const ExpertItem item{.layer = layer, .expert = expert};
+    if (!store_) file_->read(offset(item), buffer.view());
+    copy(there.view(), store_ ? block(item) : buffer.view(), stream);
+    moe_experts(with(expert), stream);
+    stream.synchronize();
+  }
+  moe_combine(with(0), stream);
+  stream.synchronize();
+}
+
 void ExpertWork::poison(const Stream& stream) const {
   fill(out_.view(), 0xFF, stream);
   stream.synchronize();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -65,6 +66,10 @@ class ExpertWork {
   void combine(std::int64_t layer, const Stream& stream) const;
   // The call of StreamedExperts for a layer.
   MoeOptions call(std::int64_t layer) const;
+  // All of a call that chooses these experts, which are loaded one after the other; no more tokens
+  // and choices than the call of the layer. Blocks.
+  void compute_one_by_one(std::int64_t layer, const MoeOptions& call,
+                          std::span<const std::int32_t> experts, const Stream& stream) const;
 
   void poison(const Stream& stream) const;                     // the results
   std::vector<std::byte> results(const Stream& stream) const;  // of all layers; waits

@@ -38,7 +38,8 @@ function linearScale(values, unit, [from, to], count) {
   const [size, name] = ns ? unitFor(high * ns, TIME_UNITS)
     : unit === 'bytes' ? unitFor(high, BYTE_UNITS) : [1, unit === 'count' ? '' : unit];
   const perUnit = size / (ns ?? 1);
-  const step = niceStep((high - low) / perUnit, count);
+  let step = niceStep((high - low) / perUnit, count);
+  if (unit === 'count') step = Math.max(1, step);
   low = Math.floor(low / perUnit / step + 1e-9) * step * perUnit;
   high = Math.ceil(high / perUnit / step - 1e-9) * step * perUnit;
   return {
