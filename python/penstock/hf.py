@@ -41,7 +41,7 @@ def __getattr__(name: str) -> Any:
     try:
         from ._hf_cache import KVCache
     except ImportError as error:
-        raise ImportError("penstock.hf: expected transformers 5 with its cache interface, and torch: "
+        raise ImportError("penstock.hf: expected transformers 5.7 or later with its cache interface, and torch: "
                           f"{error}") from error
     return KVCache
 

@@ -1,5 +1,5 @@
-// Whether the program runs under a sanitizer, which slows it down and keeps memory that was freed, and
-// how many random cases a test makes.
+// Whether the program runs under a sanitizer, which slows it down and keeps memory that was freed,
+// and how many random cases a test makes.
 #pragma once
 
 #include <cstdint>
