@@ -177,9 +177,9 @@ PagePlot hits_over_tokens(const Reading& decode, const std::vector<DecodeStep>& 
 }
 
 constexpr const char* what_bars_are =
-    "Of StreamedExperts, routing lasts until the experts of a layer are known, a load from then "
-    "until "
-    "the last of them is there, and a wait is part of a load under which nothing is computed.";
+    "In the timeline of StreamedExperts, routing lasts until the experts of a layer are known. A "
+    "load lasts from then until the last of them is there, and a wait is the part of a load during "
+    "which nothing is computed.";
 
 void add_decode(PageSections& sections, const Reading& r) {
   const auto decode = r.find("decode");

@@ -1,6 +1,7 @@
 // Shows measurements as an HTML page.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
