@@ -11,8 +11,6 @@
 namespace ps::detail {
 namespace {
 
-constexpr std::uint64_t any_count = std::uint64_t{1} << 60;
-
 PageFacts what_was_loaded(const Reading& r) {
   PageFacts facts{.title = "What ran"};
   const auto add = [&](std::string label, std::string value, std::string note = "") {

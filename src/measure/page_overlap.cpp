@@ -9,8 +9,6 @@
 namespace ps::detail {
 namespace {
 
-constexpr std::uint64_t most = std::uint64_t{1} << 60;
-
 std::string percent(const std::optional<Reading>& share) {
   return share ? fmt::format("{:.1f}%", share->number() * 100) : "nothing to hide";
 }
@@ -23,17 +21,17 @@ PageFacts what_ran(const Reading& r) {
   add("machine", r["device"]["model"].text(), r["device"]["name"].text());
   if (const auto ways = r.find("ways")) {
     add("work", ways->text(),
-        fmt::format("{} items of {}", r["items"].count(1, most),
-                    format_bytes(r["item_bytes"].count(1, most))));
+        fmt::format("{} items of {}", r["items"].count(1, any_count),
+                    format_bytes(r["item_bytes"].count(1, any_count))));
   } else {
     add("work", "file to memory to compute",
-        fmt::format("{}, {}", format_bytes(r["bytes"].count(1, most)),
+        fmt::format("{}, {}", format_bytes(r["bytes"].count(1, any_count)),
                     r["direct"].flag() ? "bypassing the page cache" : "through the page cache"));
   }
-  add("chunks", fmt::format("{} of {}", r["chunks"].count(1, most),
-                            format_bytes(r["chunk_bytes"].count(1, most))));
-  add("slots", fmt::format("{}", r["depth"].count(1, most)), "per ring");
-  add("compute", fmt::format("{}", r["rounds"].count(1, most)), "multiply-adds per element");
+  add("chunks", fmt::format("{} of {}", r["chunks"].count(1, any_count),
+                            format_bytes(r["chunk_bytes"].count(1, any_count))));
+  add("slots", fmt::format("{}", r["depth"].count(1, any_count)), "per ring");
+  add("compute", fmt::format("{}", r["rounds"].count(1, any_count)), "multiply-adds per element");
   if (const auto traced = r.find("traced_by")) add("device timed by", traced->text());
   add("made by", fmt::format("penstock {}", r["version"].text()),
       fmt::format("commit {}, {}", r["commit"].text(), r["date"].text()));
@@ -53,9 +51,10 @@ PageFacts overlap_facts(const Reading& r) {
                 {"ideal", shown_us(r["ideal_us"].positive()),
                  "floor plus filling and draining the pipeline"}};
   if (const auto gaps = r.find("upload_gaps")) {
-    facts.rows.push_back({"gaps between uploads", shown_us((*gaps)["total_us"].number()),
-                          fmt::format("{} of them, the largest {}", (*gaps)["count"].count(0, most),
-                                      shown_us((*gaps)["largest_us"].number()))});
+    facts.rows.push_back(
+        {"gaps between uploads", shown_us((*gaps)["total_us"].number()),
+         fmt::format("{} of them, the largest {}", (*gaps)["count"].count(0, any_count),
+                     shown_us((*gaps)["largest_us"].number()))});
   }
   if (const auto starts = r.find("start_delay")) {
     facts.rows.push_back(

@@ -13,7 +13,6 @@
 namespace ps::detail {
 namespace {
 
-constexpr std::uint64_t any_count = std::uint64_t{1} << 60;
 constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
 // The time that a case is judged by: the GPU's own where it is known, else the call's.

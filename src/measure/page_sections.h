@@ -1,7 +1,9 @@
 // Converts each kind of document to sections of a page.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/reading.h"
@@ -11,6 +13,9 @@ namespace ps::detail {
 
 using PageSection = std::variant<PageFacts, PageTable, PageTimelines, PagePlot, PageRoofline>;
 using PageSections = std::vector<PageSection>;
+
+// The most that a count in a document may be.
+inline constexpr std::uint64_t any_count = std::uint64_t{1} << 60;
 
 PageSections overlap_sections(const Reading& report);   // written by `penstock overlap` and `demo`
 PageSections expert_sections(const Reading& report);    // written by `penstock moe`
