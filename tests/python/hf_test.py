@@ -71,6 +71,37 @@ def check_best_tokens(got, own, wanted):
     assert torch.equal(got.argmax(-1)[sure], own.argmax(-1)[sure])
 
 
+def logits_and_choices(small, model, implementation, ids):
+    """The logits, and the experts of every layer in ascending order: (B, T, layers, K)."""
+    choices = []
+
+    def record(_, given):
+        choices.append(given[1].sort(-1).values.view(*ids.shape, 1, -1))
+
+    experts = [each for each in model.modules() if hasattr(each, "is_transposed")]
+    hooks = [each.register_forward_pre_hook(record) for each in experts]
+    logits = small.logits(model, implementation, ids).float()
+    for each in hooks:
+        each.remove()
+    assert len(choices) == len(experts) > 0
+    return logits, torch.cat(choices, 2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_next_tokens_are_those_of_eager(small, name, device):
+    """In bf16 with some experts per token: wherever a token and those before it have the same experts."""
+    ids = small.prompt(device, batch=32, tokens=6)
+    rounded = small.build(name, device, torch.bfloat16)
+    exact = small.build(name, device, torch.bfloat16).float()  # the same weights
+    (wanted, choices), (own, owns), (got, gots) = (
+        logits_and_choices(small, *each, ids)
+        for each in ((exact, "eager"), (rounded, "eager"), (rounded, "penstock")))
+    same = ((owns == choices) & (gots == choices)).all(-1).all(-1).cumprod(1).bool()
+    assert same.sum() >= same.numel() / 3
+    check_rounding(got[same], own[same], wanted[same])
+    check_best_tokens(got[same], own[same], wanted[same])
+
+
 def forced(model, implementation, ids, tokens=None, **options):
     """The tokens that `generate` returns, and the logits of every step: (B, tokens, vocabulary). With
     `tokens`, these are generated, whatever the logits say."""
@@ -128,11 +159,55 @@ def test_mxfp4_that_is_dequantised_at_loading(small, tmp_path):
     stored = torch.stack((values[blocks % 16], values[blocks // 16]), -1).flatten(-2)
     stored = torch.ldexp(stored, scales[..., None] - 127).flatten(2)
     assert torch.equal(experts.gate_up_proj.float(), stored.mT)
+    check_as_eager(small, model)
+
+
+def check_as_eager(small, model):
     exact = copy.deepcopy(model).float()
     ids = small.prompt()
     got = small.logits(model, "penstock", ids).float()
     own, wanted = (small.logits(each, "eager", ids).float() for each in (model, exact))
     check_rounding(got, own, wanted)
+
+
+def test_fp8_blocks_that_are_dequantised_at_loading(small, tmp_path):
+    """A checkpoint as those of DeepSeek-V3: values of eight bits, and a scale of every square block."""
+    import transformers
+    from packaging.version import Version
+    from safetensors.torch import load_file, save_file
+
+    pytest.importorskip("accelerate", reason="transformers loads fp8 with accelerate only")
+    if Version(transformers.__version__) < Version("5.8"):
+        pytest.skip("older versions of transformers leave the experts in fp8")
+    side, largest = 8, torch.finfo(torch.float8_e4m3fn).max
+    small.build("deepseek_v3").save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    stored = {}  # what the eight bits and the scales mean
+    for name in [each for each in tensors if each.endswith("_proj.weight")]:
+        rows, columns = tensors[name].shape
+        blocks = tensors[name].view(rows // side, side, columns // side, side)
+        scales = blocks.abs().amax((1, 3), keepdim=True) / largest
+        values = (blocks / scales).to(torch.float8_e4m3fn)
+        stored[name] = (values.float() * scales).view(rows, columns)
+        tensors[name] = values.view(rows, columns)
+        tensors[f"{name}_scale_inv"] = scales.view(rows // side, columns // side)
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "fp8", "weight_block_size": [side, side],
+                                     "activation_scheme": "dynamic"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path, dtype=torch.bfloat16,
+        quantization_config=transformers.FineGrainedFP8Config(dequantize=True))
+    model.bfloat16()  # some versions of transformers leave weights in f32
+    penstock.hf.use(model)
+    experts = model.model.layers[1].mlp.experts
+    for expert in range(8):
+        gate, up, down = (stored[f"model.layers.1.mlp.experts.{expert}.{part}_proj.weight"].bfloat16()
+                          for part in ("gate", "up", "down"))
+        assert torch.equal(experts.gate_up_proj[expert], torch.cat((gate, up)))
+        assert torch.equal(experts.down_proj[expert], down)
+    check_as_eager(small, model)
 
 
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
