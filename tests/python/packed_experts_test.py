@@ -1,12 +1,9 @@
 """pack_experts, DiskExpertStore, and StreamedExperts that read one, with NumPy on the CPU."""
 
 import datetime
-import doctest
 import gc
 import os
-import re
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -300,19 +297,6 @@ class TestStore:
         experts.close()
         with pytest.raises(penstock.ExpertsClosed):
             experts.forward(0, *draw_tokens())
-
-
-def test_the_page(path, tmp_path):
-    """The Python example of docs/experts.md."""
-    page = Path(__file__).resolve().parents[2] / "docs/experts.md"
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-    start = "model.layers.{}.mlp.experts.{}."
-    weights.save(tmp_path / "model.safetensors", {
-        start.format(layer, expert) + f"{part}_proj.weight": np.ones((64, 32) if part == "down" else (32, 64), "f")
-        for layer in range(2) for expert in range(4) for part in ("gate", "up", "down")})
-    example = doctest.DocTestParser().get_doctest(
-        "".join(blocks), {"checkpoint": str(tmp_path), "packed": str(path)}, page.name, None, 0)
-    assert example.examples and doctest.DocTestRunner().run(example).failed == 0
 
 
 def test_ctrl_c_while_packing(interrupted, path):
