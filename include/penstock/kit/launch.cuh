@@ -86,7 +86,7 @@ struct LaunchConfig {
   }
 };
 
-// Caches what the calls below ask of the CUDA runtime: each query takes microseconds, as long as a
+// What the calls below have asked of the runtime: each question takes microseconds, as long as a
 // launch. One per thread, so that no lock is needed.
 class [[gnu::visibility("hidden")]] LaunchCache {
  public:
@@ -177,8 +177,8 @@ PENSTOCK_OWN_RUNTIME inline void allow(const void* kernel, const LaunchOptions& 
 // the previous kernel, whatever GPU it runs on, so it must not. Asks once per kernel, device and
 // thread.
 PENSTOCK_OWN_RUNTIME inline bool may_overlap(const void* kernel) {
-  constexpr unsigned no_cluster = ~0u;  // distinguishes these entries from the others
-  const LaunchCache::Key key{kernel, current_device(), no_cluster, 0, 0};
+  constexpr unsigned question = ~0u;  // no cluster: tells these entries from the others
+  const LaunchCache::Key key{kernel, current_device(), question, 0, 0};
   LaunchCache& cache = LaunchCache::of_this_thread();
   if (const unsigned* known = cache.find(key)) return *known != 0;
   cudaFuncAttributes has{};

@@ -92,10 +92,9 @@ struct StreamedExpertsOptions {
   // Experts that are copied at the first opportunity and never evicted, by layer and expert.
   std::vector<std::pair<std::int64_t, std::int64_t>> pinned{};
   ExpertPrefetch prefetch = ExpertPrefetch::none;
-  // Other than none only with `store`, on a GPU. Takes the time of all but four of the cores, at
-  // least 1 and at most 24, while a call is in flight and about a millisecond longer, and
-  // page-locked memory for 4 calls: each for 64 rows of the hidden size, and 544 of the hidden size
-  // and the width.
+  // Other than none only with `store`, on a GPU. Takes the time of all cores but four, or of 24,
+  // while a call is in flight and about a millisecond longer, and page-locked memory for 4 calls:
+  // each for 64 rows of the hidden size, and 544 of the hidden size and the width.
   HostExperts host_experts = HostExperts::none;
   // Of `fixed`: the share of the experts that the CPU computes, above 0 and at most 1.
   double host_share = 0;
