@@ -19,12 +19,12 @@ namespace {
 
 // A few items, of which every allocation fails; and with one slot per ring, whose window holds 16
 // items, enough to fill the window, wait, and fill it again. Of their allocations, a sample fails.
-struct Length {
+struct MemoryRun {
   std::uint64_t items;
   std::size_t depth;
   std::uint64_t stride;  // from one allocation that fails to the next
 };
-constexpr Length few{6, 2, 1}, several_windows{40, 1, 3};
+constexpr MemoryRun memory_run{6, 2, 1}, long_memory_run{40, 1, 3};
 
 class CpuMemoryFaults : public testing::Test {
  protected:
@@ -36,18 +36,18 @@ class CpuMemoryFaults : public testing::Test {
 };
 
 TEST_F(CpuMemoryFaults, AnyAllocationOfARunFails) {
-  for (const Length& length : {few, several_windows}) {
+  for (const MemoryRun& run : {memory_run, long_memory_run}) {
     for (const bool host_stages : {true, false}) {
       bool struck = true;
       std::uint64_t failed = 0;
-      for (std::uint64_t n = 1; struck; n += length.stride) {
+      for (std::uint64_t n = 1; struck; n += run.stride) {
         const std::string here =
-            "allocation " + std::to_string(n) + " of " + std::to_string(length.items) + " items";
+            "allocation " + std::to_string(n) + " of " + std::to_string(run.items) + " items";
         watchdog.step(here);
         TinyPipeline tiny(*device,
-                          {.depth = length.depth, .host_stages = host_stages, .host_calls = true});
+                          {.depth = run.depth, .host_stages = host_stages, .host_calls = true});
         heap->fail_at(n);
-        const auto failure = failure_of([&] { tiny.run({.items = length.items}); });
+        const auto failure = failure_of([&] { tiny.run({.items = run.items}); });
         struck = heap->struck();
         heap->fail_at(0);
         EXPECT_EQ(struck, failure != nullptr) << here << ": " << text(failure);
@@ -55,9 +55,9 @@ TEST_F(CpuMemoryFaults, AnyAllocationOfARunFails) {
           EXPECT_TRUE(is<OutOfMemory>(failure)) << here << ": " << text(failure);
           ++failed;
         }
-        tiny.run_well(length.items);
+        tiny.run_well(run.items);
       }
-      EXPECT_GT(failed, 2U / length.stride)
+      EXPECT_GT(failed, 2U / run.stride)
           << "the run allocates rings and scratch, so some must have failed";
     }
   }

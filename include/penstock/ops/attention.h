@@ -111,10 +111,9 @@ std::size_t attention_workspace_bytes(const AttentionOptions& options);
 // rows. On a GPU rows begin at multiples of 16 bytes.
 //
 // Enqueues and returns, without waiting for the device unless `check` is set; may be captured
-// unless `check` is set. The same call gives the same bits every time. `out` and `lse` must
-// not overlap each other or the inputs. Throws InvalidArgument naming the argument, OutOfMemory,
-// and Unsupported on GPUs of a compute capability below 8.0, or that the kernel named does not run
-// on.
+// unless `check` is set. The same call gives the same bits every time. `out` and `lse` are apart
+// from each other and from the inputs. Throws InvalidArgument naming the argument, OutOfMemory, and
+// Unsupported on GPUs of a compute capability below 8.0, or that the kernel named does not run on.
 void attention(const AttentionOptions& options, const Stream& stream);
 
 }  // namespace ps
