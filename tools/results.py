@@ -254,7 +254,7 @@ def summary(documents):
              document["commit"] + (", older sources" if document.get("stale") else "")]
             for name, (path, document) in documents.items()]
     missing = [f"`{name}` ({about})" for name, about in ABOUT.items() if name not in documents]
-    more = (f"\nNot measured yet, or not since they were added: {'; '.join(missing)}. "
+    more = (f"\nNot measured yet: {'; '.join(missing)}. "
             "`scripts/gpu_bench.sh NAME` measures them.\n" if missing else "")
     return f"{SUMMARY}\n{table(['benchmark', 'measures', 'result', 'commit'], rows)}\n{more}"
 
