@@ -236,8 +236,7 @@ def test_a_page_shows_the_plot_once_there_are_results(run, tmp_path):
             "<!-- end of table -->\n"
     page.write_text(place.format("", ""))
     assert run().returncode == 0
-    none = "\nThere are no results yet. To measure: `scripts/gpu_bench.sh attention`.\n\n"
-    assert page.read_text() == place.format(none, none)
+    assert page.read_text() == place.format("", "")
     assert run(everything()).returncode == 0
     assert "(../results/attention.svg)\n" in page.read_text() and "all 36 listed" in page.read_text()
     picture = tmp_path / "docs/results/attention.svg"
@@ -247,7 +246,7 @@ def test_a_page_shows_the_plot_once_there_are_results(run, tmp_path):
     done = run(everything(), "--check")
     assert done.returncode == 1 and "docs/results/attention.svg is stale" in done.stdout
     assert run().returncode == 0 and not picture.exists()
-    assert page.read_text() == place.format(none, none)
+    assert page.read_text() == place.format("", "")
 
 
 def test_a_plot_of_a_broken_file_is_an_error(run, tmp_path):
