@@ -37,7 +37,7 @@ DecodeShape shape_of(const Lengths& lengths, std::int32_t rows, std::mt19937& ra
   shape.reach = {reach(), reach()};
   shape.heads_k = 1 + static_cast<std::int32_t>(random() % 3);
   shape.group = 1 + static_cast<std::int32_t>(random() % 9);
-  shape.keys = random() % 2 == 0 ? 64 : 128;
+  shape.keys = 32 << random() % 3;
   shape.aligned = random() % 2 == 0;
   shape.chunked = random() % 2 == 0;
   return shape;
@@ -176,7 +176,7 @@ TEST(DecodeParts, ChunksDependOnNoOtherSequence) {
 TEST(DecodeParts, TheWorkspaceHoldsAllChunks) {
   for (std::int32_t length = 0; length < 70000; length += 61) {
     for (const std::int32_t first : {0, 1, 127}) {
-      for (const std::int32_t keys : {64, 128}) {
+      for (const std::int32_t keys : {32, 64, 128}) {
         if (first > length) continue;
         const std::vector<std::int32_t> begins{first};
         DecodeShape shape;
@@ -211,6 +211,21 @@ TEST(DecodeParts, EndWhereItemsDoIfThatCostsFewParts) {
       EXPECT_GE(parts, most - most / 16);
     }
   }
+}
+
+TEST(DecodeParts, BlocksOfThreadsAreAtLeastOneAndAtMostAsManyAsFit) {
+  const std::vector<std::int32_t> ends{3, 40};
+  DecodeShape shape;
+  shape.sequences = {.count = 2, .q_rows = 1, .k_rows = 40, .max_q = 1, .max_k = 40};
+  for (const bool several_lengths : {false, true}) {
+    shape.sequences.lengths_k = several_lengths ? ends.data() : nullptr;
+    EXPECT_EQ(detail::decode_blocks(shape, 0), 1) << "the launch is refused, and says why";
+    EXPECT_EQ(detail::decode_blocks(shape, 264), 264);
+    EXPECT_EQ(detail::decode_blocks(shape, 5000), detail::attention_decode_parts);
+  }
+  shape.heads_k = 64;
+  shape.sequences.lengths_k = nullptr;
+  EXPECT_EQ(detail::decode_blocks(shape, 264), 256) << "two parts per item";
 }
 
 TEST(DecodeParts, SlotsOfAnItem) {

@@ -1,11 +1,13 @@
 // What attention() refuses: every argument that is not as documented, on the CPU and on a fake GPU.
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "ops/attention/arguments.h"
 #include "penstock/base/error.h"
 #include "penstock/host/buffer.h"
 #include "penstock/ops/attention.h"
@@ -255,6 +257,7 @@ class AttentionGpuErrors : public testing::Test {
       : machine(std::in_place, FakeOptions{.adjust = [major, minor](int, cuda::Properties& gpu) {
                   gpu.major = major;
                   gpu.minor = minor;
+                  if (major != 9) gpu.shared_bytes = std::size_t{99} << 10;
                 }}) {
     options = call.options([&](Strided& array) { return array.view(machine->gpu().place()); });
     options.pool = &*pool;
@@ -369,6 +372,10 @@ class AttentionOtherGpu : public AttentionGpuErrors {
  protected:
   AttentionOtherGpu() : AttentionGpuErrors(8, 9) {}
 };
+
+TEST_F(AttentionOtherGpu, TheWorkHasItsSharedMemory) {
+  EXPECT_EQ(attending::checked(options, machine->gpu()).shared_bytes, std::size_t{99} << 10);
+}
 
 TEST_F(AttentionOtherGpu, Sm90NeedsComputeCapability90) {
   EXPECT_NE(unsupported(AttentionKernel::sm90).find("needs compute capability 9.0 for kernel sm90"),

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "host/cuda/backend.h"
 #include "ops/arguments.h"
 #include "ops/attention/shapes.h"
 #include "penstock/base/error.h"
@@ -198,7 +199,10 @@ AttentionWork checked(const AttentionOptions& options, const Device& device, con
   work.decode_space = spaces.decode;
   work.batch_invariant = options.batch_invariant;
   check_workspace(options, views, work.memory_bytes(), device);
-  if (device.kind() != DeviceKind::cpu) work.memory = options.workspace.data;
+  if (device.kind() != DeviceKind::cpu) {
+    work.memory = options.workspace.data;
+    work.shared_bytes = static_cast<cuda::Backend&>(device.backend()).properties().shared_bytes;
+  }
   work.heads_q = static_cast<std::int32_t>(shapes.q.heads);
   work.heads_k = static_cast<std::int32_t>(shapes.k.heads);
   work.dim = static_cast<std::int32_t>(shapes.q.dim);

@@ -1,7 +1,6 @@
 // The arguments of the decode kernels, and where a block of threads begins.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "ops/attention/decode_parts.h"
@@ -59,10 +58,7 @@ Call decode_call(const AttentionWork& work, std::int32_t keys) {
 // The blocks of threads of a launch, of which `resident` fit on the GPU.
 inline unsigned decode_grid(const AttentionWork& work, unsigned resident) {
   const DecodeShape shape = decode_call(work, 64).shape;
-  const std::int32_t most = std::min(static_cast<std::int32_t>(resident), attention_decode_parts);
-  if (!shape.alike() || shape.chunked) return static_cast<unsigned>(most);
-  const std::int64_t items = std::int64_t{shape.heads_k} * shape(0).tiles * work.sequences.count;
-  return static_cast<unsigned>(decode_parts(items, most));
+  return static_cast<unsigned>(decode_blocks(shape, static_cast<std::int32_t>(resident)));
 }
 
 // A row of the result.

@@ -11,6 +11,7 @@
 // but its own lengths, so that its results do not depend on its neighbours or on the GPU.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ops/attention/mask.h"
@@ -88,13 +89,20 @@ PENSTOCK_HD constexpr std::int64_t decode_cut(std::int64_t total, std::int32_t p
   const auto rest = static_cast<std::int32_t>(total - each * parts);
   return each * part + rest * part / parts;
 }
-// How many parts to cut items of equal size into, of which `most` can run at once: if a few less
-// do, so many that parts end where items do.
+// How many parts to cut items of equal size into, of which `most` can run at once, at least 1: if a
+// few less do, so many that parts end where items do.
 constexpr std::int32_t decode_parts(std::int64_t items, std::int32_t most) {
   for (std::int32_t parts = most; parts >= most - most / 16; --parts) {
     if (items > 0 && (items % parts == 0 || parts % items == 0)) return parts;
   }
   return most;
+}
+// The blocks of threads of a launch, of which `resident` can run at once. At least one: if none
+// can, its launch reports what it lacks.
+constexpr std::int32_t decode_blocks(const DecodeShape& shape, std::int32_t resident) {
+  const std::int32_t most = std::clamp(resident, 1, attention_decode_parts);
+  if (!shape.alike() || shape.chunked) return most;
+  return decode_parts(std::int64_t{shape.heads_k} * shape(0).tiles * shape.sequences.count, most);
 }
 PENSTOCK_HD constexpr std::int32_t decode_part_of(std::int64_t total, std::int32_t parts,
                                                   std::int64_t piece) {

@@ -186,6 +186,7 @@ struct AttentionWork {
   std::int32_t dim = 0, dim_v = 0;        // D and Dv: multiples of 8, 8 to 256
   DType type = DType::bf16;               // of q, k, v and out: bf16, f16 or f32
   AttentionKernel kernel = AttentionKernel::best;
+  std::size_t shared_bytes = 0;  // that a block of threads may have, on a GPU
 
   // Strides may be 0 or negative, except those of out. On a GPU all strides and addresses are
   // multiples of 16 bytes. A dimension of extent 1 has the stride it would have if contiguous.
