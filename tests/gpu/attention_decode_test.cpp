@@ -274,6 +274,23 @@ TEST_P(AttentionDecodeGpu, WrongLengthsStayInsideTheTensors) {
   }
 }
 
+TEST_P(AttentionDecodeGpu, WrongPaddingAndPagesStayInsideTheTensors) {
+  AttentionCase of{.q_rows = 15,
+                   .k_rows = 280,
+                   .dim = 64,
+                   .dim_v = 64,
+                   .causal = true,
+                   .first_k = {0, 3},
+                   .lengths_k = {280, 100}};
+  for (const std::int64_t page_rows : {0, 16, 5}) {
+    of.page_rows = page_rows;
+    for (const bool batch_invariant : {false, true}) {
+      expect_inside_padding(of, {.kernel = GetParam(), .batch_invariant = batch_invariant});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST_P(AttentionDecodeGpu, MayBeCaptured) {
   expect_right_in_a_graph({.q_rows = 1,
                            .k_rows = 3000,
