@@ -25,6 +25,7 @@ class AttentionSharedMemoryGpu : public AttentionGpuTest {
     options.workspace = workspace.view();
     detail::AttentionWork work = attending::checked(options, gpu);
     ASSERT_GE(work.shared_bytes, least);
+    if (work.sequences.q_rows == 0) return;
     work.shared_bytes = shared_bytes;
     detail::attention_gpu(work, stream);
     copies.fetch();
@@ -38,10 +39,10 @@ class AttentionSharedMemoryGpu : public AttentionGpuTest {
 TEST_F(AttentionSharedMemoryGpu, WideHeadsNeedNoMoreThanEveryGpuHas) {
   const std::vector<DType> types{DType::bf16, DType::f16};
   const std::vector<AttentionDims> dims{{256, 256}, {208, 256}, {40, 136}, {200, 8}};
-  for (std::uint32_t seed = 1; seed <= 40; ++seed) {
+  for (std::uint32_t seed = 1; seed <= 16; ++seed) {
     const AttentionCase of = seed % 3 == 0
-                                 ? random_paged_case(seed, 300, dims, types, {1, 8, 12, 64})
-                                 : random_attention_case(seed, 300, dims, types);
+                                 ? random_paged_case(seed, 150, dims, types, {1, 8, 12, 64})
+                                 : random_attention_case(seed, 150, dims, types);
     for (const std::size_t bytes : {least, 2 * least}) {
       expect_right(seed, of, bytes);
       if (HasFatalFailure()) return;

@@ -324,14 +324,22 @@ TEST_F(AttentionGpuErrors, CallsThatSm90DoesNotTake) {
   EXPECT_EQ(named([](auto& o) { o.kernel = AttentionKernel::sm90; }), "kernel");
 }
 
-TEST_F(AttentionGpuErrors, DecodeKernelsTakeNoF32) {
-  AttentionCall f32(1, {.type = DType::f32});
-  for (const AttentionKernel kernel : {AttentionKernel::decode, AttentionKernel::decode_portable}) {
-    AttentionOptions bad =
-        f32.options([&](Strided& array) { return array.view(machine->gpu().place()); });
-    bad.pool = &*pool;
-    bad.kernel = kernel;
-    EXPECT_EQ(refusal(bad, *stream).argument, "kernel");
+TEST_F(AttentionGpuErrors, DecodeKernelsTakeEveryTypeButNotVeryManyQueries) {
+  for (const DType type : {DType::bf16, DType::f16, DType::f32}) {
+    AttentionCall made(1, {.heads_q = 4, .type = type});
+    AttentionOptions each =
+        made.options([&](Strided& array) { return array.view(machine->gpu().place()); });
+    each.pool = &*pool;
+    for (const AttentionKernel kernel :
+         {AttentionKernel::best, AttentionKernel::decode, AttentionKernel::decode_portable}) {
+      each.kernel = kernel;
+      detail::AttentionWork work = attending::checked(each, machine->gpu());
+      EXPECT_GT(work.decode_space.bytes, 0U);
+      EXPECT_NO_THROW(attending::require_kernel(work, machine->gpu()));
+      if (kernel == AttentionKernel::best) continue;
+      work.sequences.max_q = 1 << 30;
+      EXPECT_THROW(attending::require_kernel(work, machine->gpu()), InvalidArgument);
+    }
   }
 }
 

@@ -151,7 +151,7 @@ Spaces sized(const AttentionOptions& options, const Shapes& shapes) {
   const bool several_lengths = given(options.cu_q);
   Spaces sized{.space = detail::attention_workspace(q.rows, q.sequences, several_lengths)};
   const std::int64_t max_q = most_queries(options, q);
-  if (detail::attention_decodes(options.kernel, options.q.dtype(), max_q)) {
+  if (detail::attention_decodes(options.kernel, max_q)) {
     const std::int64_t rows = several_lengths ? q.rows : q.sequences * q.rows;
     sized.decode = detail::attention_decode_space(rows * q.heads, q.heads / k.heads, max_q,
                                                   most("max_k", options.max_k, k.rows), v.dim,

@@ -153,7 +153,7 @@ class DecodeTile {
  private:
   // Of the tile, among the rows of its item's sequence and head.
   __device__ static std::int32_t first_row(const SequenceRun& of) {
-    return of.run.tile * of.sequence.tile_rows();
+    return of.sequence.first_row(of.run.tile);
   }
 
   __device__ static unsigned row_tiles(const SequenceRun& of) {
@@ -163,8 +163,7 @@ class DecodeTile {
   __device__ unsigned row_tile(const SequenceRun& of) const { return warp_ % row_tiles(of); }
   // Rows of the tile that are there.
   __device__ unsigned rows(const SequenceRun& of) const {
-    const std::int32_t all = of.sequence.at.q_length * decode_.shape.group;
-    return static_cast<unsigned>(min(of.sequence.tile_rows(), all - first_row(of)));
+    return static_cast<unsigned>(of.sequence.rows_of(of.run.tile, decode_.shape.group));
   }
 
   __device__ AttentionKeys keys_of(const SequenceRun& of, std::int32_t query) const {
@@ -358,9 +357,8 @@ class DecodeTile {
 
   __device__ std::int64_t partial_of(std::int32_t part, const SequenceRun& of, unsigned row,
                                      const ResultRow& result) const {
-    const Partials& partials = decode_.partials;
-    if (partials.chunks > 0) return result.number * partials.chunks + of.run.piece;
-    return std::int64_t{decode_slot(part, of.run.is_first)} * partials.tile_rows + row;
+    return decode_.partials.rows.of_run(part, of.run, static_cast<std::int32_t>(row),
+                                        result.number);
   }
 
   const Call& decode_;

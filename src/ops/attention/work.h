@@ -226,9 +226,8 @@ struct AttentionWork {
 
 // Whether the decode kernels compute a call on a GPU, of which no sequence has more than max_q
 // queries.
-constexpr bool attention_decodes(AttentionKernel kernel, DType type, std::int64_t max_q) {
+constexpr bool attention_decodes(AttentionKernel kernel, std::int64_t max_q) {
   constexpr std::int64_t few = 16;
-  if (type == DType::f32) return false;
   if (kernel == AttentionKernel::best) return max_q <= few;
   return kernel == AttentionKernel::decode || kernel == AttentionKernel::decode_portable;
 }
