@@ -129,7 +129,7 @@ NAMES = {
     "attention_cpu": "Cases as in [attention](attention.md), in f32, with 512 numbers per row. All cores "
                      "are used. *torch*: scaled_dot_product_attention with its fused kernel for the CPU, on "
                      "as many threads.",
-    "attention_decode": "bf16 unless f16 is said. One query per sequence unless another number is said; all "
+    "attention_decode": "bf16 unless another dtype is said. One query per sequence unless another number is said; all "
                         "attend to all keys. *1024 to 131072 keys*: 33 sequences, of which one has half of all "
                         "keys. The floor is a plain read of memory of the same size as the keys and values. "
                         "*pages of 64*, *pages of 16*: the same keys and values in pages of so many rows, in "

@@ -250,8 +250,12 @@ def test_sequences_of_several_lengths_have_no_peer_of_torch(gpu_context):
     assert all(verdict.right for verdict in check(case, case.kernels(), GpuClock()).values())
 
 
-def test_decode_stands_beside_every_backend_of_torch_that_takes_it(gpu_context):
-    case = DecodeCase(gpu_context, "it", attention_decode.SMALL["small"], brief=True)
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+def test_decode_stands_beside_every_backend_of_torch_that_takes_it(gpu_context, dtype):
+    shape = Shape(**vars(attention_decode.SMALL["small"]) | {"dtype": dtype})
+    case = DecodeCase(gpu_context, "it", shape, brief=True)
+    assert case.params["dtype"] == dtype
+    assert all(verdict.right for verdict in check(case, case.kernels(), GpuClock()).values())
     verdicts = check(case, answering(case), GpuClock())
     assert {name for name, verdict in verdicts.items() if verdict.right} == {"cuDNN", "FlashAttention 2"}
     assert f"torch ran {ON_CPU}.default and not efficient" in verdicts["efficient"].complaint
