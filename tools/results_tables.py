@@ -179,6 +179,19 @@ def of_calls(document):
             "up to 200 calls in a row without waiting, so that the host's caches and clocks are warm."]
 
 
+def variants(document):
+    """The section of a page with our times by other kernels, layouts and options; "" if there are none."""
+    names = dict.fromkeys(name for case in document.get("cases", [])
+                          for name in case.get("metrics", {}).get("kernels", {}))
+    if not names:
+        return ""
+    rows = [[case["case"], shown_us(judged_us(case["ours"])),
+             *(shown_us(judged_us(kernels.get(name))) for name in names)]
+            for case in document["cases"] if (kernels := case.get("metrics", {}).get("kernels"))]
+    return (f"\n## Other kernels, layouts and options\n\n{table(['case', 'ours', *names], rows)}\n\n"
+            "Our times of the same work in other ways, from the same interleaved runs.\n")
+
+
 def of_phases(document):
     """What the phases of a case took, where it printed them."""
     found = [(case["case"], phases) for case in document["cases"]

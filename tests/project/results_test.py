@@ -209,6 +209,19 @@ def test_a_ladder_beside_the_library_is_a_table_of_works(lines_of):
         assert line in lines
 
 
+def test_a_page_has_our_times_in_other_ways(lines_of):
+    cases = [{"case": "a", "ours": {"gpu_us": 2.0}, "peer": {}, "metrics": {"kernels": {
+                 "captured": {"gpu_us": 3.0}, "portable": {"gpu_us": 4.0}}}},
+             {"case": "b", "ours": {"gpu_us": 5.0}, "peer": {}, "metrics": {"kernels": {
+                 "portable": {"gpu_us": 6.0}}}},
+             {"case": "c", "ours": {"gpu_us": 7.0}, "peer": {}, "metrics": {}}]
+    lines = lines_of({"gemm.json": CASES | {"peers": {}, "cases": cases}})
+    begin = lines.index("| case | ours | captured | portable |")
+    assert lines[begin + 2:begin + 5] == ["| a | 2 µs | 3 µs | 4 µs |", "| b | 5 µs | – | 6 µs |", ""]
+    assert "## Other kernels, layouts and options" in lines
+    assert "## Other kernels, layouts and options" not in lines_of({"gemm.json": CASES})
+
+
 def test_profiles_are_a_table_of_kernels(lines_of):
     peak = "throughput.avg.pct_of_peak_sustained_elapsed"
     best = {"gpu__time_duration.sum": 6e-6, "dram__bytes_read.sum": 3e6,
