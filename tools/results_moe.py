@@ -127,7 +127,7 @@ def calls(documents):
             percent(metrics["workspace_bytes"] / metrics["workspace_bound"])])
     return table(["layer", "alone", "call", "SonicMoE, call", "host, after a pause",
                   "host, back to back", "graph, call", "graph, host back to back",
-                  "back to back", "workspace", "of its bound"], rows)
+                  "back to back", "workspace", "share of the upper bound"], rows)
 
 
 def routing(documents):

@@ -81,8 +81,8 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool = False,
     capture the call. It has no backward. The same call gives the same bits every time.
 
     `kernel` names a kernel on a GPU, to compare them: ``"sm90"``, for compute capability 9.0 and head
-    dimensions 64, 96, 128, 192 with 128 for `v`, and 256; ``"portable"``, the only one for f32; and
-    for few queries per sequence ``"decode"`` and ``"decode_portable"``, which divide the keys of a
+    dimensions 64, 96, 128, 192 with 128 for `v`, and 256, not for f32; ``"portable"``; and for few
+    queries per sequence ``"decode"`` and ``"decode_portable"``, which divide the keys of a
     sequence among many thread blocks. ``"best"`` uses ``"decode"`` for at most 16 queries, given by
     `max_q` if there is `cu_q`. With `batch_invariant`, the result of a sequence has the same bits
     whatever other sequences are in the call.

@@ -71,8 +71,9 @@ def moe(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, gate_up_bias
     whose compute capability is not 9.0, compare them. ``"sequential"`` is ``"large"`` without
     overlapping loads, products and stores, to measure what that gains; the bits are the same.
 
-    The same call gives the same bits every time. With ``batch_invariant=True`` the result of a token
-    does not depend on the other tokens of the batch either.
+    The same call gives the same bits every time. With ``batch_invariant=True``, which the kernel
+    ``"decode"`` does not take, the result of a token does not depend on the other tokens of the batch
+    either.
     """
     inputs = (x, gate_up, down, ids, weights, gate_up_bias, down_bias, shared_gate_up, shared_down,
               shared_weights, slots)
@@ -111,8 +112,9 @@ def moe_plan(x: Any, gate_up: Any, down: Any, ids: Any, weights: Any, *, out: An
 
     Then :func:`moe_experts` computes the experts that are in `slots`, and is repeated with other
     slots and weights; at the end :func:`moe_combine` adds up. All steps use the same `workspace`,
-    `x`, `ids`, `weights` and `out`. If each expert is computed once, the result has the bits of one
-    moe() with all of them. Experts that are not computed add nothing.
+    `x`, `ids`, `weights` and `out`, and weights are views with swapped strides in all steps or in
+    none. If each expert is computed once, the result has the bits of one moe() with all of them.
+    Experts that are not computed add nothing.
 
     >>> import numpy, penstock
     >>> rng = numpy.random.default_rng(1)

@@ -54,29 +54,36 @@ Encoder find_encoder() {
   throw Unsupported("tensor maps need a GPU of compute capability 9.0 and its driver: " + why);
 }
 
-[[noreturn]] void fail(const std::string& device, const char* call, cudaError_t status,
+constexpr int unknown = -1;  // which device is current
+
+// Put together only for an error, as operators encode many maps.
+std::string name_of(int device) {
+  return device == unknown ? "cuda" : fmt::format("cuda:{}", device);
+}
+
+[[noreturn]] void fail(int device, const char* call, cudaError_t status,
                        const TensorMapOptions& options) {
   cudaGetLastError();
   if (status == cudaErrorNoDevice) refuse(cudaGetErrorString(status));
-  throw DeviceError(device, call, status,
+  throw DeviceError(name_of(device), call, status,
                     fmt::format("{}, for {}", cudaGetErrorString(status), describe(options)));
 }
 
 int current_device(const TensorMapOptions& options) {
   int device = 0;
   const cudaError_t status = cudaGetDevice(&device);
-  if (status != cudaSuccess) fail("cuda", "cudaGetDevice", status, options);
+  if (status != cudaSuccess) fail(unknown, "cudaGetDevice", status, options);
   return device;
 }
 
 // Other GPUs refuse the arguments without a word about why.
-void check_capability(int device, const std::string& called, const TensorMapOptions& options) {
+void check_capability(int device, const TensorMapOptions& options) {
   int major = 0;
   const cudaError_t status =
       cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  if (status != cudaSuccess) fail(called, "cudaDeviceGetAttribute", status, options);
+  if (status != cudaSuccess) fail(device, "cudaDeviceGetAttribute", status, options);
   if (major < 9) {
-    refuse(fmt::format("{} has {}.x; copy with cp.async instead", called, major));
+    refuse(fmt::format("{} has {}.x; copy with cp.async instead", name_of(device), major));
   }
 }
 
@@ -87,8 +94,7 @@ TensorMap encode_tiled(const TiledMap& map, const TensorMapOptions& options) {
   if (encoder.call == nullptr) refuse(encoder.why_not);
   const Place place = options.tensor.place();
   const int device = place.memory == Memory::device ? place.device : current_device(options);
-  const std::string called = fmt::format("cuda:{}", device);
-  check_capability(device, called, options);
+  check_capability(device, options);
 
   CUtensorMap made{};
   const auto ask = [&] {
@@ -104,12 +110,12 @@ TensorMap encode_tiled(const TiledMap& map, const TensorMapOptions& options) {
   if (result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_INVALID_CONTEXT) {
     // This thread has not used a GPU yet: it takes up the one that is current.
     const cudaError_t status = cudaSetDevice(current_device(options));
-    if (status != cudaSuccess) fail(called, "cudaSetDevice", status, options);
+    if (status != cudaSuccess) fail(device, "cudaSetDevice", status, options);
     result = ask();
   }
   // The driver's codes are the runtime's here.
   if (result != CUDA_SUCCESS) {
-    fail(called, "cuTensorMapEncodeTiled", static_cast<cudaError_t>(result), options);
+    fail(device, "cuTensorMapEncodeTiled", static_cast<cudaError_t>(result), options);
   }
   TensorMap bytes;
   std::memcpy(bytes.bytes, &made, sizeof(bytes));

@@ -9,7 +9,7 @@ import pytest
 from penstock.bench import Absent, BenchError, Context, Peer
 from penstock.bench._clock import CpuClock
 from penstock.bench._correctness import check
-from penstock.bench._performance import run_case
+from penstock.bench._performance import answering, run_case
 from penstock.bench._timing import Plan
 from penstock.bench.appending.append_case import AppendCase
 from penstock.bench.appending.attend_case import AttendCase
@@ -246,8 +246,19 @@ def test_a_step_in_16_bits_is_checked(gpu_context):
 def test_sequences_of_several_lengths_have_no_peer_of_torch(gpu_context):
     case = DecodeCase(gpu_context, "it", attention_decode.SMALL["several lengths"], brief=True)
     assert {name: peer.reason for name, peer in case.peers().items()} == dict.fromkeys(
-        ("cuDNN", "FlashAttention 2"), "scaled_dot_product_attention takes sequences of one length")
+        ("cuDNN", "FlashAttention 2", "efficient"), "scaled_dot_product_attention takes sequences of one length")
     assert all(verdict.right for verdict in check(case, case.kernels(), GpuClock()).values())
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+def test_decode_stands_beside_every_backend_of_torch_that_takes_it(gpu_context, dtype):
+    shape = Shape(**vars(attention_decode.SMALL["small"]) | {"dtype": dtype})
+    case = DecodeCase(gpu_context, "it", shape, brief=True)
+    assert case.params["dtype"] == dtype
+    assert all(verdict.right for verdict in check(case, case.kernels(), GpuClock()).values())
+    verdicts = check(case, answering(case), GpuClock())
+    assert {name for name, verdict in verdicts.items() if verdict.right} == {"cuDNN", "FlashAttention 2"}
+    assert f"torch ran {ON_CPU}.default and not efficient" in verdicts["efficient"].complaint
 
 
 @pytest.mark.parametrize("number", range(len(attention_cpu.QUICK)))

@@ -119,30 +119,6 @@ TEST_F(KitLaunchGpu, LoadsKernelsWithoutRunningThem) {
   EXPECT_TRUE(same(out.values(), [](std::size_t i) { return static_cast<unsigned>(255 - i) * 3; }));
 }
 
-// A place that two keys share holds the last of them, and never the wrong value.
-TEST(KitLaunchCache, FindsWhatWasKeptOrNothing) {
-  using Cache = ps::kit::detail::LaunchCache;
-  const auto key_of = [](unsigned i) {
-    return Cache::Key{reinterpret_cast<const void*>(std::uintptr_t{i / 16 + 1} * 64),
-                      static_cast<int>(i / 8 % 2), i / 4 % 2 + 1, i / 2 % 2 * 128U, i % 2 * 1024U};
-  };
-  Cache cache;
-  EXPECT_EQ(cache.find(key_of(0)), nullptr);
-  for (unsigned i = 0; i < 1024; ++i) {
-    cache.keep(key_of(i), i);
-    const unsigned* found = cache.find(key_of(i));
-    ASSERT_TRUE(found != nullptr && *found == i) << i;
-  }
-  unsigned kept = 0;
-  for (unsigned i = 0; i < 1024; ++i) {
-    const unsigned* found = cache.find(key_of(i));
-    if (found == nullptr) continue;
-    EXPECT_EQ(*found, i);
-    ++kept;
-  }
-  EXPECT_GT(kept, 32U) << "keys crowd in a few places";
-}
-
 TEST_F(KitLaunchGpu, SaysWhyItIsRefused) {
   const DeviceArray<unsigned> out(1);
   const auto refused = [&](const ps::kit::LaunchOptions& options, const char* call) {

@@ -3,9 +3,12 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpu/moe_gpu.h"
+#include "gpu/recording.h"
+#include "penstock/host/cuda.h"
 #include "penstock/ops/moe.h"
 #include "support/moe_arrays.h"
 
@@ -18,6 +21,19 @@ class MoeDecodeGpu : public MoeGpu {
     return run(numbers, storage, MoeKernel::decode);
   }
 };
+
+// Ids that give all experts the same number of rows.
+std::vector<std::int64_t> spread_ids(const MoeShape& shape) {
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < shape.tokens * shape.choices; ++i) ids.push_back(i % shape.experts);
+  return ids;
+}
+// Ids that give the first K experts all rows.
+std::vector<std::int64_t> crowded_ids(const MoeShape& shape) {
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < shape.tokens * shape.choices; ++i) ids.push_back(i % shape.choices);
+  return ids;
+}
 
 // Shapes, types, layouts, strides, biases and activations; ids that are none of an expert; experts
 // without a slot.
@@ -124,63 +140,92 @@ TEST_F(MoeDecodeGpu, PartsHaveTheBitsOfTheWhole) {
 }
 
 // Two inputs take turns in one workspace, so that nothing right is left there by the call before,
-// and calls follow each other without a pause, so that kernels overlap.
+// and the two calls of a repeat follow each other without a pause, so that their kernels overlap.
+// Of 150 tokens the counts choose, `decode` for the first input and `large` for the second.
 TEST_F(MoeDecodeGpu, TheSameBitsEveryTime) {
   std::mt19937 random(10);
-  for (const std::int64_t tokens : {1, 8, 50}) {
+  for (const std::int64_t tokens : {1, 8, 50, 150}) {
     SCOPED_TRACE(testing::Message() << tokens << " tokens");
     const MoeShape shape{
         .tokens = tokens, .choices = 4, .hidden = 264, .width = 520, .experts = 30};
-    const MoeNumbers numbers[] = {{shape, random}, {shape, random}};
+    MoeNumbers numbers[] = {{shape, random}, {shape, random}};
+    if (tokens == 150) {
+      numbers[0].ids = spread_ids(shape);
+      numbers[1].ids = crowded_ids(shape);
+    }
     MoeArrays arrays[] = {MoeArrays(numbers[0]), MoeArrays(numbers[1])};
     OnGpu calls[] = {{arrays[0], gpu, *stream}, {arrays[1], gpu, *stream}};
     calls[1].options().workspace = calls[0].options().workspace;
     std::vector<std::uint8_t> first[2];
-    for (int which = 0; which < 2; ++which) {
-      moe(calls[which].options(), *stream);
+    for (const int which : {0, 1}) {
+      first[which] = calls[which].run_again();
+      EXPECT_EQ(calls[which].products(),
+                tokens == 150 && which == 1 ? MoeKernel::large : MoeKernel::decode);
       calls[which].fetch();
       ASSERT_EQ(wrong(arrays[which].out(), expected(numbers[which])), "");
-      first[which] = bits_of(arrays[which]);
     }
-    for (int repeat = 0; repeat < 20; ++repeat) {
-      for (int i = 0; i < 50; ++i) moe(calls[i % 2].options(), *stream);
-      for (int which = 0; which < 2; ++which) {
-        calls[which].fetch();
-        ASSERT_EQ(bits_of(arrays[which]), first[which]) << "repeat " << repeat;
+    for (int repeat = 0; repeat < 1000; ++repeat) {
+      const int before = repeat % 2, after = 1 - before;
+      for (const OnGpu& each : calls) each.poison_out();
+      moe(calls[before].options(), *stream);
+      moe(calls[after].options(), *stream);
+      for (const int which : {0, 1}) {
+        ASSERT_EQ(calls[which].out_bytes(), first[which]) << "repeat " << repeat;
       }
     }
   }
 }
 
 // `best` is `decode` for up to 64 tokens and for few rows per expert, and `large` for many rows, on
-// average or because one expert has most of them.
+// average or because one expert has most of them, and for weights that `decode` does not take.
 TEST_F(MoeDecodeGpu, BestIsOneOfTheKernels) {
   std::mt19937 random(11);
-  const auto same_as = [&](const MoeNumbers& numbers, MoeKernel kernel) {
-    EXPECT_EQ(bits(numbers, {}, MoeKernel::best), bits(numbers, {}, kernel));
+  const auto expect = [&](MoeKernel products, const MoeNumbers& numbers, MoeKernel kernel,
+                          const MoeStorage& storage = {}) {
+    MoeArrays arrays(numbers, storage);
+    OnGpu there(arrays, gpu, *stream);
+    there.options().kernel = kernel;
+    moe(there.options(), *stream);
+    EXPECT_EQ(there.products(), products) << numbers.shape.tokens << " tokens";
+    there.fetch();
+    EXPECT_EQ(wrong(arrays.out(), expected(numbers)), "");
   };
   const auto numbers = [&](std::int64_t tokens, std::int64_t experts) {
     return MoeNumbers(
         {.tokens = tokens, .choices = 2, .hidden = 136, .width = 200, .experts = experts}, random);
   };
-  same_as(numbers(64, 3), MoeKernel::decode);
-  same_as(numbers(160, 20), MoeKernel::decode);
-  same_as(numbers(2000, 20), MoeKernel::large);
+  const MoeNumbers few = numbers(64, 3), several = numbers(160, 20), many = numbers(2000, 20);
   MoeNumbers crowded = numbers(250, 20);
-  for (std::int64_t& id : crowded.ids) id = random() % 20 == 0 ? id : 4;
-  same_as(crowded, MoeKernel::large);
+  crowded.ids = crowded_ids(crowded.shape);
+  expect(MoeKernel::decode, few, MoeKernel::best);
+  expect(MoeKernel::decode, several, MoeKernel::best);
+  expect(MoeKernel::large, many, MoeKernel::best);
+  expect(MoeKernel::large, crowded, MoeKernel::best);
+  expect(MoeKernel::large, few, MoeKernel::best, {.gate_up_by_column = true});
+  // As named, whatever `best` would be.
+  expect(MoeKernel::large, few, MoeKernel::large);
+  expect(MoeKernel::decode, many, MoeKernel::decode);
 }
 
 // The result of a token does not depend on the others.
 TEST_F(MoeDecodeGpu, BatchInvariantCallsTakeTheLargeKernel) {
   std::mt19937 random(12);
-  const MoeNumbers numbers({.tokens = 5, .choices = 2, .hidden = 136, .width = 200}, random);
-  MoeArrays arrays(numbers);
-  OnGpu there(arrays, gpu, *stream);
-  there.options().batch_invariant = true;
-  moe(there.options(), *stream);
-  there.fetch();
-  EXPECT_EQ(bits_of(arrays), bits(numbers, {}, MoeKernel::large));
+  for (const std::int64_t tokens : {5, 150}) {
+    SCOPED_TRACE(testing::Message() << tokens << " tokens");
+    const MoeNumbers numbers(
+        {.tokens = tokens, .choices = 2, .hidden = 136, .width = 200, .experts = 30}, random);
+    MoeArrays arrays(numbers);
+    OnGpu there(arrays, gpu, *stream);
+    moe(there.options(), *stream);
+    EXPECT_EQ(there.products(), MoeKernel::decode);
+    there.options().batch_invariant = true;
+    there.poison_results();
+    moe(there.options(), *stream);
+    EXPECT_EQ(there.products(), MoeKernel::large);
+    there.fetch();
+    EXPECT_EQ(wrong(arrays.out(), expected(numbers)), "");
+    EXPECT_EQ(bits_of(arrays), bits(numbers, {}, MoeKernel::large));
+  }
 }
 
 TEST_F(MoeDecodeGpu, CanBeCaptured) {
@@ -189,6 +234,36 @@ TEST_F(MoeDecodeGpu, CanBeCaptured) {
     const MoeNumbers numbers(
         {.tokens = tokens, .choices = 2, .hidden = 64, .width = 72, .experts = 30}, random);
     expect_replays(numbers, MoeKernel::best);
+  }
+}
+
+// A graph that is captured once runs the kernel that suits the ids of each replay.
+TEST_F(MoeDecodeGpu, ReplaysChooseByTheirCounts) {
+  std::mt19937 random(17);
+  MoeNumbers spread({.tokens = 150, .choices = 2, .hidden = 136, .width = 200, .experts = 30},
+                    random);
+  spread.ids = spread_ids(spread.shape);
+  MoeNumbers crowded = spread;
+  crowded.ids = crowded_ids(crowded.shape);
+  MoeArrays arrays(spread);
+  OnGpu there(arrays, gpu, *stream);
+  for (const auto* ids : {&spread.ids, &crowded.ids}) {  // loads the kernels
+    there.send_ids(*ids);
+    moe(there.options(), *stream);
+  }
+  stream->synchronize();
+  Recording recording(cuda_stream(*stream));
+  moe(there.options(), *stream);
+  ASSERT_EQ(recording.end(), cudaSuccess);
+  const std::pair<const MoeNumbers*, MoeKernel> replays[] = {
+      {&spread, MoeKernel::decode}, {&crowded, MoeKernel::large}, {&spread, MoeKernel::decode}};
+  for (const auto& [numbers, products] : replays) {
+    there.send_ids(numbers->ids);
+    there.poison_results();
+    recording.replay(cuda_stream(*stream));
+    EXPECT_EQ(there.products(), products);
+    there.fetch();
+    EXPECT_EQ(wrong(arrays.out(), expected(*numbers)), "");
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "gpu/copies.h"
 #include "gpu/gpu_test.h"
+#include "ops/moe/arguments.h"
 #include "penstock/ops/moe.h"
 #include "support/moe_arrays.h"
 
@@ -37,16 +38,39 @@ class OnGpu {
 
   // Runs the call once more; returns the bytes of `out`, which was filled with poison before.
   std::vector<std::uint8_t> run_again() const {
-    const MemoryView memory = out();
-    fill(memory, poison, stream_);
+    poison_out();
     moe(options_, stream_);
-    return test::fetch<std::uint8_t>(memory, 0, memory.bytes, stream_);
+    return out_bytes();
   }
 
-  // Fills `out` and the workspace with poison.
+  // Fills `out`, or `out` and the workspace, with poison.
+  void poison_out() const { fill(out(), poison, stream_); }
   void poison_results() const {
-    fill(out(), poison, stream_);
+    poison_out();
     fill(options_.workspace, poison, stream_);
+  }
+
+  // The bytes of `out` now.
+  std::vector<std::uint8_t> out_bytes() const {
+    return test::fetch<std::uint8_t>(out(), 0, out().bytes, stream_);
+  }
+
+  // Overwrites the ids of the call.
+  void send_ids(const std::vector<std::int64_t>& ids) const {
+    if (options_.ids.dtype() == DType::i64) return send(options_.ids.memory(), 0, ids, stream_);
+    send(options_.ids.memory(), 0, std::vector<std::int32_t>(ids.begin(), ids.end()), stream_);
+  }
+
+  // Which kernel, `large` or `decode`, computed the products of the last call, which must have had
+  // experts with rows: the other one had no work in its tables.
+  MoeKernel products() const {
+    const detail::MoeWork work = mixture::sized(options_);
+    const auto counters =
+        test::fetch<std::uint32_t>(options_.workspace, work.space.counters, 5, stream_);
+    const bool large = counters[0] > 0 && counters[1] > 0, decode = counters[4] > 0;
+    EXPECT_NE(large, decode) << "items of up and of down: " << counters[0] << " and " << counters[1]
+                             << ", passes: " << counters[4];
+    return decode ? MoeKernel::decode : MoeKernel::large;
   }
 
   // Whether only the workspace itself was written.

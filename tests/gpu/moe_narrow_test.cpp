@@ -73,7 +73,7 @@ TEST_F(MoeNarrowGpu, TheSameBitsEveryTime) {
   OnGpu there(arrays, gpu, *stream);
   there.options().kernel = MoeKernel::large;
   const std::vector<std::uint8_t> first = there.run_again();
-  for (int repeat = 0; repeat < 300; ++repeat) {
+  for (int repeat = 0; repeat < 1000; ++repeat) {
     ASSERT_EQ(there.run_again(), first) << "repeat " << repeat;
   }
 }

@@ -1,11 +1,13 @@
 // What attention() refuses: every argument that is not as documented, on the CPU and on a fake GPU.
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "ops/attention/arguments.h"
 #include "penstock/base/error.h"
 #include "penstock/host/buffer.h"
 #include "penstock/ops/attention.h"
@@ -255,6 +257,7 @@ class AttentionGpuErrors : public testing::Test {
       : machine(std::in_place, FakeOptions{.adjust = [major, minor](int, cuda::Properties& gpu) {
                   gpu.major = major;
                   gpu.minor = minor;
+                  if (major != 9) gpu.shared_bytes = std::size_t{99} << 10;
                 }}) {
     options = call.options([&](Strided& array) { return array.view(machine->gpu().place()); });
     options.pool = &*pool;
@@ -321,14 +324,22 @@ TEST_F(AttentionGpuErrors, CallsThatSm90DoesNotTake) {
   EXPECT_EQ(named([](auto& o) { o.kernel = AttentionKernel::sm90; }), "kernel");
 }
 
-TEST_F(AttentionGpuErrors, DecodeKernelsTakeNoF32) {
-  AttentionCall f32(1, {.type = DType::f32});
-  for (const AttentionKernel kernel : {AttentionKernel::decode, AttentionKernel::decode_portable}) {
-    AttentionOptions bad =
-        f32.options([&](Strided& array) { return array.view(machine->gpu().place()); });
-    bad.pool = &*pool;
-    bad.kernel = kernel;
-    EXPECT_EQ(refusal(bad, *stream).argument, "kernel");
+TEST_F(AttentionGpuErrors, DecodeKernelsTakeEveryTypeButNotVeryManyQueries) {
+  for (const DType type : {DType::bf16, DType::f16, DType::f32}) {
+    AttentionCall made(1, {.heads_q = 4, .type = type});
+    AttentionOptions each =
+        made.options([&](Strided& array) { return array.view(machine->gpu().place()); });
+    each.pool = &*pool;
+    for (const AttentionKernel kernel :
+         {AttentionKernel::best, AttentionKernel::decode, AttentionKernel::decode_portable}) {
+      each.kernel = kernel;
+      detail::AttentionWork work = attending::checked(each, machine->gpu());
+      EXPECT_GT(work.decode_space.bytes, 0U);
+      EXPECT_NO_THROW(attending::require_kernel(work, machine->gpu()));
+      if (kernel == AttentionKernel::best) continue;
+      work.sequences.max_q = 1 << 30;
+      EXPECT_THROW(attending::require_kernel(work, machine->gpu()), InvalidArgument);
+    }
   }
 }
 
@@ -369,6 +380,10 @@ class AttentionOtherGpu : public AttentionGpuErrors {
  protected:
   AttentionOtherGpu() : AttentionGpuErrors(8, 9) {}
 };
+
+TEST_F(AttentionOtherGpu, TheWorkHasItsSharedMemory) {
+  EXPECT_EQ(attending::checked(options, machine->gpu()).shared_bytes, std::size_t{99} << 10);
+}
 
 TEST_F(AttentionOtherGpu, Sm90NeedsComputeCapability90) {
   EXPECT_NE(unsupported(AttentionKernel::sm90).find("needs compute capability 9.0 for kernel sm90"),

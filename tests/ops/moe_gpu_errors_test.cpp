@@ -1,6 +1,8 @@
 // What moe() refuses on a GPU, a fake one: everything that happens before a kernel is launched.
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <optional>
@@ -142,7 +144,8 @@ class MoeGpu {
         numbers_({.type = type}, random_),
         arrays_(numbers_, storage) {}
 
-  // What a call with this kernel throws, and with options changed by `change`.
+  // What a call with this kernel throws, and with options changed by `change`. If its checks do not
+  // stop it, it gets no workspace, so that nothing is launched.
   std::string refusal(MoeKernel kernel, const std::function<void(MoeOptions&)>& change = {}) {
     MoeOptions options =
         arrays_.options([&](Strided& array) { return array.view(machine_.gpu().place()); });
@@ -150,12 +153,18 @@ class MoeGpu {
     options.pool = &pool;
     options.kernel = kernel;
     if (change) change(options);
+    machine_.driver().fail_call(1, cuda::memory_allocation, {"pool_alloc"});
     try {
       moe(options, Stream(machine_.gpu()));
     } catch (const std::exception& error) {
       return error.what();
     }
     return "";
+  }
+
+  // Whether this call passes all checks.
+  bool takes(MoeKernel kernel, const std::function<void(MoeOptions&)>& change = {}) {
+    return refusal(kernel, change).starts_with("out of ");
   }
 
  private:
@@ -200,7 +209,6 @@ TEST(MoeGpuKernels, RowsReachOverLessThan64GiBInAnyType) {
         const std::int64_t tokens = view.extent(0);
         options.*argument =
             changed(view, {tokens, view.extent(1)}, {reach / tokens / 8 * 8 + 8, 1});
-        options.pool = nullptr;  // so that nothing is launched
       });
     };
     const std::string expected = "expected rows that reach over less than 64 GiB";
@@ -233,6 +241,56 @@ TEST(MoeGpuKernels, SomeDoNotTakeF32) {
     EXPECT_NE(refusal.find("kernel: expected best or portable, for x of f32"), std::string::npos)
         << refusal;
   }
+}
+
+// The result of a token may depend on the others.
+TEST(MoeGpuKernels, DecodeIsNotBatchInvariant) {
+  MoeGpu gpu(9, 0, DType::bf16);
+  const auto invariant = [](MoeOptions& options) { options.batch_invariant = true; };
+  const std::string refusal = gpu.refusal(MoeKernel::decode, invariant);
+  EXPECT_NE(refusal.find("kernel: expected best, large or portable, with batch_invariant, given "
+                         "decode"),
+            std::string::npos)
+      << refusal;
+  EXPECT_TRUE(gpu.takes(MoeKernel::decode));
+  for (const MoeKernel kernel : {MoeKernel::best, MoeKernel::large, MoeKernel::portable}) {
+    EXPECT_TRUE(gpu.takes(kernel, invariant));
+  }
+}
+
+// Chunks of 16 bytes are counted in 32 bits. The memory of these calls does not exist.
+TEST(MoeGpuKernels, DecodeTakesLessThan64GiBOfIntermediateResults) {
+  MoeGpu gpu(9, 0, DType::bf16);
+  // Elements of 2 bytes: T K n of the chosen experts and T m of the shared one.
+  const auto sizes = [](std::int64_t tokens, std::int64_t choices, std::int64_t width,
+                        std::int64_t shared_width) {
+    return [=](MoeOptions& options) {
+      constexpr std::int64_t experts = 16, hidden = 16;
+      const auto far = [&](std::uintptr_t number, DType type, std::vector<std::int64_t> shape) {
+        return TensorView(reinterpret_cast<std::byte*>((number + 1) << 42U), type, shape,
+                          options.x.place());
+      };
+      options.x = far(0, DType::bf16, {tokens, hidden});
+      options.gate_up = far(1, DType::bf16, {experts, 2 * width, hidden});
+      options.down = far(2, DType::bf16, {experts, hidden, width});
+      options.ids = far(3, DType::i32, {tokens, choices});
+      options.weights = far(4, DType::f32, {tokens, choices});
+      options.out = far(5, DType::bf16, {tokens, hidden});
+      if (shared_width == 0) return;
+      options.shared_gate_up = far(6, DType::bf16, {2 * shared_width, hidden});
+      options.shared_down = far(7, DType::bf16, {hidden, shared_width});
+    };
+  };
+  const auto refusal = [&](const std::function<void(MoeOptions&)>& call) {
+    return gpu.refusal(MoeKernel::decode, call);
+  };
+  const std::string message = "kernel: expected best, large or portable, for inputs of the";
+  constexpr std::int64_t most = 1 << 20;
+  EXPECT_NE(refusal(sizes(most / 2, 16, 4096, 0)).find(message), std::string::npos);
+  EXPECT_NE(refusal(sizes(most, 1, 8, 32768)).find(message), std::string::npos);
+  EXPECT_TRUE(gpu.takes(MoeKernel::decode, sizes(most / 2 - 1, 16, 4096, 0)));
+  EXPECT_TRUE(gpu.takes(MoeKernel::decode, sizes(most - 1, 1, 8, 32768)));
+  EXPECT_TRUE(gpu.takes(MoeKernel::large, sizes(most / 2, 16, 4096, 0)));
 }
 
 TEST(MoeGpuKernels, DecodeNeedsInterleavedColumns) {

@@ -169,6 +169,28 @@ def test_comparisons_of_other_files():
         "1 of 1", "at most 1.050", "1.040", ""]
 
 
+def growing(rounds):
+    found = case(results_attention.GROWTH, 1000.0, params={"steps": 2000}) | {
+        "peer": {"allocated": {"gpu_us": 1040.0}}}
+    found["metrics"] |= {"p99_over_allocated_by_round": rounds, "steps_while_mapping": 9,
+                         "median_while_mapping_us": 170.0, "median_step_us": 175.0,
+                         "p99_of_others_us": 990.0, "steps_that_waited": 1}
+    return document(found)
+
+
+def test_the_worst_round_of_a_growing_cache_is_compared_too():
+    rows = compared(kv_cache=growing([1.15, 0.97, 0.98]))
+    assert rows["99th percentile of a step: cache that grows / allocated cache"][2] == "0.962"
+    assert rows["the same, in the worst of the interleaved rounds"] == [
+        "1 of 1", "at most 1.050", "1.150", ""]
+
+
+def test_growth_is_shown_round_by_round_and_while_memory_is_mapped():
+    rows = rows_of("kv_cache-growth", growing([1.15, 0.97]), "kv_cache")
+    assert [row.split(" | ")[1].strip(" |") for row in rows] == [
+        "0.962", "1.150, 0.970", "9", "170 µs", "175 µs", "990 µs", "1"]
+
+
 def test_comparisons_without_a_goal():
     chunk = case(results_attention.CHUNK, 1000.0, kernels={"pages of 16": {"gpu_us": 1030.0}})
     steps = [case(name, 1000.0, kernels={"append_kv, attention": {"gpu_us": us}})
@@ -236,8 +258,7 @@ def test_a_page_shows_the_plot_once_there_are_results(run, tmp_path):
             "<!-- end of table -->\n"
     page.write_text(place.format("", ""))
     assert run().returncode == 0
-    none = "\nThere are no results yet. To measure: `scripts/gpu_bench.sh attention`.\n\n"
-    assert page.read_text() == place.format(none, none)
+    assert page.read_text() == place.format("", "")
     assert run(everything()).returncode == 0
     assert "(../results/attention.svg)\n" in page.read_text() and "all 36 listed" in page.read_text()
     picture = tmp_path / "docs/results/attention.svg"
@@ -247,7 +268,7 @@ def test_a_page_shows_the_plot_once_there_are_results(run, tmp_path):
     done = run(everything(), "--check")
     assert done.returncode == 1 and "docs/results/attention.svg is stale" in done.stdout
     assert run().returncode == 0 and not picture.exists()
-    assert page.read_text() == place.format(none, none)
+    assert page.read_text() == place.format("", "")
 
 
 def test_a_plot_of_a_broken_file_is_an_error(run, tmp_path):

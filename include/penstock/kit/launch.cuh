@@ -6,11 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <utility>
 
 #include "penstock/base/error.h"
+#include "penstock/kit/launch_cache.h"
 
 namespace ps::kit {
 
@@ -88,53 +88,10 @@ struct LaunchConfig {
 
 // What the calls below have asked of the runtime: each question takes microseconds, as long as a
 // launch. One per thread, so that no lock is needed.
-class [[gnu::visibility("hidden")]] LaunchCache {
- public:
-  struct Key {
-    const void* kernel = nullptr;
-    int device = 0;
-    unsigned cluster = 0;
-    std::uint64_t threads = 0;  // per block; 0: the kernel's attributes
-    std::size_t shared_bytes = 0;
-
-    friend bool operator==(const Key& a, const Key& b) {
-      return a.kernel == b.kernel && a.device == b.device && a.cluster == b.cluster &&
-             a.threads == b.threads && a.shared_bytes == b.shared_bytes;
-    }
-  };
-
-  // Null if the value was never kept, or was displaced.
-  const unsigned* find(const Key& key) const {
-    const Entry& entry = entries_[place(key)];
-    return entry.key == key ? &entry.value : nullptr;
-  }
-  void keep(const Key& key, unsigned value) { entries_[place(key)] = {key, value}; }
-
-  static LaunchCache& of_this_thread() {
-    thread_local LaunchCache cache;
-    return cache;
-  }
-
- private:
-  struct Entry {
-    Key key;
-    unsigned value = 0;
-  };
-
-  static std::size_t place(const Key& key) {
-    std::uint64_t hash = reinterpret_cast<std::uintptr_t>(key.kernel);
-    for (const std::uint64_t part :
-         {static_cast<std::uint64_t>(key.device), std::uint64_t{key.cluster}, key.threads,
-          static_cast<std::uint64_t>(key.shared_bytes)}) {
-      hash = (hash ^ part) * 0x9E3779B97F4A7C15U;
-      hash ^= hash >> 32;
-    }
-    return hash % size;
-  }
-
-  static constexpr std::size_t size = 64;
-  Entry entries_[size];
-};
+PENSTOCK_OWN_RUNTIME inline LaunchCache& launch_cache() {
+  thread_local LaunchCache cache;
+  return cache;
+}
 
 PENSTOCK_OWN_RUNTIME inline int current_device() {
   int device = 0;
@@ -164,13 +121,13 @@ PENSTOCK_OWN_RUNTIME inline void allow(const void* kernel, const LaunchOptions& 
   const bool wide = options.cluster > 8;
   if (!large && !wide) return;
   const LaunchCache::Key key{kernel, current_device(), wide, 0, large};
-  if (LaunchCache::of_this_thread().find(key) != nullptr) return;
+  if (launch_cache().find(key) != nullptr) return;
   if (large) allow_all_shared(kernel, key.device);
   if (wide) {
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
           "cudaFuncSetAttribute");
   }
-  LaunchCache::of_this_thread().keep(key, 1);
+  launch_cache().keep(key, 1);
 }
 
 // Whether the kernel may start early. Code that was compiled for less than 9.0 does not wait for
@@ -179,12 +136,11 @@ PENSTOCK_OWN_RUNTIME inline void allow(const void* kernel, const LaunchOptions& 
 PENSTOCK_OWN_RUNTIME inline bool may_overlap(const void* kernel) {
   constexpr unsigned question = ~0u;  // no cluster: tells these entries from the others
   const LaunchCache::Key key{kernel, current_device(), question, 0, 0};
-  LaunchCache& cache = LaunchCache::of_this_thread();
-  if (const unsigned* known = cache.find(key)) return *known != 0;
+  if (const unsigned* known = launch_cache().find(key)) return *known != 0;
   cudaFuncAttributes has{};
   check(cudaFuncGetAttributes(&has, kernel), "cudaFuncGetAttributes");
   const bool waits = has.ptxVersion >= 90;
-  cache.keep(key, waits);
+  launch_cache().keep(key, waits);
   return waits;
 }
 
@@ -244,8 +200,7 @@ static unsigned resident_clusters(void (*kernel)(Parameter...), LaunchOptions op
   const std::uint64_t threads = std::uint64_t{options.block.x} * options.block.y * options.block.z;
   const detail::LaunchCache::Key key{function, detail::current_device(), options.cluster, threads,
                                      options.shared_bytes};
-  detail::LaunchCache& cache = detail::LaunchCache::of_this_thread();
-  if (const unsigned* known = cache.find(key)) return *known;
+  if (const unsigned* known = detail::launch_cache().find(key)) return *known;
 
   detail::allow(function, options);
   int count = 0;
@@ -263,7 +218,7 @@ static unsigned resident_clusters(void (*kernel)(Parameter...), LaunchOptions op
                   "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
     count *= processors;
   }
-  cache.keep(key, static_cast<unsigned>(count));
+  detail::launch_cache().keep(key, static_cast<unsigned>(count));
   return static_cast<unsigned>(count);
 }
 

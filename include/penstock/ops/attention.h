@@ -22,13 +22,13 @@ namespace ps {
 // The kernels on a GPU; ignored on the CPU. They may differ in the last digits.
 enum class AttentionKernel : std::uint8_t {
   best,  // decode for at most 16 queries per sequence; else sm90 where it can run; else portable
-  portable,  // mma.sync, for compute capability 8.0 and later; the only one for f32
+  portable,  // mma.sync, for compute capability 8.0 and later; f32 without tensor cores
   sm90,      // wgmma, for compute capability 9.0: bf16 and f16 with head dimensions 64, 96, 128,
              // 192 with 128 for v, and 256; strides that tensor maps take; pages of a multiple of
              // 8 rows, without first_k
-  decode,    // for few queries: the keys of a sequence are divided among many blocks. bf16 and f16,
-             // for compute capability 8.0 and later. On 9.0 keys and values are loaded through
-             // tensor maps, under the conditions of sm90 but with any first_k
+  decode,    // for few queries: the keys of a sequence are divided among many blocks. For compute
+             // capability 8.0 and later. On 9.0 keys and values are loaded through tensor maps,
+             // under the conditions of sm90 but with any first_k
   decode_portable,  // the same without tensor maps
 };
 

@@ -44,7 +44,7 @@ enum class MoeKernel : std::uint8_t {
                // what overlapping them gains
   large,       // for compute capability 9.0: many rows per expert
   decode,      // for compute capability 9.0: few rows per expert, bound by reading the weights.
-               // Contiguous columns of gate_up must be interleaved
+               // Contiguous columns of gate_up must be interleaved. Not with `batch_invariant`
   portable,    // for compute capability 8.0 and later; the only one for f32
 };
 
@@ -85,8 +85,8 @@ struct MoeOptions {
   const Pool* pool = nullptr;
 
   // If set, the result of a token is the same whatever other tokens are in the batch: `best` then
-  // never takes `decode`, which does not guarantee it. If not set, the same call still gives the
-  // same bits every time.
+  // never takes `decode`, which does not guarantee it and is refused if named. If not set, the same
+  // call still gives the same bits every time.
   bool batch_invariant = false;
 
   MoeKernel kernel = MoeKernel::best;
@@ -100,9 +100,11 @@ struct MoeOptions {
 // x, gate_up, ids, slots and shared_gate_up are read. Throws InvalidArgument as moe() does.
 std::size_t moe_workspace_bytes(const MoeOptions& options);
 
-// Computes `out`. Any T, including 0. d, n and m are multiples of 8. E is at most 1024, S at most
-// 8192; K is at least 1, at most 16 and at most E. On a GPU the rows of x, out and the weights
-// (columns, if those are contiguous) begin at multiples of 16 bytes. An id of E or more, and an
+// Computes `out`. T may be 0, and T K is below 2^31. d, n and m are multiples of 8; d is at most
+// 2^20, n and m at most 2^19. E is at most 1024, S at most 8192; K is at least 1, at most 16 and at
+// most E. On a GPU the rows of x, out and the weights (columns, if those are contiguous) begin at
+// multiples of 16 bytes, and those of x and out ascend and reach over less than 64 GiB. The number
+// of work items, (E + T K / 128) max(2 n, d) / 256, is below 2^31. An id of E or more, and an
 // expert that is not there, adds nothing.
 //
 // Enqueues and returns, without waiting for the device unless `check` is set; may be captured
@@ -120,9 +122,10 @@ void moe(const MoeOptions& options, const Stream& stream);
 //                                   // writes out
 //
 // All calls use the same workspace, which must be given, and the same x, ids, weights and out. E,
-// d, n and the types must be the same in all calls; S and the layout may change. If each expert is
-// computed in one of the calls, the result has the bits of one moe() with all of them. Experts that
-// no call computes add nothing. Each step throws as moe() does.
+// d, n and the types must be the same in all calls, and the same dimension of gate_up and of down
+// must be contiguous. S may change, and the layout if the rows of gate_up are contiguous. If each
+// expert is computed in one of the calls, the result has the bits of one moe() with all of them.
+// Experts that no call computes add nothing. Each step throws as moe() does.
 void moe_plan(const MoeOptions& options, const Stream& stream);
 void moe_experts(const MoeOptions& options, const Stream& stream);
 void moe_combine(const MoeOptions& options, const Stream& stream);

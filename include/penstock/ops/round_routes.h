@@ -17,7 +17,7 @@
 
 namespace ps {
 
-// How a weight depends on a logit.
+// The scoring function that route() used.
 enum class RoundScoring : std::uint8_t {
   softmax,  // RouteScoring::softmax_topk or topk_softmax
   sigmoid,  // RouteScoring::sigmoid
@@ -68,7 +68,7 @@ std::size_t round_routes_workspace_bytes(const RoundRoutesOptions& options);
 //     to no other expert.
 //
 // Weights that stay are not changed. Negative weights compare as 0. E is at most 512 and T less
-// than 2^31. The result is the same bits on the CPU and on every GPU. Enqueues and returns; may be
+// than 2^31. The CPU and every GPU give bitwise identical results. Enqueues and returns; may be
 // captured. Throws InvalidArgument naming the argument, OutOfMemory, and Unsupported on GPUs below
 // compute capability 8.0.
 void round_routes(const RoundRoutesOptions& options, const Stream& stream);

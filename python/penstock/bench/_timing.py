@@ -102,7 +102,7 @@ class Turns:
 def measure(runs: Mapping[str, Callable[[], object]], clock: Clock, plan: Plan,
             sleep: Callable[[float], object] = time.sleep,
             known: Mapping[str, Callable[[], object]] | None = None) -> dict[str, Samples]:
-    """Times single calls by turns, in a new order in every round, then back-to-back calls.
+    """Times single calls interleaved, in a new order in every round, then back-to-back calls.
 
     `known` are calls with buffers that the host has used just before, as a program would; the enqueue
     time is measured with these. Only the calls that it names are also measured back to back.

@@ -43,9 +43,8 @@ void require_kernel(const AttentionWork& work, const Device& device) {
   const bool decodes =
       work.kernel == AttentionKernel::decode || work.kernel == AttentionKernel::decode_portable;
   constexpr std::int64_t most_rows = 1 << 30;  // queries times query heads of a head of k
-  if (decodes &&
-      (work.type == DType::f32 || std::int64_t{work.sequences.max_q} * work.group() > most_rows)) {
-    throw InvalidArgument("kernel", "best or portable, for f32 and for very many queries",
+  if (decodes && std::int64_t{work.sequences.max_q} * work.group() > most_rows) {
+    throw InvalidArgument("kernel", "best or portable, for very many queries",
                           work.kernel == AttentionKernel::decode ? "decode" : "decode_portable");
   }
   if (work.kernel != AttentionKernel::sm90) return;

@@ -13,7 +13,8 @@ MoeWork runnable(MoeWork work, const Device& gpu) {
   return work;
 }
 
-// The same in all steps of a call, because it depends only on what they have in common.
+// The same in all steps of a call, because it depends only on what they have in common: also
+// whether the columns of gate_up are contiguous, and its layout if they are.
 MoePath path_of(const MoeWork& work) {
   if (work.kernel == MoeKernel::decode) return MoePath::decode;
   if (work.kernel != MoeKernel::best || work.batch_invariant || !work.decodes()) {

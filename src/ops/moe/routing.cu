@@ -140,7 +140,7 @@ void moe_publish_ids_gpu(const TensorView& ids, std::int64_t experts, const MoeR
 }
 
 void moe_load_publish_ids_gpu(const Device& device) {
-  const cuda::Guard current(backend_of(device));
+  const CurrentGpu current(device);
   const kit::LoadKernels loads;
   publish<std::int32_t>({}, 0, {}, nullptr);
   publish<std::int64_t>({}, 0, {}, nullptr);
