@@ -129,16 +129,15 @@ def _no_lse(inputs: Tuple) -> Any:
 
 
 def _run(inputs: Tuple, options: Tuple, out: Any, lse: Any, stream: Any = None) -> None:
-    workspace = None
     q = inputs[0]
-    if stream is None and q.is_cuda:
-        # From torch's allocator, which knows the current stream and CUDA graphs. Otherwise the
-        # library allocates.
-        workspace = empty(_workspace_bytes(inputs, options), dtype=uint8, device=q.device)
+    # From torch's allocator, which knows the current stream and CUDA graphs. Otherwise the library
+    # allocates.
+    allocates = stream is None and q.is_cuda
     if not EXCHANGES:
         stream = current_stream(stream, q)
     if stream is not None or not EXCHANGES:
         inputs = tuple(each if each is None else each.detach() for each in inputs)
+    workspace = (q.new_empty((_workspace_bytes(inputs, options),), dtype=uint8) if allocates else None)
     arguments = *inputs, *options, out, lse, workspace, stream
     _core.attention(*arguments)
 
@@ -151,7 +150,8 @@ def _workspace_bytes(inputs: Tuple, options: Tuple) -> int:
                                                batch_invariant)
     # Without batch_invariant they do not depend on the number of keys, so that a cache that grows
     # does not fill the table.
-    key = (q.shape, k.shape[-2], v.shape[-1], q.dtype, cu_q if cu_q is None else cu_q.shape, max_q,
+    # The library checks the number of dimensions of k.
+    key = (q.shape, k.shape[-2:-1], v.shape[-1], q.dtype, cu_q if cu_q is None else cu_q.shape, max_q,
            kernel)
     found = None if batch_invariant else _sizes.get(key)
     if found is None:
