@@ -111,8 +111,8 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
 
     `is_causal` is torch's: query i attends to keys 0 to i, also if there are more keys than queries.
     Calls with `attn_mask` or dropout, calls that need a gradient, backward or forward, calls that
-    autocast computes in another dtype, and shapes, dtypes and strides that :func:`attention` does not
-    take go to torch.
+    autocast computes in another dtype, f32 on a GPU, and shapes, dtypes and strides that
+    :func:`attention` does not take go to torch.
 
     >>> import torch, penstock
     >>> q = torch.zeros(1, 2, 3, 8)

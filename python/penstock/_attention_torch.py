@@ -76,7 +76,7 @@ def _takes(query: Any, key: Any, value: Any, is_causal: bool, scale: float | Non
         return False
     if not all(each.dtype == query.dtype and each.device == query.device for each in tensors):
         return False
-    if scale == 0 or not (query.is_cpu or query.is_cuda):
+    if scale == 0 or not (query.is_cpu or query.is_cuda) or has_slow_kernel(query):
         return False
     if query.is_cuda and torch.cuda.get_device_capability(query.device) < (8, 0):
         return False
@@ -89,6 +89,12 @@ def _takes(query: Any, key: Any, value: Any, is_causal: bool, scale: float | Non
     if is_causal and rows > keys:
         return False
     return all(0 < d <= 256 and d % 8 == 0 for d in (dim, dim_v)) and all(map(_aligned, tensors))
+
+
+def has_slow_kernel(tensor: Any) -> bool:
+    """Whether torch's function should compute calls with tensors like this one: f32 on a GPU, for which
+    attention() has a kernel without tensor cores that divides no keys."""
+    return bool(tensor.is_cuda and tensor.dtype == torch.float32)
 
 
 def _is_cast(tensor: Any) -> bool:

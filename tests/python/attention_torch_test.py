@@ -271,6 +271,17 @@ def test_a_workspace_without_the_exchange_api_is_of_any_k(monkeypatch):
             _attention_torch._workspace_bytes((q, k, v, *[None] * 6), (0, 0, "best", False, False))
 
 
+def test_f32_on_a_gpu_goes_to_torch(monkeypatch, runs):
+    from penstock import _attention_torch
+
+    q, k, v = heads_first(draw(heads_k=4))
+    assert not _attention_torch.has_slow_kernel(q)
+    assert _attention_torch.has_slow_kernel(q.as_subclass(OnGpu))
+    assert not _attention_torch.has_slow_kernel(q.half().as_subclass(OnGpu))
+    monkeypatch.setattr(_attention_torch, "has_slow_kernel", lambda tensor: True)
+    assert torch.equal(scaled_dot_product_attention(q, k, v), sdpa(q, k, v)) and not runs
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_on_a_gpu(dtype):

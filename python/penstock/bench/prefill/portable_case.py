@@ -8,14 +8,19 @@ from .case import AttentionCase
 
 
 class PortableCase(AttentionCase):
-    """The portable kernel is compared with torch's FlashAttention 2; the one for this GPU stands beside
-    it."""
+    """The portable kernel is compared with torch's FlashAttention 2, which does not take f32; there, with
+    torch's memory-efficient kernel. The kernel for this GPU stands beside it; f32 has no other."""
 
     def kernels(self) -> Mapping[str, Call]:
         if self._on_cpu:
             return super().kernels()
-        return {kernel: partial(self._attention, kernel=kernel) for kernel in ("portable", "best")}
+        names = ("portable",) if self._dtype == "f32" else ("portable", "best")
+        return {kernel: partial(self._attention, kernel=kernel) for kernel in names}
 
     @cached_property
     def _others(self) -> dict[str, tuple[str, Call] | Absent]:
-        return super()._others if self._on_cpu else {"FlashAttention 2": self._torch("flash")}
+        if self._on_cpu:
+            return super()._others
+        if self._dtype == "f32":
+            return {"memory-efficient": self._torch("memory-efficient")}
+        return {"FlashAttention 2": self._torch("flash")}

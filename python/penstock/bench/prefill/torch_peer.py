@@ -15,7 +15,8 @@ SWITCHES = {"cuDNN": "enable_cudnn_sdp", "flash": "enable_flash_sdp",
             "memory-efficient": "enable_mem_efficient_sdp", "math": "enable_math_sdp"}
 # How the names begin of the operators that run the backends.
 OPERATORS = {"cuDNN": "aten._scaled_dot_product_cudnn_attention",
-             "flash": "aten._scaled_dot_product_flash_attention"}
+             "flash": "aten._scaled_dot_product_flash_attention",
+             "memory-efficient": "aten._scaled_dot_product_efficient_attention"}
 _enabled = ""
 
 
