@@ -1,6 +1,9 @@
 """attention() of torch's tensors on the CPU, and compiled, and on a GPU if there is one; and the
 function with the signature of torch's."""
 
+import subprocess
+import sys
+
 import pytest
 
 import penstock
@@ -326,6 +329,27 @@ def test_captured_on_a_gpu():
         out.fill_(torch.nan)
         graph.replay()
         assert torch.equal(out, wanted)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_kernel_may_be_captured_before_it_was_used():
+    program = """
+import torch
+from penstock import attention
+
+def draw(dim):
+    return torch.randn(3, 1, 300, 4, dim, device="cuda", dtype=torch.bfloat16)
+
+attention(*draw(64))
+q, k, v = draw(128)
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    out = attention(q, k, v, causal=True)
+graph.replay()
+assert torch.equal(out, attention(q, k, v, causal=True))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.gpu
