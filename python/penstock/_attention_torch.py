@@ -93,7 +93,7 @@ def _takes(query: Any, key: Any, value: Any, is_causal: bool, scale: float | Non
 
 def has_slow_kernel(tensor: Any) -> bool:
     """Whether torch's function should compute calls with tensors like this one: f32 on a GPU, for which
-    attention() has a kernel without tensor cores that divides no keys."""
+    attention() has kernels without tensor cores alone."""
     return bool(tensor.is_cuda and tensor.dtype == torch.float32)
 
 
