@@ -149,7 +149,7 @@ NAMES = {
                         "*FlashAttention*: as in [attention](attention.md); its kernels for this GPU do not "
                         "divide the keys.",
     "attention_portable": "Our time is that of `kernel=\"portable\"`. Cases as in "
-                          "[attention](attention.md). *FlashAttention 2*: torch's "
+                          "[attention](attention.md). *FlashAttention 2*, and *efficient* for f32: torch's "
                           "scaled_dot_product_attention with this backend alone.",
     "attention_transformers": "Time per token of `generate` after the first, for one sequence. The cases "
                               "name the cache of our runs; all others use transformers' DynamicCache. "

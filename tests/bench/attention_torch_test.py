@@ -18,6 +18,7 @@ from penstock.bench.operators import (append_attention, append_kv, attention, at
                                       attention_portable)
 from penstock.bench.prefill import flash_peer, reference
 from penstock.bench.prefill.case import AttentionCase
+from penstock.bench.prefill.portable_case import PortableCase
 from penstock.bench.prefill.shapes import Shape, sample_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed here")
@@ -213,6 +214,23 @@ def test_the_portable_kernel_stands_beside_the_best_and_flash_attention_2(gpu_co
     measured = run(case)
     assert measured.complaints == [] and set(measured.entry["peer"]) == {"FlashAttention 2"}
     assert "best" in measured.entry["metrics"]["kernels"]
+
+
+@pytest.mark.parametrize("shape", [Shape(2, 70, 4, 32, True, dtype="f32"),
+                                   Shape(3, 1, 4, 32, keys=300, dtype="f32")])
+def test_f32_stands_beside_the_memory_efficient_kernel(gpu_context, monkeypatch, shape):
+    monkeypatch.setitem(torch_peer.OPERATORS, "efficient", ON_CPU)
+    case = PortableCase(gpu_context, "it", shape)
+    assert list(case.kernels()) == ["portable", "best"] and list(case.peers()) == ["efficient"]
+    measured = run(case)
+    assert measured.complaints == [] and set(measured.entry["peer"]) == {"efficient"}
+    assert measured.entry["params"]["dtype"] == "f32"
+
+
+def test_f32_is_measured_on_a_gpu():
+    shapes = attention_portable.operator._on_gpu()
+    assert [name for name, shape in shapes.items() if shape.dtype == "f32"] == [
+        f"d{dim}, {name}, f32" for dim in (64, 128) for name in ("4096, causal", "one query, 4096 keys")]
 
 
 def without_graphs(case):

@@ -149,6 +149,25 @@ TEST_P(AttentionDecodeGpu, F32) {
   }
 }
 
+// Above and below the scores, by more than exp() can express; also where parts are combined.
+TEST_P(AttentionDecodeGpu, SinksFarFromTheScores) {
+  std::uint32_t seed = 600;
+  for (const AttentionDims& dims : fast_attention_dims) {
+    for (const double size : {40., 2000.}) {
+      ++seed;
+      expect_right(seed, {.q_rows = 2,
+                          .k_rows = seed % 2 == 0 ? 150 : 9000,
+                          .heads_q = 8,
+                          .dim = dims.dim,
+                          .dim_v = dims.dim_v,
+                          .type = seed / 2 % 2 == 0 ? DType::bf16 : DType::f16,
+                          .sinks = true,
+                          .sink_size = size});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 // One sequence in the hands of the whole GPU, so that many parts are combined.
 TEST_P(AttentionDecodeGpu, LongSequences) {
   for (const AttentionDims& dims : fast_attention_dims) {

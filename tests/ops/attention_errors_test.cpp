@@ -320,8 +320,50 @@ TEST_F(AttentionGpuErrors, MemoryOfOtherDevices) {
   EXPECT_EQ(named([](auto& o) { o.pool = nullptr; }), "workspace");
 }
 
+// The error names the argument that the kernel does not take, and its value.
 TEST_F(AttentionGpuErrors, CallsThatSm90DoesNotTake) {
-  EXPECT_EQ(named([](auto& o) { o.kernel = AttentionKernel::sm90; }), "kernel");
+  const auto limit = [&](AttentionCase of,
+                         const std::function<void(AttentionOptions&)>& spoil = {}) {
+    AttentionCall made(1, of);
+    AttentionOptions bad =
+        made.options([&](Strided& array) { return array.view(machine->gpu().place()); });
+    bad.pool = &*pool;
+    bad.kernel = AttentionKernel::sm90;
+    if (spoil) spoil(bad);
+    try {
+      attention(bad, *stream);
+    } catch (const InvalidArgument& error) {
+      EXPECT_EQ(error.argument(), "kernel");
+      EXPECT_EQ(error.given(), "sm90");
+      return error.expected();
+    }
+    return std::string();
+  };
+  const auto says = [](const std::string& text, const std::string& part) {
+    return testing::AssertionResult(text.find(part) != std::string::npos) << text;
+  };
+  const AttentionCase fits{.dim = 64, .dim_v = 64};
+  AttentionCase f32 = fits, dims{.dim = 64, .dim_v = 40}, negative = fits, small_pages = fits,
+                padded_pages = fits;
+  f32.type = DType::f32;
+  negative.scale = -0.25F;
+  small_pages.page_rows = 20;
+  padded_pages.page_rows = 16;
+  padded_pages.first_k = {1, 0};
+  EXPECT_TRUE(says(limit(f32), "takes bf16 and f16, and q is f32"));
+  EXPECT_TRUE(says(limit(dims), "those of q and v are 64 and 40"));
+  EXPECT_TRUE(says(limit(negative), "scale is -0.25"));
+  EXPECT_TRUE(says(limit(small_pages), "those of k have 20"));
+  EXPECT_TRUE(says(limit(padded_pages), "first_k together with pages"));
+  const auto strides = [&](TensorView AttentionOptions::* member) {
+    return limit(fits, [&](AttentionOptions& o) {
+      const auto shape = (o.*member).shape();
+      o.*member = changed(o.*member, Shape(shape.begin(), shape.end()), {0, 0, 64, 1});
+    });
+  };
+  EXPECT_TRUE(says(strides(&AttentionOptions::q), "rows and heads of q are 0, 0 and 64"));
+  EXPECT_TRUE(says(strides(&AttentionOptions::k), "rows and heads of k are 0, 0 and 64"));
+  EXPECT_TRUE(says(strides(&AttentionOptions::v), "rows and heads of v are 0, 0 and 64"));
 }
 
 TEST_F(AttentionGpuErrors, DecodeKernelsTakeEveryTypeButNotVeryManyQueries) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "ops/attention/mask.h"
 #include "penstock/base/dtype.h"
@@ -242,9 +243,11 @@ void compute_attention(const AttentionWork& work, const RunRanges& run_ranges = 
 // `kernel` may be `best`.
 void attention_gpu(const AttentionWork& work, const Stream& stream);
 
-// Whether the sm90 kernels can run the call on a GPU that has them: its type, head dimensions and
-// strides.
+// Whether the sm90 kernels take a call. Without keys, for which there are no tensor maps, the
+// portable kernel runs in their place.
 bool attention_fits_sm90(const AttentionWork& work);
+// What of a call they do not take, for an error: "takes ..., and q is ...".
+std::string attention_sm90_limit(const AttentionWork& work);
 // The same for the decode kernel that loads through tensor maps.
 bool attention_decode_fits_sm90(const AttentionWork& work);
 
