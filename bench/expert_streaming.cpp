@@ -99,7 +99,7 @@ class Bench {
 
   // From compressed experts, with an empty cache of a quarter of a pass, in turn with plain ones.
   // The floor is the link with the compressed bytes, whose sizes are odd: in the best of several
-  // ways to copy them.
+  // ways to copy them, one of which copies many blocks and the padding between them at once.
   void compressed(const std::string& name, std::int64_t tokens) {
     if (!chosen(name)) return;
     const ps::CompressedExpertStore& store = compressed_store();

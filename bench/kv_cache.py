@@ -31,7 +31,7 @@ import torch
 from penstock.bench import _results
 from penstock.bench._timing import Plan, Turns
 
-STEPS, ROUNDS, WARM_UP, SEED = 2000, 3, 50, 1  # steps that are counted
+STEPS, ROUNDS, WARM_UP, SEED = 2000, 9, 50, 1  # steps that are counted
 LAYERS, SEQUENCES, HEADS_Q, HEADS, DIM, PROMPT = 4, 8, 32, 8, 128, 1024
 GROW_BY = 64  # rows, of the ways that allocate larger tensors
 DISTINCT = 61  # different new rows

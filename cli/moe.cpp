@@ -134,7 +134,8 @@ void add_shape_options(CLI::App& command, MoeCommand& options) {
   command.add_option("--dtype", options.dtype, "Type of weights and tokens; default: bf16")
       ->check(CLI::IsMember({"bf16", "f16", "f32"}));
   number("--distinct", options.distinct,
-         "Experts with weights of their own, where memory is short; the others share them");
+         "Number of different experts to allocate if memory is short; the others reuse their "
+         "weights");
   command
       .add_option("--rounding", options.rounding,
                   "Round the tokens of each expert to a multiple of this")
@@ -202,10 +203,11 @@ void add_moe(Program& program) {
       "before\n"
       "it computes it; the pipelined run loads experts into free slots meanwhile. The floor is "
       "the\n"
-      "slowest engine alone. The last line of the times is StreamedExperts, the library's own "
-      "way,\n"
-      "which learns from the device which experts are needed. Decode steps are made with it, too:\n"
-      "their experts are drawn by Zipf's law, and its cache begins empty.\n\n"
+      "slowest engine alone. The last row is the class StreamedExperts, which models use: it "
+      "reads\n"
+      "from the GPU which experts are needed. The decode steps use it, too: their experts are "
+      "drawn\n"
+      "by Zipf's law, and its cache begins empty.\n\n"
       "Examples:\n"
       "  penstock moe --model Qwen3-30B-A3B --sweep\n"
       "  penstock moe --model Mixtral-8x7B --from disk --directory /fast_disk\n"

@@ -25,13 +25,14 @@ std::string configuration_text(const ExpertOverlapResult& r, const Device& devic
                          shape.hidden, shape.width, shape.layers, shape.layers == 1 ? "" : "s",
                          name(shape.dtype), format_bytes(block))});
   if (r.distinct < shape.layers * shape.experts) {
-    table.row({"", fmt::format("{} of them with weights of their own", r.distinct)});
+    table.row(
+        {"", fmt::format("{} of them allocated, the others reuse their weights", r.distinct)});
   }
   table.row({"tokens", fmt::format("batch {}, sequence {}, {} experts per token", r.batch,
                                    r.sequence, r.choices)});
   table.row(
-      {"rows",
-       fmt::format("{} of experts, {} after padding to tiles of 128{}", r.rows, r.padded_rows,
+      {"token-expert pairs",
+       fmt::format("{}, {} when padded to tiles of 128{}", r.rows, r.padded_rows,
                    r.rounding == 0 ? "" : fmt::format("; routes rounded to {}", r.rounding))});
   table.row({"loaded", fmt::format("{} of the {} experts that have tokens, {} from {}", r.loaded,
                                    r.needed, format_bytes(r.bytes), name(r.from))});

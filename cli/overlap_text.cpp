@@ -11,11 +11,12 @@ namespace ps::cli {
 namespace {
 
 // Figures that follow from a time that cannot be true would mislead: then the times stand alone.
-std::string busy_text(const FloorVerdict& verdict, int tries) {
+std::string busy_text(const OverlapTimes& times, int tries) {
   return fmt::format(
-      "  The machine is too busy to measure: after {} {}, the pipelined run still {}.\n"
-      "  The times above are as the clock showed them. Run it again on a quiet machine.\n",
-      tries, tries == 1 ? "try" : "tries", verdict.reason);
+      "  The machine is too busy to measure: {}, the pipelined run was faster ({}) than its\n"
+      "  slowest part alone ({}), which is impossible. Run it again on a quiet machine.\n",
+      tries == 1 ? "this time" : fmt::format("in {} tries", tries), format_seconds(times.pipelined),
+      format_seconds(times.floor));
 }
 
 // The time of an engine alone varies this much only if other programs use the machine.
@@ -25,7 +26,7 @@ constexpr double most_spread = 1.5;
 
 std::string figures_text(const OverlapTimes& times, const OverlapFigures& figures,
                          const FloorVerdict& verdict, int tries, double spread) {
-  if (!verdict.kept()) return busy_text(verdict, tries);
+  if (!verdict.kept()) return busy_text(times, tries);
   Table table({Align::left, Align::right, Align::left});
   const auto seconds = [](double value) { return format_seconds(value); };
   table.row({"floor", seconds(times.floor),

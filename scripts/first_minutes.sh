@@ -2,7 +2,7 @@
 # first_minutes.sh [demo|test ...]: measures what a newcomer waits for. Clones this repository into an
 # empty folder, with an empty compiler cache, and times `make demo` and `make test` there on two cores.
 # Installing packages comes first and is shown apart. Writes bench/results/first_minutes.json, where other
-# targets keep their times; run it on an idle machine.
+# targets keep their times; on a machine that is or becomes busy it writes nothing and fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,22 +20,7 @@ seconds() {
   awk "BEGIN { print $(date +%s.%N) - $start }"
 }
 
-two_cores() {
-  taskset -c "$(taskset -pc $$ | sed 's/.*: //' | python3 -c '
-cores = []
-for part in input().split(","):
-    first, _, last = part.partition("-")
-    cores += range(int(first), int(last or first) + 1)
-print(*cores[:2], sep=",")')" "$@"
-}
-
-# logged FILE COMMAND...: what the command prints goes to the file, too.
-logged() {
-  local log=$1
-  shift
-  "$@" 2>&1 | tee "$log"
-}
-
+tool=$source/tools/first_minutes.py
 load=$(cut -d' ' -f1 /proc/loadavg)
 rows=()
 for target in "${targets[@]}"; do
@@ -46,8 +31,9 @@ for target in "${targets[@]}"; do
   [[ $target == demo ]] && setup+=(--no-python)
   install=$(seconds "${setup[@]}")
   export CCACHE_DIR=$scratch/cache-$target
-  took=$(seconds logged "$scratch/$target.log" two_cores make "$target")
-  rows+=("$target" "$install" "$took" "$scratch/$target.log")
+  measured=$(python3 "$tool" run "$scratch/$target.log" make "$target")
+  read -r took others <<<"$measured"
+  rows+=("$target" "$install" "$took" "$others" "$scratch/$target.log")
   cd "$source"
 done
-python3 tools/first_minutes.py "$results" "$load" "${rows[@]}"
+python3 "$tool" write "$results" "$load" "${rows[@]}"

@@ -21,80 +21,107 @@ build_all() {
   echo "$sources" >$bin/sources.txt
 }
 
+logs=build/logs/gpu_test
+
+# Tests that still run end with this script, which then shows where each of them was.
+stop_rest() {
+  local running
+  running=$(jobs -p)
+  [[ $running ]] || return 0
+  kill $running 2>/dev/null || true
+  echo "gpu_test: stopped. Last lines of the logs in $logs:"
+  tail -n 3 $logs/*.log
+}
+
 # parallel NAME COUNT COMMAND...: runs COMMAND once for each of COUNT shards, all at the same time, with
-# $SHARD set to the shard's number, and then prints what each of them printed.
+# $SHARD set to the shard's number, and then prints what each of them printed. Fails if one of them did.
 parallel() {
-  local name=$1 count=$2 i processes=() status=0
+  local name=$1 count=$2 i code processes=() status=0
   shift 2
-  mkdir -p build/logs
+  trap stop_rest EXIT
   for ((i = 0; i < count; i++)); do
-    SHARD=$i "$@" >"build/logs/$name.$i.log" 2>&1 &
+    SHARD=$i "$@" >"$logs/$name.$i.log" 2>&1 &
     processes+=($!)
   done
   for ((i = 0; i < count; i++)); do
-    wait "${processes[i]}" || status=$?
-    cat "build/logs/$name.$i.log"
+    code=0
+    wait "${processes[i]}" || code=$?
+    if ((code)); then
+      status=$code
+      echo "FAILED $name, shard $i, with exit code $code" >>"$logs/$name.$i.log"
+    fi
+    cat "$logs/$name.$i.log"
   done
   return $status
 }
 
-# All tests of a program but those that trace the device.
+# run_shard PROGRAM FILTER COUNT: in place of this shell, so that it can be stopped.
 run_shard() {
-  GTEST_TOTAL_SHARDS=5 GTEST_SHARD_INDEX=$SHARD "$bin/$1" '--gtest_filter=-DeviceTraceGpu.*'
+  GTEST_TOTAL_SHARDS=$3 GTEST_SHARD_INDEX=$SHARD exec "$bin/$1" "--gtest_filter=$2"
 }
 
+# Runs every program, whether or not one before it failed.
 run_cpp() {
-  local test
+  local test status=0
   if ((!$#)); then
     # The products of CPUs with AVX-512 or AMX, which machines without a GPU may lack.
-    "$bin/test_ops" '--gtest_filter=*/CpuProduct.*'
+    parallel test_ops 1 run_shard test_ops '*/CpuProduct.*' 1 || status=$?
   fi
   for test in test_gpu test_gpu_ptds; do
     echo "== $test $*"
     if (($#)); then
-      "$bin/$test" "$@"
+      "$bin/$test" "$@" || status=$?
     else
-      parallel "$test" 5 run_shard "$test"
+      parallel "$test" 5 run_shard "$test" '-DeviceTraceGpu.*' 5 || status=$?
       # Once CUPTI has traced a process, its first work behind a closed gate waits: those tests have a
       # process of their own.
-      "$bin/$test" '--gtest_filter=DeviceTraceGpu.*'
+      parallel "$test.trace" 1 run_shard "$test" 'DeviceTraceGpu.*' 1 || status=$?
     fi
   done
+  return $status
 }
 
-pytest() {
-  PYTHONPATH=$PWD/build/gpu/package "$PENSTOCK_PYTHON" -m pytest -p no:cacheprovider \
-    -m "gpu or torch" --require-gpu --durations=5 tests/python "$@"
-}
+pytest=(env "PYTHONPATH=$PWD/build/gpu/package" "$PENSTOCK_PYTHON" -m pytest -p no:cacheprovider
+  -m "gpu or torch" --require-gpu --durations=5 tests/python)
 
 run_python_shard() {
   # Many processes share the cores; torch's threads would otherwise wait for each other.
-  OMP_NUM_THREADS=${OMP_NUM_THREADS:-2} pytest --shard "$SHARD/4"
+  OMP_NUM_THREADS=${OMP_NUM_THREADS:-2} exec "${pytest[@]}" --shard "$SHARD/4"
 }
 
 run_python() {
   echo "== Python tests that need a GPU or torch"
   if (($#)); then
-    pytest "$@"
+    "${pytest[@]}" "$@"
   else
     parallel python 4 run_python_shard
   fi
 }
 
+# The names of the tests and shards that failed, from the logs.
+failures() {
+  sed -nE 's/^(\[  FAILED  \] [^ ,]*\.[^ ,]*).*/\1/p; /^(FAILED|ERROR) /p' $logs/*.[0-9].log | sort -u
+}
+
 built=elsewhere
 [[ -f build/gpu/build.ninja || ! -x $bin/test_gpu ]] && built=here
+rm -rf $logs
+mkdir -p $logs
 case ${1:-all} in
   all)
     [[ $built == here ]] && build_all
     # Both at the same time. The output of the Python tests comes last.
-    mkdir -p build/logs
-    run_python >build/logs/python.log 2>&1 &
-    python=$!
-    run_cpp
     status=0
+    run_python >$logs/all-python.log 2>&1 &
+    python=$!
+    run_cpp || status=$?
     wait $python || status=$?
-    cat build/logs/python.log
-    ((status == 0)) || exit "$status"
+    cat $logs/all-python.log
+    if ((status)); then
+      echo "gpu_test: failed:"
+      failures
+      exit "$status"
+    fi
     "$PENSTOCK_PYTHON" tools/gpu_evidence.py keep "$built"
     ;;
   cpp)

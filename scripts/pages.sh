@@ -19,7 +19,7 @@ if [[ -f docs/pages/attention.json ]]; then
   "$PENSTOCK" report docs/pages/attention.json --title "Inside the tile loop of attention" \
     --output docs/pages/attention.html
 fi
-# experts.json is the report.json of the command in docs/experts.md.
+# experts.json is the report.json of the command in docs/penstock-moe.md.
 "$PENSTOCK" report docs/pages/experts.json --title "Streamed experts without a GPU" \
   --output docs/pages/experts.html
 build/venv/bin/pytest -q tests/page -k in_docs

@@ -1,24 +1,73 @@
 #!/usr/bin/env python3
-"""Writes what scripts/first_minutes.sh measured, with the machine, and prints it. Cases of FILE that were
-not measured this time stay, with their own date and commit.
+"""The parts of scripts/first_minutes.sh that measure and write.
 
-first_minutes.py FILE LOAD [TARGET INSTALL_SECONDS SECONDS LOG]...
+first_minutes.py run LOG COMMAND...
+    Runs a command on two cores, copies what it prints to LOG and to standard error, and prints the seconds that
+    it took, and how many cores' worth of these two cores other programs used meanwhile.
 
-LOG is what the target printed; the times of its phases are read from it.
+first_minutes.py write FILE LOAD [TARGET INSTALL_SECONDS SECONDS OTHERS LOG]...
+    Writes the times, with the machine, and prints them. Cases of FILE that were not measured this time stay,
+    with their own date and commit. The times of phases are read from the LOG of a target. Writes nothing, and
+    fails, if the machine was busy: LOAD is the load before the start, OTHERS what `run` printed.
 """
 
 import datetime
 import json
+import os
 import platform
 import re
+import resource
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+CORES = 2
 IDLE = 0.5  # load before the first run, in cores
-FIELDS = 4  # per target
+OTHERS = 0.05 * CORES  # what other programs may use during a run, in cores
+FIELDS = 5  # per target
 PHASE = re.compile(r"== (.+): (\d+) s")  # as scripts/test.sh prints it
 OF_A_RUN = ("date", "commit", "machine", "load_before", "idle")  # what a case that stays keeps
+
+
+def busy_seconds(cores, stat=Path("/proc/stat")):
+    """The time that these cores were not idle, since the machine was started."""
+    times = {line.split()[0]: list(map(int, line.split()[1:])) for line in stat.read_text().splitlines()
+             if line.startswith("cpu")}
+    # user nice system idle iowait irq softirq steal, and guests, which are part of user and nice
+    ticks = sum(sum(times[f"cpu{core}"][:8]) - sum(times[f"cpu{core}"][3:5]) for core in cores)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def own_seconds():
+    """The CPU time of this process and of the descendants that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def run(log, *command):
+    cores = sorted(os.sched_getaffinity(0))[:CORES]
+    os.sched_setaffinity(0, cores)  # the command's as well
+    begin, busy, own = time.monotonic(), busy_seconds(cores), own_seconds()
+    with open(log, "wb") as copy, subprocess.Popen(command, stdout=subprocess.PIPE,
+                                                   stderr=subprocess.STDOUT) as process:
+        while part := process.stdout.read1():
+            copy.write(part)
+            sys.stderr.buffer.write(part)
+            sys.stderr.buffer.flush()
+    if process.returncode:
+        sys.exit(process.returncode)
+    seconds = time.monotonic() - begin
+    others = (busy_seconds(cores) - busy - (own_seconds() - own)) / seconds
+    print(f"{seconds:.3f} {max(others, 0):.3f}")
+
+
+def disturbance(load, cases):
+    """Why times of this run do not count; empty if they do."""
+    reasons = [f"load {load} before the start"] if float(load) > IDLE else []
+    reasons += [f"other programs used {case['metrics']['others_cores']:.2f} of {CORES} cores during {case['case']}"
+                for case in cases if case["metrics"]["others_cores"] > OTHERS]
+    return "; ".join(reasons)
 
 
 def first_line(*command):
@@ -42,7 +91,7 @@ def machine():
     return {
         "system": field("/etc/os-release", "PRETTY_NAME"),
         "cpu": field("/proc/cpuinfo", "model name"),
-        "cores": 2,
+        "cores": CORES,
         "memory": field("/proc/meminfo", "MemTotal"),
         "compiler": first_line("c++", "--version"),
         "cuda": first_line("sh", "-c", "nvcc --version | sed -n 's/.*release \\([0-9.]*\\).*/\\1/p'"),
@@ -58,9 +107,10 @@ def phases(log):
     return {phase[1]: 1_000_000 * int(phase[2]) for phase in map(PHASE.fullmatch, lines) if phase}
 
 
-def measured(target, install, took, log):
+def measured(target, install, took, others, log):
     return {"case": f"make {target}", "ours": {"call_us": round(1e6 * float(took))}, "peer": {},
-            "metrics": {"install_us": round(1e6 * float(install)), "phases_us": phases(log)}}
+            "metrics": {"install_us": round(1e6 * float(install)), "others_cores": float(others),
+                        "phases_us": phases(log)}}
 
 
 def document(load, cases):
@@ -71,7 +121,7 @@ def document(load, cases):
         "commit": first_line("git", "rev-parse", "--short=12", "HEAD"),
         "machine": machine(),
         "load_before": float(load),
-        "idle": float(load) <= IDLE,
+        "idle": True,
         "command": "scripts/first_minutes.sh",
         "peers": {},
         "cases": cases,
@@ -93,22 +143,27 @@ def text(result):
         yield (f"{case['case']}: {1e-6 * case['ours']['call_us']:.0f} s from an empty clone with an "
                "empty compiler cache; installing packages before it: "
                f"{1e-6 * case['metrics']['install_us']:.0f} s")
-    if not result["idle"]:
-        yield (f"The machine was busy (load {result['load_before']} before the start): "
-               "these times are too long.")
 
 
-def main(arguments):
-    path, load, *rest = arguments
+def write(path, load, *rest):
     if not rest or len(rest) % FIELDS:
         sys.exit(__doc__)
     result = document(load, [measured(*rest[first:first + FIELDS])
                              for first in range(0, len(rest), FIELDS)])
     path, shown = Path(path), "\n".join(text(result))
+    if reason := disturbance(load, result["cases"]):
+        sys.exit(f"{shown}\nThe machine was busy, so that these times are too long ({reason}). They are not recorded.")
     if path.is_file():
         result = merged(json.loads(path.read_text()), result)
     path.write_text(json.dumps(result, indent=2) + "\n")
     print(shown)
+
+
+def main(arguments):
+    commands = {"run": run, "write": write}
+    if len(arguments) < 3 or arguments[0] not in commands:
+        sys.exit(__doc__)
+    commands[arguments[0]](*arguments[1:])
 
 
 if __name__ == "__main__":

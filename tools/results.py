@@ -11,6 +11,8 @@ below docs/ may hold places that are filled in:
     <!-- plot NAME -->                          a plot of bench/results/NAME.json; see PLOTS
     <!-- end of plot -->
     <!-- figure NAME: EXPRESSION -->...<!-- /figure -->     one figure; see results_tables.figure
+    <!-- section NAME -->                       text that needs bench/results/NAME.json. While there is no
+    <!-- end of section -->                     such file, it is inside a comment and thus not shown
 
 --check writes nothing and fails if a page is not what would be written.
 """
@@ -22,18 +24,22 @@ import re
 import sys
 from pathlib import Path
 
+import benchmarks
 import results_attention
+import results_caches
 import results_experts
 import results_moe
 import results_resample
-from results_tables import (Unreadable, body, figure, geometric_mean, headline, judged_us, over,
-                            percent, ratio, read, shown_us, spread, table)
+from results_tables import (Unreadable, body, dropped, figure, geometric_mean, headline, judged_us, over,
+                            percent, provenance, ratio, read, shown_us, spread, table, variants)
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = re.compile(r"(<!-- results of ([\w-]+) -->\n).*?(<!-- end of results -->\n)", re.DOTALL)
 TABLE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->\n)", re.DOTALL)
 PLOT = re.compile(r"(<!-- plot ([\w-]+) -->\n).*?(<!-- end of plot -->\n)", re.DOTALL)
 FIGURE = re.compile(r"(<!-- figure ([\w-]+): (.+?) -->).*?(<!-- /figure -->)", re.DOTALL)
+SHOWN = re.compile(r"<!-- section ([\w-]+) -->\n(.*?)<!-- end of section -->\n", re.DOTALL)
+HIDDEN = re.compile(r"<!-- section ([\w-]+), not measured yet\n(.*?)end of section -->\n", re.DOTALL)
 
 SUMMARY = """\
 # Results
@@ -44,7 +50,7 @@ process, so that background load affects all of them equally.
 
 - A *floor* is the best time of an engine (copies in one direction, the disk, the arithmetic units) alone,
   over all passes of the same run. It cannot be beaten: a result below 0.98 × its floor is a measuring error
-  and is dropped. What results that are older than this rule call a floor is shown as a yardstick.
+  and is dropped. Older results files have floors that do not follow this rule; they are shown as yardsticks.
 - *Peers* are other implementations of the same work, such as cuBLASLt. *Yardsticks* are related work, such
   as a cudaMemcpy of the same size, or a time computed from a copy rate. Both can be beaten.
 - *Measured ceilings* are transfer rates of the machine: *h2d* and *d2h* are copies between page-locked host
@@ -52,6 +58,10 @@ process, so that background load affects all of them equally.
   and *host copy* copies within GPU and host memory (bytes read plus bytes written), *disk read* and *disk
   write* transfers that bypass the page cache.
 - A *ladder* is a series of programs for the same task, the *rungs*, from the simplest to the fastest.
+- *N × as fast as* a peer is the geometric mean over all cases of the benchmark's page. Other pages may show the
+  mean of some of these cases.
+- *older sources*: the code that the benchmark measures has changed since that commit. *-dirty*: it was measured
+  with changes that were not committed, so the commit alone does not reproduce it.
 """
 
 ABOUT = {
@@ -128,16 +138,18 @@ NAMES = {
     "attention_cpu": "Cases as in [attention](attention.md), in f32, with 512 numbers per row. All cores "
                      "are used. *torch*: scaled_dot_product_attention with its fused kernel for the CPU, on "
                      "as many threads.",
-    "attention_decode": "bf16 unless f16 is said. One query per sequence unless another number is said; all "
+    "attention_decode": "bf16 unless another dtype is said. One query per sequence unless another number is said; all "
                         "attend to all keys. *1024 to 131072 keys*: 33 sequences, of which one has half of all "
                         "keys. The floor is a plain read of memory of the same size as the keys and values. "
                         "*pages of 64*, *pages of 16*: the same keys and values in pages of so many rows, in "
-                        "random order. *captured*: replayed from a CUDA graph. *one block per head*: "
-                        "`kernel=\"portable\"`, which does not divide the keys. *cuDNN*, *FlashAttention 2*: "
-                        "torch's scaled_dot_product_attention with this backend alone. *FlashAttention*: as "
-                        "in [attention](attention.md); its kernels for this GPU do not divide the keys.",
+                        "random order. *batch invariant*: with this option. *captured*: replayed from a CUDA "
+                        "graph. *decode_portable*: with this kernel. *one block per head*: "
+                        "`kernel=\"portable\"`, which does not divide the keys. *cuDNN*, *FlashAttention 2*, "
+                        "*efficient*: torch's scaled_dot_product_attention with this backend alone. "
+                        "*FlashAttention*: as in [attention](attention.md); its kernels for this GPU do not "
+                        "divide the keys.",
     "attention_portable": "Our time is that of `kernel=\"portable\"`. Cases as in "
-                          "[attention](attention.md). *FlashAttention 2*: torch's "
+                          "[attention](attention.md). *FlashAttention 2*, and *efficient* for f32: torch's "
                           "scaled_dot_product_attention with this backend alone.",
     "attention_transformers": "Time per token of `generate` after the first, for one sequence. The cases "
                               "name the cache of our runs; all others use transformers' DynamicCache. "
@@ -189,7 +201,7 @@ NAMES = {
                 "allocator, and a copy. *cudaMalloc*: the same by cudaMalloc, a copy and cudaFree. "
                 "*other stream*: the longest time between two kernels of 30 µs that "
                 "are queued on another stream; where the queue ran dry because the host was late, it is "
-                "not counted. All are medians of 3 generations.",
+                "not counted. All are medians over several generations of every way, in interleaved runs.",
     "moe": "Every time includes the router's projection, a matrix product of torch's, and the routing. "
            "*torch*: the grouped matrix products of torch, with sorting, gathering, activation and "
            "adding up as operations of their own. *SonicMoE* is there if its wheels were.",
@@ -242,8 +254,12 @@ NAMES = {
 
 def summary(documents):
     rows = [[f"[{name}](results/{name}.md)", ABOUT.get(name, ""), headline(path, document),
-             document["commit"]] for name, (path, document) in documents.items()]
-    return f"{SUMMARY}\n{table(['benchmark', 'measures', 'result', 'commit'], rows)}\n"
+             document["commit"] + (", older sources" if document.get("stale") else "")]
+            for name, (path, document) in documents.items()]
+    missing = [f"`{name}` ({about})" for name, about in ABOUT.items() if name not in documents]
+    more = (f"\nNot measured yet: {'; '.join(missing)}. "
+            "`scripts/gpu_bench.sh NAME` measures them.\n" if missing else "")
+    return f"{SUMMARY}\n{table(['benchmark', 'measures', 'result', 'commit'], rows)}\n{more}"
 
 
 def page(name, path, document):
@@ -252,7 +268,8 @@ def page(name, path, document):
     names = f"{NAMES[name]}\n\n" if name in NAMES else ""
     return (f"# {name}\n\n{about}Generated by `tools/results.py` from "
             f"[`bench/results/{name}.json`](../../bench/results/{name}.json); "
-            f"[all results](../results.md) explains the terms.\n\n{names}{body(path, document)}\n")
+            f"[all results](../results.md) explains the terms.\n\n{names}{body(path, document)}\n"
+            f"{variants(document)}")
 
 
 OVERLAPS = {"two-way-0.8": "two-way, compute 0.8 × upload", "uncut": "three-way, whole items"}
@@ -331,17 +348,20 @@ TABLES = {"append_attention": results_attention.steps, "attention": results_atte
           "attention_decode": results_attention.decoding,
           "attention_transformers": results_attention.generating,
           "expert_streaming": results_experts.link, "expert_streaming-cpu": results_experts.with_cpu,
-          "expert_streaming-cache": results_experts.cached, "overlap": overlap_table, "gpu": gpu_table, "resample": results_resample.gpu_table,
+          "expert_streaming-cache": results_experts.cached, "kv_cache-growth": results_caches.growth, "overlap": overlap_table, "gpu": gpu_table, "resample": results_resample.gpu_table,
           "resample-cpu": results_resample.cpu_table, "moe": results_moe.layers,
           "moe_cpu": results_moe.on_cpu, "moe_decode": results_moe.decoding,
           "moe_layouts": results_moe.layouts, "moe_portable": results_moe.portable,
           "moe-calls": results_moe.calls, "moe-overlap": results_moe.overlap,
           "moe_rounding": results_moe.rounding, "route": results_moe.routing}
 
-# Tables with another name than the benchmark that they show, which may have no results yet.
-TABLES_OF = {"attention-summary": "attention", "attention-others": "attention",
-             "attention-calls": "attention", "expert_streaming-cpu": "expert_streaming",
-             "expert_streaming-cache": "expert_streaming", "attention-compared": "attention"}
+# The benchmarks of tables that have another name.
+TABLES_OF = {"gpu": ("copy", "gemm", "attention", "transform"), "resample-cpu": ("resample_cpu",)}
+
+
+def benchmarks_of(name):
+    """The benchmarks that a table shows."""
+    return TABLES_OF.get(name, (name if name in ABOUT else name.partition("-")[0],))
 PLOTS = {"attention": ("Rates of attention over the length of the sequences",
                        results_attention.picture)}
 
@@ -357,6 +377,34 @@ def drawn(name, path, document):
         raise Unreadable(f"{path}: cannot be drawn: {type(error).__name__} {error}") from None
 
 
+def with_sections(text, documents):
+    """Shows the sections whose benchmark was measured, and hides the others. In a hidden one, which is one
+    comment, the marks of comments are <!~ and ~>, and all places are empty."""
+    def hidden(section):
+        if section[1] in documents:
+            return section[0]
+        inner = section[2]
+        for place, empty in ((RESULTS, r"\1\3"), (TABLE, r"\1\3"), (PLOT, r"\1\3"), (FIGURE, r"\1\4")):
+            inner = place.sub(empty, inner)
+        inner = inner.replace("<!--", "<!~").replace("-->", "~>")
+        return f"<!-- section {section[1]}, not measured yet\n{inner}end of section -->\n"
+
+    def shown(section):
+        if section[1] not in documents:
+            return section[0]
+        inner = section[2].replace("<!~", "<!--").replace("~>", "-->")
+        return f"<!-- section {section[1]} -->\n{inner}<!-- end of section -->\n"
+
+    return SHOWN.sub(hidden, HIDDEN.sub(shown, text))
+
+
+def stale_names(documents, root):
+    """The benchmarks whose sources in the tree are others than those that were measured."""
+    known = benchmarks.every(root)
+    return {name for name, (path, _) in documents.items()
+            if name in known and benchmarks.state(known[name], path.parent, root) == "stale"}
+
+
 def filled(path, documents, root):
     """The text of a page with its tables, plots and figures."""
     folder = root / "bench/results"
@@ -368,37 +416,38 @@ def filled(path, documents, root):
 
     def results_of(place):
         if place[2] in ABOUT and place[2] not in documents:
-            return none_yet(place)
+            return f"{place[1]}{place[3]}"
         return f"{place[1]}\n{body(*document_of(place[2]))}\n\n{place[3]}".replace(
             "\n## Call and host times\n", "\n")
 
-    def none_yet(place, name=None):
-        return (f"{place[1]}\nThere are no results yet. To measure: "
-                f"`scripts/gpu_bench.sh {name or place[2]}`.\n\n{place[3]}")
-
     def table_of(place):
-        if place[2] not in TABLES:
-            raise Unreadable(f"table {place[2]}: expected one of {', '.join(TABLES)}")
-        benchmark = TABLES_OF.get(place[2], place[2])
-        if benchmark in ABOUT and benchmark not in documents:
-            return none_yet(place, benchmark)
+        name = place[2]
+        if name not in TABLES:
+            raise Unreadable(f"table {name}: expected one of {', '.join(TABLES)}")
+        measured = benchmarks_of(name)
+        if len(measured) == 1 and measured[0] not in documents:
+            return f"{place[1]}{place[3]}"
+        shown = {each: documents[each][1] for each in measured if each in documents}
         try:
-            return f"{place[1]}{TABLES[place[2]](documents)}\n{place[3]}"
+            text = TABLES[name](documents)
         except KeyError as missing:
-            raise Unreadable(f"table {place[2]}: needs {missing}") from None
+            raise Unreadable(f"table {name}: needs {missing}") from None
+        # A page may have several tables of one benchmark: that of its name shows what was dropped.
+        notes = [*(dropped(shown[name]) if name in shown else []), *provenance(shown)]
+        return "\n\n".join([f"{place[1]}{text}", *notes]) + f"\n{place[3]}"
 
     def plot_of(place):
         if place[2] not in PLOTS:
             raise Unreadable(f"plot {place[2]}: expected one of {', '.join(PLOTS)}")
         if place[2] not in documents:
-            return none_yet(place)
+            return f"{place[1]}{place[3]}"
         link = os.path.relpath(plot_file(root, place[2]), path.parent)
         return f"{place[1]}\n![{PLOTS[place[2]][0]}]({link})\n\n{place[3]}"
 
     def figure_of(place):
         return f"{place[1]}{figure(document_of(place[2])[1], place[3])}{place[4]}"
 
-    text = RESULTS.sub(results_of, path.read_text())
+    text = RESULTS.sub(results_of, with_sections(path.read_text(), documents))
     return FIGURE.sub(figure_of, PLOT.sub(plot_of, TABLE.sub(table_of, text)))
 
 
@@ -411,6 +460,8 @@ def main():
     folder, docs = args.root / "bench/results", args.root / "docs"
     try:
         documents = {path.stem: (path, read(path)) for path in sorted(folder.glob("*.json"))}
+        for name in stale_names(documents, args.root):
+            documents[name][1]["stale"] = True
         made = {docs / "results.md": summary(documents)}
         for name, (path, document) in documents.items():
             made[docs / "results" / f"{name}.md"] = page(name, path, document)

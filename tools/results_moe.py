@@ -46,10 +46,11 @@ def rounding(documents):
     for case in documents["moe_rounding"][1]["cases"]:
         metrics = case["metrics"]
         plain, before = (judged_us(case["peer"].get(name)) for name in ("not rounded", "rounded before"))
-        rows.append([case["case"], percent(metrics["changed_share"]), metrics["experts_rounded_up"],
+        rows.append([case["case"], case["params"]["extra"], percent(metrics["changed_share"]),
+                     metrics["experts_rounded_up"],
                      metrics["experts_rounded_down"], shown_us(plain), shown_us(judged_us(case["ours"])),
                      shown_us(before), ratio(over(plain, before))])
-    return table(["layer", "routes changed", "experts that take tokens", "experts that drop tokens",
+    return table(["layer", "`extra`", "routes changed", "experts that take tokens", "experts that drop tokens",
                   "not rounded", "rounded in the call", "rounded before", "not rounded / rounded before"],
                  rows)
 
@@ -126,7 +127,7 @@ def calls(documents):
             percent(metrics["workspace_bytes"] / metrics["workspace_bound"])])
     return table(["layer", "alone", "call", "SonicMoE, call", "host, after a pause",
                   "host, back to back", "graph, call", "graph, host back to back",
-                  "back to back", "workspace", "of its bound"], rows)
+                  "back to back", "workspace", "share of the upper bound"], rows)
 
 
 def routing(documents):

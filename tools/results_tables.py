@@ -179,6 +179,19 @@ def of_calls(document):
             "up to 200 calls in a row without waiting, so that the host's caches and clocks are warm."]
 
 
+def variants(document):
+    """The section of a page with our times by other kernels, layouts and options; "" if there are none."""
+    names = dict.fromkeys(name for case in document.get("cases", [])
+                          for name in case.get("metrics", {}).get("kernels", {}))
+    if not names:
+        return ""
+    rows = [[case["case"], shown_us(judged_us(case["ours"])),
+             *(shown_us(judged_us(kernels.get(name))) for name in names)]
+            for case in document["cases"] if (kernels := case.get("metrics", {}).get("kernels"))]
+    return (f"\n## Other kernels, layouts and options\n\n{table(['case', 'ours', *names], rows)}\n\n"
+            "Our times of the same work in other ways, from the same interleaved runs.\n")
+
+
 def of_phases(document):
     """What the phases of a case took, where it printed them."""
     found = [(case["case"], phases) for case in document["cases"]
@@ -294,6 +307,34 @@ def has_library(document):
     return any("library_seconds" in row for rung in document["rungs"] for row in rung["rows"])
 
 
+def doubts(document):
+    """Why a checkout of the commit, or of today's tree, may not give these results."""
+    if document.get("stale"):
+        yield "The code that was measured has changed since."
+    if document["commit"].endswith("-dirty"):
+        yield "The tree had changes that were not committed."
+
+
+def provenance(documents):
+    """When a table's benchmarks were measured, if their sources have changed since or were not committed."""
+    found = {}
+    for name, document in documents.items():
+        if document.get("commit") and (reasons := " ".join(doubts(document))):
+            run = f"on {document['date'][:10]} at commit {document['commit']}"
+            found.setdefault(reasons, {}).setdefault(run, []).append(name)
+    several = len(documents) > 1
+    sentences = []
+    for reasons, runs in found.items():
+        when = [f"{run} ({', '.join(names)})" if several else run for run, names in runs.items()]
+        sentences.append(f"Measured {', '.join(when)}. {reasons}")
+    return sentences
+
+
+def dropped(document):
+    """The cases that beat their floor, and by how much."""
+    return [f"Dropped: {case['case']}: {case['reason']}." for case in document.get("dropped", [])]
+
+
 def stamp(document):
     """Where, when and on which sources the results were measured."""
     machine = document["machine"]
@@ -302,6 +343,7 @@ def stamp(document):
         where = machine["cpu"]
     driver = f", driver {machine['driver']}" if machine.get("driver") else ""
     line = f"{where}{driver}, CUDA {machine['cuda']}, {document['date']}, commit {document['commit']}."
+    line += "".join(f" {sentence}" for sentence in doubts(document))
     rates = [(key.removesuffix("_GBps").replace("_", " "), rate)
              for key, rate in machine.get("ceilings", {}).items() if key.endswith("_GBps")]
     if rates:
@@ -320,7 +362,7 @@ def body(path, document, calls=True):
         else:
             parts = (of_cases(document) + of_launches(document) + of_phases(document)
                      + (of_calls(document) if calls else []))
-        parts += [f"Dropped: {case['case']}: {case['reason']}." for case in document.get("dropped", [])]
+        parts += dropped(document)
         command = document.get("command", f"scripts/gpu_bench.sh {path.stem} --again")
         return "\n\n".join([stamp(document), *parts, f"To measure again: `{command}`."])
     except (KeyError, TypeError, AttributeError, ZeroDivisionError, IndexError) as error:
@@ -339,6 +381,9 @@ def headline(path, document):
         raise Unreadable(f"{path}: not a valid results file: {type(error).__name__} {error}") from None
 
 
+FEW = 4  # cases whose times are all named in the summary
+
+
 def cases_headline(document):
     parts = []
     # Of a benchmark of many kernels, the best ones.
@@ -355,8 +400,10 @@ def cases_headline(document):
         if found and len(parts) < 3:
             parts.append(f"{geometric_mean(found):.3g} × as fast as {peer}")
     if not parts:
-        times = [judged_us(case["ours"]) for case in cases]
-        parts = [f"{shown_us(min(times))} to {shown_us(max(times))}"] if times else ["no case"]
+        times = {case["case"]: judged_us(case["ours"]) for case in cases}
+        parts = ([f"{name}: {shown_us(us)}" for name, us in times.items()] if len(times) <= FEW else
+                 [f"{shown_us(min(times.values()))} to {shown_us(max(times.values()))}"])
+        parts = parts or ["no case"]
     if document.get("dropped"):
         parts.append(f"{len(document['dropped'])} dropped")
     return "; ".join(parts)

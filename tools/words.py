@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that tracked text names no path of a developer's machine and leaves no note to self, and that
-the pages, and what the ladders print, use the usual terms."""
+"""Checks that tracked text names no path of a developer's machine and leaves no note to self, and that what
+users read uses the usual terms."""
 
 import re
 import subprocess
@@ -15,8 +15,8 @@ REFUSED = {
     "a note to self": re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b"),
 }
 
-# Terms that readers do not know, with the usual ones: in Markdown pages, and in the strings of the
-# ladders, which `penstock ladder` prints and result pages show.
+# Terms that readers do not know, with the usual ones: in Markdown pages, public headers and the Python package, and
+# in the strings that the program and its ladders print.
 UNUSUAL = {
     re.compile(r"\bby turns\b"): "interleaved",
     re.compile(r"\b(under way|on (its|their) way)\b"): "in flight",
@@ -26,7 +26,8 @@ UNUSUAL = {
     re.compile(r"\b\d+ (loads?|bytes|rows|blocks?|tiles?) an? "
                r"(thread|lane|warp|block|tile|kernel|load|SM)\b"): "... per ...",
 }
-LADDER = re.compile(r"examples/.*\.(cu|cuh|cpp|h)")
+PRINTED = re.compile(r"(examples|cli)/.*\.(cu|cuh|cpp|h)")  # strings
+READ = re.compile(r".*\.md|include/.*\.(h|cuh)|python/penstock/.*\.py")  # everything
 STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 
 
@@ -45,9 +46,9 @@ def violations(root, names):
             for what, pattern in REFUSED.items():
                 if pattern.search(line):
                     yield f"{name}:{number}: {what}: {line.strip()[:80]}"
-            if name.endswith(".md"):
+            if READ.fullmatch(name):
                 yield from unusual(name, number, line)
-            elif LADDER.fullmatch(name):
+            elif PRINTED.fullmatch(name):
                 yield from unusual(name, number, " ".join(STRING.findall(line)))
 
 

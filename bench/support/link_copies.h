@@ -11,6 +11,24 @@
 
 namespace bench {
 
+// One view for blocks that lie behind each other, of at most `most_bytes`. A gap of less than 64
+// bytes is padding and becomes part of it.
+inline std::vector<ps::MemoryView> joined_blocks(const std::vector<ps::MemoryView>& blocks,
+                                                 std::size_t most_bytes) {
+  std::vector<ps::MemoryView> all;
+  for (const ps::MemoryView& block : blocks) {
+    if (!all.empty() && block.data >= all.back().data + all.back().bytes) {
+      const auto before = static_cast<std::size_t>(block.data - all.back().data);
+      if (before - all.back().bytes < 64 && before + block.bytes <= most_bytes) {
+        all.back().bytes = before + block.bytes;
+        continue;
+      }
+    }
+    all.push_back(block);
+  }
+  return all;
+}
+
 class LinkCopies {
  public:
   // Of blocks of at most `most_bytes`. The copies overwrite each other.
@@ -38,21 +56,11 @@ class LinkCopies {
     second_.synchronize();
   }
 
-  // With one copy for blocks that lie behind each other.
+  // In copies that are as large as the memory allows; see joined_blocks().
   void joined(const std::vector<ps::MemoryView>& blocks) const {
-    ps::MemoryView all{};
-    const auto send = [&] {
-      if (all.bytes > 0) ps::copy(memory_.view().sub(0, all.bytes), all, first_);
-    };
-    for (const ps::MemoryView& block : blocks) {
-      if (block.data == all.data + all.bytes && all.bytes + block.bytes <= memory_.bytes()) {
-        all.bytes += block.bytes;
-        continue;
-      }
-      send();
-      all = block;
+    for (const ps::MemoryView& all : joined_blocks(blocks, memory_.bytes())) {
+      ps::copy(memory_.view().sub(0, all.bytes), all, first_);
     }
-    send();
     first_.synchronize();
   }
 

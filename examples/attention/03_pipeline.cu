@@ -69,7 +69,7 @@ Variant variant() {
 }
 
 std::vector<Variant> variants() {
-  return {variant<__nv_bfloat16, 2>(), variant<__nv_bfloat16, 3>()};
+  return {variant<__nv_bfloat16, 2>(), variant<__nv_bfloat16, 3>(), variant<__half, 2>()};
 }
 
 const ladder::Instructions machine{.holds = {"LDGSTS.128", "SYNCS"}, .lacks = {"HMMA"}};

@@ -40,22 +40,25 @@ def empty_like(q: Any, shape: Tuple, dtype: str | None) -> Any:
 
 
 def _run(inputs: Tuple, options: Tuple, written: Tuple, stream: Any = None) -> None:
-    workspace = None
-    q, _, _, _, pages, cu_new, cos, *_ = inputs
-    if stream is None and q.is_cuda:
-        # From torch's allocator, which knows the current stream and CUDA graphs. Otherwise the
-        # library allocates.
-        k_cache, v_cache, *_ = written
-        *_, max_q, max_k, kernel, batch_invariant, _ = options
-        workspace = torch.empty(
-            _core.append_attention_workspace_bytes(q, k_cache, v_cache, cu_new, pages, cos, max_q,
-                                                   max_k, kernel, batch_invariant),
-            dtype=torch.uint8, device=q.device)
+    q = inputs[0]
+    # From torch's allocator, which knows the current stream and CUDA graphs. Otherwise the library
+    # allocates.
+    allocates = stream is None and q.is_cuda
     if not EXCHANGES:
         stream = current_stream(stream, q)
     if stream is not None or not EXCHANGES:
         inputs = tuple(each if each is None else each.detach() for each in inputs)
+    workspace = (q.new_empty((_workspace_bytes(inputs, options, written),), dtype=torch.uint8)
+                 if allocates else None)
     run(inputs, options, written, workspace, stream)
+
+
+def _workspace_bytes(inputs: Tuple, options: Tuple, written: Tuple) -> int:
+    q, _, _, _, pages, cu_new, cos, *_ = inputs
+    k_cache, v_cache, *_ = written
+    *_, max_q, max_k, kernel, batch_invariant, _ = options
+    return _core.append_attention_workspace_bytes(q, k_cache, v_cache, cu_new, pages, cos, max_q, max_k,
+                                                  kernel, batch_invariant)
 
 
 def _operator(*arguments: Any) -> None:

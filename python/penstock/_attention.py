@@ -48,10 +48,10 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool = False,
 
     Sequences of several lengths lie one after the other in (rows, H, D). `cu_q` (B + 1) and `cu_k`
     (B + 1), i32, then say where they begin, and where the last one ends. `max_q` and `max_k` are the
-    most rows of a sequence, if known; rows of `q` beyond them, or outside `cu_q`, are not computed, and
-    a new result holds anything there. `first_k` (B) and `lengths_k` (B), i32, describe padding: only
-    keys [first_k[b], lengths_k[b]) of sequence b are there. What `k` and `v` hold in other rows has no
-    effect.
+    most rows of a sequence, if known; rows of `q` beyond them, or outside `cu_q`, are not computed. If
+    `out` is not given, these rows of the result are uninitialised. `first_k` (B) and `lengths_k` (B),
+    i32, describe padding: sequence b has only the keys [first_k[b], lengths_k[b]). The contents of the
+    other rows of `k` and `v` have no effect.
 
     >>> long = numpy.ones((5, 1, 8), numpy.float32)
     >>> begins = numpy.array([0, 2, 5], numpy.int32)  # sequences of 2 and 3 rows
@@ -77,15 +77,16 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool = False,
     written to `out`, or to a new array of the library that `q` belongs to. On a GPU the work is
     enqueued on `stream`; for torch tensors the default is torch's current stream. Rows begin at
     multiples of 16 bytes there. Only ``check=True`` waits for the lengths and pages, to raise
-    InvalidArgument for wrong ones; without it, lengths are clamped to the rows that there are. torch can compile and
-    capture the call. It has no backward. The same call gives the same bits every time.
+    InvalidArgument for wrong ones; without it, lengths are clamped to the rows that there are. torch
+    can compile and capture the call. It has no backward. Repeated calls give bitwise identical results.
 
     `kernel` names a kernel on a GPU, to compare them: ``"sm90"``, for compute capability 9.0 and head
-    dimensions 64, 96, 128, 192 with 128 for `v`, and 256; ``"portable"``, the only one for f32; and
-    for few queries per sequence ``"decode"`` and ``"decode_portable"``, which divide the keys of a
-    sequence among many thread blocks. ``"best"`` uses ``"decode"`` for at most 16 queries, given by
-    `max_q` if there is `cu_q`. With `batch_invariant`, the result of a sequence has the same bits
-    whatever other sequences are in the call.
+    dimensions 64, 96, 128, 192 with 128 for `v`, and 256, not for f32; ``"portable"``; and for few
+    queries per sequence ``"decode"`` and ``"decode_portable"``, which divide the keys of a
+    sequence among many thread blocks. A call that the kernel does not take raises InvalidArgument.
+    ``"best"`` uses ``"decode"`` for at most 16 queries, given by `max_q` if there is `cu_q`. With
+    `batch_invariant`, the result of a sequence is bitwise identical whatever other sequences are in
+    the call.
     """
     left, right = _window(window)
     inputs = q, k, v, sinks, cu_q, cu_k, first_k, lengths_k, pages
@@ -111,8 +112,8 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
 
     `is_causal` is torch's: query i attends to keys 0 to i, also if there are more keys than queries.
     Calls with `attn_mask` or dropout, calls that need a gradient, backward or forward, calls that
-    autocast computes in another dtype, and shapes, dtypes and strides that :func:`attention` does not
-    take go to torch.
+    autocast computes in another dtype, f32 on a GPU, and shapes, dtypes and strides that
+    :func:`attention` does not take go to torch.
 
     >>> import torch, penstock
     >>> q = torch.zeros(1, 2, 3, 8)

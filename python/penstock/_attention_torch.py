@@ -76,7 +76,7 @@ def _takes(query: Any, key: Any, value: Any, is_causal: bool, scale: float | Non
         return False
     if not all(each.dtype == query.dtype and each.device == query.device for each in tensors):
         return False
-    if scale == 0 or not (query.is_cpu or query.is_cuda):
+    if scale == 0 or not (query.is_cpu or query.is_cuda) or has_slow_kernel(query):
         return False
     if query.is_cuda and torch.cuda.get_device_capability(query.device) < (8, 0):
         return False
@@ -89,6 +89,12 @@ def _takes(query: Any, key: Any, value: Any, is_causal: bool, scale: float | Non
     if is_causal and rows > keys:
         return False
     return all(0 < d <= 256 and d % 8 == 0 for d in (dim, dim_v)) and all(map(_aligned, tensors))
+
+
+def has_slow_kernel(tensor: Any) -> bool:
+    """Whether torch's function should compute calls with tensors like this one: f32 on a GPU, for which
+    attention() has kernels without tensor cores alone."""
+    return bool(tensor.is_cuda and tensor.dtype == torch.float32)
 
 
 def _is_cast(tensor: Any) -> bool:
@@ -129,16 +135,15 @@ def _no_lse(inputs: Tuple) -> Any:
 
 
 def _run(inputs: Tuple, options: Tuple, out: Any, lse: Any, stream: Any = None) -> None:
-    workspace = None
     q = inputs[0]
-    if stream is None and q.is_cuda:
-        # From torch's allocator, which knows the current stream and CUDA graphs. Otherwise the
-        # library allocates.
-        workspace = empty(_workspace_bytes(inputs, options), dtype=uint8, device=q.device)
+    # From torch's allocator, which knows the current stream and CUDA graphs. Otherwise the library
+    # allocates.
+    allocates = stream is None and q.is_cuda
     if not EXCHANGES:
         stream = current_stream(stream, q)
     if stream is not None or not EXCHANGES:
         inputs = tuple(each if each is None else each.detach() for each in inputs)
+    workspace = (q.new_empty((_workspace_bytes(inputs, options),), dtype=uint8) if allocates else None)
     arguments = *inputs, *options, out, lse, workspace, stream
     _core.attention(*arguments)
 
@@ -151,7 +156,8 @@ def _workspace_bytes(inputs: Tuple, options: Tuple) -> int:
                                                batch_invariant)
     # Without batch_invariant they do not depend on the number of keys, so that a cache that grows
     # does not fill the table.
-    key = (q.shape, k.shape[-2], v.shape[-1], q.dtype, cu_q if cu_q is None else cu_q.shape, max_q,
+    # The library checks the number of dimensions of k.
+    key = (q.shape, k.shape[-2:-1], v.shape[-1], q.dtype, cu_q if cu_q is None else cu_q.shape, max_q,
            kernel)
     found = None if batch_invariant else _sizes.get(key)
     if found is None:

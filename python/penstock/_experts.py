@@ -91,7 +91,7 @@ class ExpertStore:
         return self._view(layer, expert, "down_bias", like)
 
     def least_bytes(self, *, pinned: int = 0, calls_in_flight: int = 64) -> int:
-        """The least `device_bytes` of :class:`StreamedExperts` on a GPU with these experts, `pinned` of
+        """The minimum of `device_bytes` of :class:`StreamedExperts` on a GPU with these experts, `pinned` of
         them pinned."""
         return self._shape.least_bytes(not_negative("pinned", pinned),
                                        not_negative("calls_in_flight", calls_in_flight), False)
@@ -255,7 +255,7 @@ class StreamedExperts:
         return out
 
     def prefetch(self, layer: int, experts: Any, *, stream: Any = None) -> None:
-        """Says that a later call of `layer` will probably need these experts. They are copied in this
+        """Hints that a later call of `layer` will need these experts. They are copied in this
         order while no call waits for experts. Returns at once.
 
         `experts` is a sequence of numbers, or an array of ids on the GPU, (T, K), such as the prediction

@@ -20,6 +20,7 @@ from transformers import masking_utils
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from ._attention import attention as penstock_attention
+from ._attention_torch import has_slow_kernel
 from ._errors import Unsupported
 
 _DIM_MULTIPLE, _MOST_DIM = 8, 256
@@ -39,7 +40,9 @@ def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any
     dim, dim_v = query.shape[-1], value.shape[-1]
     ours = attention_mask is None or _is_limits(attention_mask, len(query))
     takes = value.dtype in _DTYPES and max(dim, dim_v) <= _MOST_DIM
-    if position_bias is not None or not (ours and takes):
+    # torch's function has no softcap and no sinks.
+    is_slow = has_slow_kernel(value) and not softcap and s_aux is None
+    if position_bias is not None or is_slow or not (ours and takes):
         if softcap or s_aux is not None:
             limit = ("masks of padding, windows and causality alone" if takes else
                      f"f32, bf16 and f16 and head dimensions up to {_MOST_DIM}, not {value.dtype} with "

@@ -85,9 +85,9 @@ def options_from(device: Any, gpu_memory: Any, policy: str, prefetch: str, pinne
     if prefetch not in ("none", "previous", "gate"):
         raise InvalidArgument("prefetch", "'none', 'previous' or 'gate'", repr(prefetch))
     if packed is None and host_memory is not None:
-        raise InvalidArgument("packed", "a path for a file of packed experts, beside host_memory", "None")
+        raise InvalidArgument("packed", "a path for a file of packed experts, because host_memory is set", "None")
     if host_memory is None and packed is not None:
-        raise InvalidArgument("host_memory", "a number of bytes, or text such as '16GiB', beside packed",
+        raise InvalidArgument("host_memory", "a number of bytes, or text such as '16GiB', because packed is set",
                               "None")
     if compress and packed is not None:
         raise InvalidArgument("compress", "False, because packed experts are not compressed", "True")

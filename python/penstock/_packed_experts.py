@@ -111,11 +111,11 @@ def pack_experts(path: Path, *, layers: int, experts: int, hidden: int, width: i
     """
     shape = _core.ExpertShape(layers, experts, hidden, width, float_name(dtype), layout, transposed, bias)
     if (checkpoint is None) == (fill is None):
-        raise InvalidArgument("fill", "a function, or a checkpoint instead", "both" if fill else "neither")
+        raise InvalidArgument("fill", "a function, unless checkpoint is set", "both" if fill else "neither")
     if fill is not None:
         for argument, value in (("names", names), ("first_layer", first_layer or None)):
             if value is not None:
-                raise InvalidArgument(argument, "none beside fill", repr(value))
+                raise InvalidArgument(argument, "None, because fill is set", repr(value))
         one = ExpertStore(layers=1, experts=1, hidden=hidden, width=width, dtype=dtype, layout=layout,
                           transposed=transposed, bias=bias, device="cpu")
         views, count, total = ExpertViews(one), layers * experts, shape.nbytes
@@ -128,7 +128,7 @@ def pack_experts(path: Path, *, layers: int, experts: int, hidden: int, width: i
         _core.pack_filled(path, shape, one._core, fill_next)
         return expert_file_info(path)
     if not isinstance(names, Mapping):
-        raise InvalidArgument("names", "a mapping with the names of tensors, beside a checkpoint",
+        raise InvalidArgument("names", "a mapping with the names of tensors, because checkpoint is set",
                               repr(names))
     from . import weights
 
@@ -159,7 +159,7 @@ def expert_file_info(path: Path) -> ExpertFileInfo:
 class DiskExpertStatistics:
     """Counts of experts since a :class:`DiskExpertStore` was made."""
 
-    hits: int  #: were in host memory, or on their way there
+    hits: int  #: were in host memory, or being read
     misses: int  #: were read
     evicted: int
     failed: int  #: could not be read
@@ -225,7 +225,7 @@ class DiskExpertStore:
         return DiskExpertStatistics(**self._core.statistics)
 
     def least_bytes(self, *, pinned: int = 0, calls_in_flight: int = 64) -> int:
-        """The least `device_bytes` of :class:`StreamedExperts` on a GPU with these experts, `pinned` of
+        """The minimum of `device_bytes` of :class:`StreamedExperts` on a GPU with these experts, `pinned` of
         them pinned."""
         return self._shape.least_bytes(not_negative("pinned", pinned),
                                        not_negative("calls_in_flight", calls_in_flight), False)

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "host/backend.h"
 #include "host/clock.h"
 #include "ops/arguments.h"
 #include "ops/scratch.h"
@@ -62,14 +63,21 @@ void ExpertDiskCalls::forward(std::int64_t layer, MoeOptions options, const Stre
   call->enqueued_ns = now_ns();
   call->rows.resize(map_.size());
   call->whole = options.ids.elements() >= whole_pairs * shape_.experts;
+  // Before anything is enqueued: whoever gets ExpertsClosed from here may free the arrays at once.
+  const auto in_flight = calls_.begin();
   steps_->plan(options, stream);  // checks the arguments
   options.check = false;
   call->options = options;
-  const auto in_flight = calls_.begin();
-  steps_->publish(options, {.rows = call->rows.data(), .flag = &call->routed, .value = 1}, stream);
-  stream.call([this, call, in_flight] { compute(*call); });
-  steps_->combine(options, stream);
-  stream.call([in_flight] {});  // the call ends when its result is there
+  try {
+    steps_->publish(options, {.rows = call->rows.data(), .flag = &call->routed, .value = 1},
+                    stream);
+    stream.call([this, call, in_flight] { compute(*call); });
+    steps_->combine(options, stream);
+    stream.call([in_flight] {});  // the call ends when its result is there
+  } catch (...) {
+    stream.impl().drain();  // what was enqueued uses the arrays, the workspace and `call`
+    throw;
+  }
 }
 
 // Those that are in the cache come first.

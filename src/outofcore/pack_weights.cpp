@@ -63,8 +63,8 @@ void check(const ExpertShape& shape, const ExpertNames& names) {
   const bool separate = names.gate_up.empty();
   if (separate && names.gate.empty()) refuse("gate_up", "a name, or gate and up", "");
   if (separate && names.up.empty()) refuse("up", "a name, as gate has one", "");
-  if (!separate && !names.gate.empty()) refuse("gate", "none beside gate_up", names.gate);
-  if (!separate && !names.up.empty()) refuse("up", "none beside gate_up", names.up);
+  if (!separate && !names.gate.empty()) refuse("gate", "none, because gate_up is set", names.gate);
+  if (!separate && !names.up.empty()) refuse("up", "none, because gate_up is set", names.up);
   if (separate && (shape.transposed || shape.layout != GateUpLayout::concatenated)) {
     refuse("gate", "none for a shape that is transposed or interleaved", names.gate);
   }

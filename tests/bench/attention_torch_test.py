@@ -9,7 +9,7 @@ import pytest
 from penstock.bench import Absent, BenchError, Context, Peer
 from penstock.bench._clock import CpuClock
 from penstock.bench._correctness import check
-from penstock.bench._performance import run_case
+from penstock.bench._performance import answering, run_case
 from penstock.bench._timing import Plan
 from penstock.bench.appending.append_case import AppendCase
 from penstock.bench.appending.attend_case import AttendCase
@@ -18,6 +18,7 @@ from penstock.bench.operators import (append_attention, append_kv, attention, at
                                       attention_portable)
 from penstock.bench.prefill import flash_peer, reference
 from penstock.bench.prefill.case import AttentionCase
+from penstock.bench.prefill.portable_case import PortableCase
 from penstock.bench.prefill.shapes import Shape, sample_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed here")
@@ -215,6 +216,23 @@ def test_the_portable_kernel_stands_beside_the_best_and_flash_attention_2(gpu_co
     assert "best" in measured.entry["metrics"]["kernels"]
 
 
+@pytest.mark.parametrize("shape", [Shape(2, 70, 4, 32, True, dtype="f32"),
+                                   Shape(3, 1, 4, 32, keys=300, dtype="f32")])
+def test_f32_stands_beside_the_memory_efficient_kernel(gpu_context, monkeypatch, shape):
+    monkeypatch.setitem(torch_peer.OPERATORS, "efficient", ON_CPU)
+    case = PortableCase(gpu_context, "it", shape)
+    assert list(case.kernels()) == ["portable", "best"] and list(case.peers()) == ["efficient"]
+    measured = run(case)
+    assert measured.complaints == [] and set(measured.entry["peer"]) == {"efficient"}
+    assert measured.entry["params"]["dtype"] == "f32"
+
+
+def test_f32_is_measured_on_a_gpu():
+    shapes = attention_portable.operator._on_gpu()
+    assert [name for name, shape in shapes.items() if shape.dtype == "f32"] == [
+        f"d{dim}, {name}, f32" for dim in (64, 128) for name in ("4096, causal", "one query, 4096 keys")]
+
+
 def without_graphs(case):
     """Its kernels without the one that needs CUDA graphs."""
     return {name: call for name, call in case.kernels().items() if name != "captured"}
@@ -246,8 +264,19 @@ def test_a_step_in_16_bits_is_checked(gpu_context):
 def test_sequences_of_several_lengths_have_no_peer_of_torch(gpu_context):
     case = DecodeCase(gpu_context, "it", attention_decode.SMALL["several lengths"], brief=True)
     assert {name: peer.reason for name, peer in case.peers().items()} == dict.fromkeys(
-        ("cuDNN", "FlashAttention 2"), "scaled_dot_product_attention takes sequences of one length")
+        ("cuDNN", "FlashAttention 2", "efficient"), "scaled_dot_product_attention takes sequences of one length")
     assert all(verdict.right for verdict in check(case, case.kernels(), GpuClock()).values())
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+def test_decode_stands_beside_every_backend_of_torch_that_takes_it(gpu_context, dtype):
+    shape = Shape(**vars(attention_decode.SMALL["small"]) | {"dtype": dtype})
+    case = DecodeCase(gpu_context, "it", shape, brief=True)
+    assert case.params["dtype"] == dtype
+    assert all(verdict.right for verdict in check(case, case.kernels(), GpuClock()).values())
+    verdicts = check(case, answering(case), GpuClock())
+    assert {name for name, verdict in verdicts.items() if verdict.right} == {"cuDNN", "FlashAttention 2"}
+    assert f"torch ran {ON_CPU}.default and not efficient" in verdicts["efficient"].complaint
 
 
 @pytest.mark.parametrize("number", range(len(attention_cpu.QUICK)))

@@ -271,8 +271,9 @@ const std::vector<std::string> expert_rungs{"sequential", "double-buffered", "mu
                                             "staged",     "pipelined",       "rounded",
                                             "cached",     "compressed",      "other-types"};
 
-TEST(LadderExperts, QuickRunOnTheCpuHasEveryRung) {
-  const Ended run = ladder("experts --quick --json --device cpu");
+void expect_every_expert_rung(const std::string& options) {
+  SCOPED_TRACE(options);
+  const Ended run = ladder("experts --json --device cpu " + options);
   ASSERT_EQ(run.code, 0) << run.err;
   const auto json = nlohmann::json::parse(run.out);
   EXPECT_FALSE(json.contains("chunk")) << "it has no chunks";
@@ -295,6 +296,15 @@ TEST(LadderExperts, QuickRunOnTheCpuHasEveryRung) {
     }
   }
   EXPECT_EQ(names, expert_rungs);
+}
+
+TEST(LadderExperts, QuickRunOnTheCpuHasEveryRung) { expect_every_expert_rung("--quick"); }
+
+TEST(LadderExperts, FewTokensPerExpertToo) {
+  expect_every_expert_rung("--shape 20,64,40,8,2");
+  for (const char* shape : {"1,200,136,9,2", "70,1032,72,33,3"}) {
+    expect_every_expert_rung(std::string("--quick --shape ") + shape);
+  }
 }
 
 TEST(LadderExperts, TakesAShape) {

@@ -47,9 +47,10 @@ TEST(MoeCommand, PrintsTheConfigurationAndTheTimes) {
       {"--rounding", "4", "--cache", "3", "--depth", "2", "--dtype", "f32", "--distinct", "4"}));
   EXPECT_EQ(ended.code, 0) << ended.err;
   for (const char* word :
-       {"8 of 32 x 16 in each of 1 layer, f32", "4 of them with weights of their own",
-        "2 experts per token", "rounded to 4", "2 slots", "3 experts stay loaded", "weight load",
-        "compute", "total", "sequential", "pipelined", "StreamedExperts was not measured",
+       {"8 of 32 x 16 in each of 1 layer, f32",
+        "4 of them allocated, the others reuse their weights", "2 experts per token",
+        "rounded to 4", "2 slots", "3 experts stay loaded", "weight load", "compute", "total",
+        "sequential", "pipelined", "StreamedExperts was not measured",
         "Decode steps were not measured", "floor"}) {
     EXPECT_NE(ended.out.find(word), std::string::npos) << word << "\n" << ended.out;
   }

@@ -130,6 +130,7 @@ cuda::Status FakeDriver::properties(int device, cuda::Properties* result) {
                               .copy_engines = 3,
                               .total_bytes = options.device_bytes,
                               .l2_bytes = std::size_t{50} << 20,
+                              .shared_bytes = std::size_t{227} << 10,
                               .pci_address = {},
                               .memory_pools = options.memory_pools,
                               .virtual_memory = options.virtual_memory,

@@ -19,7 +19,7 @@ namespace {
 
 // Rounded up by the portable kernel.
 const std::vector<AttentionDims> other_dims{{8, 8}, {16, 40}, {104, 128}, {136, 8}, {40, 256}};
-const std::vector<DType> types{DType::bf16, DType::f16};
+const std::vector<DType> types{DType::bf16, DType::f16, DType::f32};
 const std::vector<std::int64_t> fast_pages{8, 16, 24, 64, 128, 256};
 const std::vector<std::int64_t> other_pages{1, 3, 12, 20, 100};
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpu/attention_gpu.h"
@@ -13,7 +14,7 @@ namespace {
 
 // Rounded up by the portable kernel.
 const std::vector<AttentionDims> other_dims{{8, 8}, {16, 40}, {104, 128}, {136, 8}, {40, 256}};
-const std::vector<DType> types{DType::bf16, DType::f16};
+const std::vector<DType> types{DType::bf16, DType::f16, DType::f32};
 const std::vector<std::int64_t> fast_pages{8, 16, 24, 64, 128, 256};
 const std::vector<std::int64_t> other_pages{1, 3, 12, 20, 100};
 
@@ -115,10 +116,53 @@ TEST_P(AttentionDecodeGpu, LargeSoftcaps) {
                           .heads_q = 8,
                           .dim = dims.dim,
                           .dim_v = dims.dim_v,
-                          .type = types[seed % 2],
+                          .type = types[seed % types.size()],
                           .causal = true,
                           .softcap = seed % 2 == 0 ? 30.F : 50.F,
                           .size = size});
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Its kernel has tiles of 16 rows and blocks of 32 keys.
+TEST_P(AttentionDecodeGpu, F32) {
+  std::uint32_t seed = 700;
+  for (const std::int64_t keys : {1, 31, 32, 33, 200, 2500}) {
+    for (const std::int64_t queries : {1, 5, 16}) {
+      AttentionCase of{.q_rows = queries,
+                       .k_rows = keys,
+                       .heads_q = 10,
+                       .dim = 40,
+                       .dim_v = 64,
+                       .type = DType::f32,
+                       .causal = ++seed % 2 == 0,
+                       .sinks = seed % 3 == 0};
+      if (seed % 4 == 0) of.window_left = 50;
+      expect_right(seed, of);
+      of.page_rows = 12;
+      of.first_k = {0, static_cast<std::int32_t>(keys / 2)};
+      of.lengths_k = {static_cast<std::int32_t>(keys), static_cast<std::int32_t>(keys * 2 / 3)};
+      expect_right(seed, of);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Above and below the scores, by more than exp() can express; also where parts are combined.
+TEST_P(AttentionDecodeGpu, SinksFarFromTheScores) {
+  std::uint32_t seed = 600;
+  for (const AttentionDims& dims : fast_attention_dims) {
+    for (const double size : {40., 2000.}) {
+      ++seed;
+      expect_right(seed, {.q_rows = 2,
+                          .k_rows = seed % 2 == 0 ? 150 : 9000,
+                          .heads_q = 8,
+                          .dim = dims.dim,
+                          .dim_v = dims.dim_v,
+                          .type = seed / 2 % 2 == 0 ? DType::bf16 : DType::f16,
+                          .sinks = true,
+                          .sink_size = size});
       if (HasFatalFailure()) return;
     }
   }
@@ -142,6 +186,7 @@ TEST_P(AttentionDecodeGpu, LongSequences) {
                      .heads_q = 6,
                      .dim = dims.dim,
                      .dim_v = dims.dim_v,
+                     .type = dims.dim == 64 ? DType::f32 : DType::bf16,
                      .lengths_k = {8999, 3, 5000},
                      .page_rows = 16});
     if (HasFatalFailure()) return;
@@ -177,35 +222,46 @@ TEST_P(AttentionDecodeGpu, WithoutQueriesOrKeys) {
 }
 
 TEST_P(AttentionDecodeGpu, GivesTheSameBitsEveryTime) {
-  for (const bool batch_invariant : {false, true}) {
-    expect_same_bits({.sequences = 3,
-                      .q_rows = 2,
-                      .k_rows = 5000,
-                      .heads_q = 8,
-                      .dim = 128,
-                      .dim_v = 128,
-                      .causal = true,
-                      .lengths_k = {5000, 17, 3333}},
-                     {.kernel = GetParam(), .batch_invariant = batch_invariant}, 200);
-    if (HasFatalFailure()) return;
+  for (const DType type : {DType::bf16, DType::f32}) {
+    for (const bool batch_invariant : {false, true}) {
+      expect_same_bits({.sequences = 3,
+                        .q_rows = 2,
+                        .k_rows = 5000,
+                        .heads_q = 8,
+                        .dim = 128,
+                        .dim_v = 128,
+                        .type = type,
+                        .causal = true,
+                        .lengths_k = {5000, 17, 3333}},
+                       {.kernel = GetParam(), .batch_invariant = batch_invariant},
+                       type == DType::f32 ? 20 : 200);
+      if (HasFatalFailure()) return;
+    }
   }
 }
 
 // In the hands of one part and of many.
 TEST_P(AttentionDecodeGpu, ANaNInAQueryIsOneInItsResult) {
-  for (const std::int64_t keys : {40, 20000}) {
-    AttentionCall call(
-        4, {.sequences = 1, .q_rows = 1, .k_rows = keys, .heads_q = 8, .dim = 128, .dim_v = 128});
-    call.q().set_bits({0, 0, 3, 5}, encoded(NAN, DType::bf16));
-    ASSERT_EQ(run(call, {.kernel = GetParam(), .compare = false}), "");
-    const auto is_nan = [](const Strided& array, const std::vector<std::int64_t>& index) {
-      return std::isnan(decoded(static_cast<std::uint32_t>(array.bits(index)), array.type()));
-    };
-    for (std::int64_t h = 0; h < 8; ++h) {
-      EXPECT_EQ(is_nan(call.lse(), {0, h, 0}), h == 3) << "head " << h;
-      for (std::int64_t c = 0; c < 128; ++c) {
-        ASSERT_EQ(is_nan(call.out(), {0, 0, h, c}), h == 3)
-            << keys << " keys, head " << h << ", column " << c;
+  const auto is_nan = [](const Strided& array, const std::vector<std::int64_t>& index) {
+    return std::isnan(decoded(static_cast<std::uint32_t>(array.bits(index)), array.type()));
+  };
+  for (const DType type : {DType::bf16, DType::f32}) {
+    for (const std::int64_t keys : {40, 20000}) {
+      AttentionCall call(4, {.sequences = 1,
+                             .q_rows = 1,
+                             .k_rows = keys,
+                             .heads_q = 8,
+                             .dim = 128,
+                             .dim_v = 128,
+                             .type = type});
+      call.q().set_bits({0, 0, 3, 5}, encoded(NAN, type));
+      ASSERT_EQ(run(call, {.kernel = GetParam(), .compare = false}), "");
+      for (std::int64_t h = 0; h < 8; ++h) {
+        EXPECT_EQ(is_nan(call.lse(), {0, h, 0}), h == 3) << "head " << h;
+        for (std::int64_t c = 0; c < 128; ++c) {
+          ASSERT_EQ(is_nan(call.out(), {0, 0, h, c}), h == 3)
+              << keys << " keys, head " << h << ", column " << c;
+        }
       }
     }
   }
@@ -225,18 +281,21 @@ TensorView only(const TensorView& view, std::int64_t b) {
 TEST_P(AttentionDecodeGpu, BatchInvariant) {
   const Stream stream(gpu);
   const Pool pool(gpu);
-  for (const std::int64_t page_rows : {0, 16}) {
+  using Of = std::pair<DType, std::int64_t>;
+  for (const auto& [type, page_rows] :
+       {Of{DType::bf16, 0}, Of{DType::bf16, 16}, Of{DType::f32, 0}, Of{DType::f32, 16}}) {
     AttentionCall all(9, {.sequences = 5,
                           .q_rows = 2,
                           .k_rows = 6000,
                           .heads_q = 8,
                           .dim = 128,
                           .dim_v = 128,
+                          .type = type,
                           .causal = true,
                           .lengths_k = {4000, 1, 700, 6000, 2049},
                           .page_rows = page_rows});
     ASSERT_EQ(run(all, {.kernel = GetParam(), .batch_invariant = true}), "");
-    Strided alone(DType::bf16, {5, 2, 8, 128});
+    Strided alone(type, {5, 2, 8, 128});
     Copies copies(gpu, stream);
     AttentionOptions call = all.options([&](Strided& array) { return copies.of(array); });
     call.kernel = GetParam();
@@ -271,6 +330,26 @@ TEST_P(AttentionDecodeGpu, WrongLengthsStayInsideTheTensors) {
   of.cu_k = {0, 1400, 2800};
   for (const bool batch_invariant : {false, true}) {
     expect_inside(of, {.kernel = GetParam(), .batch_invariant = batch_invariant});
+  }
+}
+
+TEST_P(AttentionDecodeGpu, WrongPaddingAndPagesStayInsideTheTensors) {
+  AttentionCase of{.q_rows = 15,
+                   .k_rows = 280,
+                   .dim = 64,
+                   .dim_v = 64,
+                   .causal = true,
+                   .first_k = {0, 3},
+                   .lengths_k = {280, 100}};
+  for (const DType type : {DType::bf16, DType::f32}) {
+    of.type = type;
+    for (const std::int64_t page_rows : {0, 16, 5}) {
+      of.page_rows = page_rows;
+      for (const bool batch_invariant : {false, true}) {
+        expect_inside_padding(of, {.kernel = GetParam(), .batch_invariant = batch_invariant});
+        if (HasFatalFailure()) return;
+      }
+    }
   }
 }
 

@@ -148,6 +148,28 @@ TEST_P(AttentionGpu, LargeSoftcaps) {
   }
 }
 
+// Above and below the scores, by more than exp() can express.
+TEST_P(AttentionGpu, SinksFarFromTheScores) {
+  std::uint32_t seed = 600;
+  for (const AttentionDims& dims : fast_attention_dims) {
+    for (const double size : {40., 2000.}) {
+      ++seed;
+      expect_right(seed, {.q_rows = 70,
+                          .k_rows = 150,
+                          .heads_q = 8,
+                          .dim = dims.dim,
+                          .dim_v = dims.dim_v,
+                          .type = seed / 2 % 2 == 0 ? DType::bf16 : DType::f16,
+                          .causal = seed % 2 == 0,
+                          .sinks = true,
+                          .sink_size = size});
+      if (HasFatalFailure()) return;
+    }
+  }
+  if (GetParam() == AttentionKernel::sm90) return;
+  expect_right(seed, {.heads_q = 8, .type = DType::f32, .sinks = true, .sink_size = 2000});
+}
+
 // What follows the last row of a sequence is NaN, as in all calls here.
 TEST_P(AttentionGpu, Padding) {
   for (const AttentionDims& dims : fast_attention_dims) {

@@ -4,7 +4,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <utility>
@@ -34,11 +33,7 @@ void touch_nowhere(const Stream& stream) {
 class DeviceLossGpu : public GpuTest {
  protected:
   static void expect_reported(const std::string& test) {
-    const Ended ended = run({.program = std::filesystem::read_symlink("/proc/self/exe"),
-                             .arguments = {"--gtest_also_run_disabled_tests",
-                                           "--gtest_filter=InAProcessOfItsOwn.DISABLED_" + test},
-                             .environment = {{"GTEST_TOTAL_SHARDS", "1"},  // all of this filter
-                                             {"GTEST_SHARD_INDEX", "0"}}});
+    const Ended ended = run_disabled_test("InAProcessOfItsOwn.DISABLED_" + test);
     EXPECT_EQ(ended.signal, 0) << ended.out << ended.err;
     EXPECT_EQ(ended.code, reported) << ended.out << ended.err;
     EXPECT_NE(ended.err.find("cuda:0"), std::string::npos) << ended.err;

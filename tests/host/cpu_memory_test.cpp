@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <thread>
@@ -21,18 +22,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Holds a stream until it is released.
+// Holds a stream until it is released. The stream may look at it once more after that, when the
+// gate is gone, so the two share what it looks at.
 class Gate {
  public:
   explicit Gate(const ps::Stream& stream) {
-    stream.call([this] {
-      while (!open_) std::this_thread::yield();
+    stream.call([open = open_] {
+      while (!*open) std::this_thread::yield();
     });
   }
-  void open() { open_ = true; }
+  void open() { *open_ = true; }
 
  private:
-  std::atomic<bool> open_{false};
+  std::shared_ptr<std::atomic<bool>> open_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 TEST(CpuPool, FreedMemoryIsReusedAtOnceByItsStreamAndLaterByOthers) {

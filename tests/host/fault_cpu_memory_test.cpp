@@ -17,7 +17,14 @@
 namespace ps::test {
 namespace {
 
-constexpr std::uint64_t few_items = 6;
+// A few items, of which every allocation fails; and with one slot per ring, whose window holds 16
+// items, enough to fill the window, wait, and fill it again. Of their allocations, a sample fails.
+struct MemoryRun {
+  std::uint64_t items;
+  std::size_t depth;
+  std::uint64_t stride;  // from one allocation that fails to the next
+};
+constexpr MemoryRun memory_run{6, 2, 1}, long_memory_run{40, 1, 3};
 
 class CpuMemoryFaults : public testing::Test {
  protected:
@@ -29,24 +36,30 @@ class CpuMemoryFaults : public testing::Test {
 };
 
 TEST_F(CpuMemoryFaults, AnyAllocationOfARunFails) {
-  for (const bool host_stages : {true, false}) {
-    bool struck = true;
-    std::uint64_t n = 1;
-    for (; struck; ++n) {
-      const std::string here = "allocation " + std::to_string(n);
-      watchdog.step(here);
-      TinyPipeline tiny(*device, {.host_stages = host_stages, .host_calls = true});
-      heap->fail_at(n);
-      const auto failure = failure_of([&] { tiny.run({.items = few_items}); });
-      struck = heap->struck();
-      heap->fail_at(0);
-      EXPECT_EQ(struck, failure != nullptr) << here << ": " << text(failure);
-      if (failure) {
-        EXPECT_TRUE(is<OutOfMemory>(failure)) << here << ": " << text(failure);
+  for (const MemoryRun& run : {memory_run, long_memory_run}) {
+    for (const bool host_stages : {true, false}) {
+      bool struck = true;
+      std::uint64_t failed = 0;
+      for (std::uint64_t n = 1; struck; n += run.stride) {
+        const std::string here =
+            "allocation " + std::to_string(n) + " of " + std::to_string(run.items) + " items";
+        watchdog.step(here);
+        TinyPipeline tiny(*device,
+                          {.depth = run.depth, .host_stages = host_stages, .host_calls = true});
+        heap->fail_at(n);
+        const auto failure = failure_of([&] { tiny.run({.items = run.items}); });
+        struck = heap->struck();
+        heap->fail_at(0);
+        EXPECT_EQ(struck, failure != nullptr) << here << ": " << text(failure);
+        if (failure) {
+          EXPECT_TRUE(is<OutOfMemory>(failure)) << here << ": " << text(failure);
+          ++failed;
+        }
+        tiny.run_well(run.items);
       }
-      tiny.run_well(few_items);
+      EXPECT_GT(failed, 2U / run.stride)
+          << "the run allocates rings and scratch, so some must have failed";
     }
-    EXPECT_GT(n, 3U) << "the run allocates rings and scratch, so some must have failed";
   }
   device.reset();
 }

@@ -19,6 +19,7 @@
 #include "measure/experts/decode.h"
 #include "measure/experts/flow.h"
 #include "measure/experts/traced_steps.h"
+#include "outofcore/expert_groups.h"
 #include "penstock/base/error.h"
 #include "penstock/measure/page.h"
 #include "penstock/measure/report.h"
@@ -434,6 +435,62 @@ TEST(TracedCalls, GroupsWithExpertsAreKept) {
   }
   EXPECT_GT(with_loads, 0U);
   EXPECT_GT(before_end, 0U);
+}
+
+// Counts events that are made while the stream of a call waits for copies.
+class WatchedSteps final : public detail::TracedSteps {
+ public:
+  using TracedSteps::TracedSteps;
+
+  void plan(const MoeOptions& options, const Stream& stream) override {
+    TracedSteps::plan(options, stream);
+    planned_ = Device::cpu().allocations();
+  }
+  void take_slots(const std::int32_t* from, const TensorView& slots,
+                  const Stream& stream) override {
+    TracedSteps::take_slots(from, slots, stream);
+    groups += 1;
+  }
+  void combine(const MoeOptions& options, const Stream& stream) override {
+    made_behind_waits += Device::cpu().allocations() - planned_;
+    TracedSteps::combine(options, stream);
+  }
+
+  std::uint64_t made_behind_waits = 0, groups = 0;
+
+ private:
+  std::uint64_t planned_ = 0;
+};
+
+TEST(TracedCalls, MakeNoEventsBehindWaits) {
+  const ExpertShape shape{.layers = 1, .experts = 60, .hidden = 16, .width = 8};
+  const ExpertOverlapOptions options{.device = Device::cpu(),
+                                     .shape = shape,
+                                     .choices = 16,
+                                     .batch = 4,
+                                     .sequence = 1,
+                                     .from = ExpertsFrom::memory};
+  const detail::ExpertWork work(options);
+  const detail::DecodeSteps steps(options, work, 4);
+  const auto watched = std::make_shared<WatchedSteps>(Device::cpu(), shape.experts);
+  StreamedExperts experts({.store = work.store(),
+                           .device = Device::cpu(),
+                           .device_bytes = StreamedExperts::least_bytes(shape),
+                           .records = 4},
+                          {.steps = watched, .copy_on_cpu = true});
+  const Stream stream(Device::cpu());
+  const auto call = [&](std::size_t step) {
+    experts.forward(0, steps.call(step, 0), stream);
+    stream.synchronize();
+    experts.synchronize();
+  };
+  call(0);  // makes what every call needs
+  watched->made_behind_waits = watched->groups = 0;
+  watched->begin();
+  for (std::size_t step = 1; step < 4; ++step) call(step);
+  EXPECT_EQ(watched->made_behind_waits, 0U);
+  EXPECT_EQ(watched->groups, 3 * (detail::most_expert_groups - 1)) << "as many as there can be";
+  EXPECT_EQ(watched->end(experts.records()).size(), 3U);
 }
 
 TEST_F(ExpertsFromADisk, TheReportAndItsPageShowTheDecodeSteps) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/append_attention/arguments.h"
 #include "penstock/base/error.h"
 #include "penstock/ops/append_attention.h"
 #include "support/append_attention_call.h"
@@ -217,11 +218,16 @@ TEST_F(AppendAttentionGpuErrors, Workspace) {
   EXPECT_EQ(refused(spoilt, *stream), "workspace");
 }
 
-TEST_F(AppendAttentionGpuErrors, DecodeKernelsTakeNoF32) {
-  AppendAttentionCall f32(1, {.type = DType::f32});
-  auto bad = arguments(f32);
-  bad.attention.kernel = AttentionKernel::decode;
-  EXPECT_EQ(refused(bad, *stream), "kernel");
+TEST_F(AppendAttentionGpuErrors, OneKernelDoesAllOfItForFewNewRowsOfEveryType) {
+  for (const DType type : {DType::bf16, DType::f16, DType::f32}) {
+    for (const std::int64_t each : {16, 17}) {
+      AppendAttentionCall made(1, {.each = each, .type = type});
+      const auto few = arguments(made);
+      const append_attending::Work work =
+          append_attending::checked(few.append, few.attention, machine->gpu());
+      EXPECT_EQ(work.is_fused(), each == 16);
+    }
+  }
 }
 
 TEST_F(AppendAttentionGpuErrors, ACheckCannotBeCaptured) {

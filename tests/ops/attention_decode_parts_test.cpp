@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <random>
@@ -37,7 +38,8 @@ DecodeShape shape_of(const Lengths& lengths, std::int32_t rows, std::mt19937& ra
   shape.reach = {reach(), reach()};
   shape.heads_k = 1 + static_cast<std::int32_t>(random() % 3);
   shape.group = 1 + static_cast<std::int32_t>(random() % 9);
-  shape.keys = random() % 2 == 0 ? 64 : 128;
+  shape.keys = 32 << random() % 3;
+  shape.most_row_tiles = 1 << random() % 3;
   shape.aligned = random() % 2 == 0;
   shape.chunked = random() % 2 == 0;
   return shape;
@@ -150,6 +152,139 @@ TEST(DecodeParts, RunsHaveEveryKeyOnce) {
   }
 }
 
+// Computes the sums of the numbers of the keys that every row attends to, as the kernels compute
+// theirs: each part on its own, with the workspace in which the combination finds the rest.
+class SumsOfKeys {
+ public:
+  SumsOfKeys(const DecodeShape& shape, std::int32_t parts) : shape_(shape), parts_(parts) {
+    const std::int64_t queries = shape.sequences.q_rows, group = shape.group;
+    const auto space = detail::attention_decode_space(queries * shape.heads_k * group, group,
+                                                      shape.sequences.max_q, shape.sequences.max_k,
+                                                      8, shape.chunked);
+    rows_ = {.tile_rows = space.tile_rows, .chunks = space.chunks};
+    partials_.resize((space.sums - space.stats) / 8, NAN);
+    results_.resize(static_cast<std::size_t>(queries * shape.heads_k * group), NAN);
+  }
+
+  void compute() {
+    const std::int64_t total = total_of(shape_);
+    std::vector<detail::DecodeJoint> joints;
+    for (std::int32_t part = 0; part < parts_; ++part) {
+      const std::int64_t begin = detail::decode_cut(total, parts_, part);
+      const std::int64_t end = detail::decode_cut(total, parts_, part + 1);
+      DecodeWalk walk = walk_of(shape_, begin, end);
+      DecodeRun run;
+      while (walk.next(run)) compute(part, walk.sequence(), run);
+      joints.push_back(detail::decode_joint(total, parts_, end, run));
+    }
+    if (shape_.chunked) return combine_chunks();
+    for (std::int32_t part = 0; part < parts_; ++part) {
+      const detail::DecodeJoint& joint = joints[static_cast<std::size_t>(part)];
+      if (joint.sequence < 0) continue;
+      const DecodeSequence sequence = shape_(joint.sequence);
+      for (std::int32_t row = 0; row < sequence.rows_of(joint.tile, shape_.group); ++row) {
+        double& result = result_of(sequence, joint.head, sequence.first_row(joint.tile) + row);
+        ASSERT_TRUE(std::isnan(result)) << "stored twice";
+        result = 0;
+        for (std::int32_t i = 0; i <= joint.last_part - part; ++i) {
+          result += partial(rows_.of_part(part + i, i == 0, row));
+        }
+      }
+    }
+  }
+
+  // Of a query of a query head of a head of k.
+  double result(const DecodeSequence& sequence, std::int32_t head, std::int32_t row) {
+    return result_of(sequence, head, row);
+  }
+
+ private:
+  void compute(std::int32_t part, const DecodeSequence& sequence, const DecodeRun& run) {
+    for (std::int32_t row = 0; row < sequence.rows_of(run.tile, shape_.group); ++row) {
+      const std::int32_t index = sequence.first_row(run.tile) + row;
+      const detail::AttentionKeys own = detail::attention_keys(
+          index / shape_.group, sequence.at.q_length, sequence.at.k_length, shape_.reach);
+      double sum = 0;
+      for (std::int32_t block = run.begin; block < run.end; ++block) {
+        const std::int32_t first = sequence.first_key(block, shape_.keys);
+        for (std::int32_t key = first; key < first + shape_.keys; ++key) {
+          if (key >= own.begin && key < own.end) sum += key + 1;
+        }
+      }
+      double& to =
+          run.is_whole()
+              ? result_of(sequence, run.head, index)
+              : partial(rows_.of_run(part, run, row, number_of(sequence, run.head, index)));
+      ASSERT_TRUE(std::isnan(to)) << "stored twice";
+      to = sum;
+    }
+  }
+
+  void combine_chunks() {
+    for (std::int32_t b = 0; b < shape_.sequences.count; ++b) {
+      const DecodeSequence sequence = shape_(b);
+      if (sequence.pieces == 1) continue;
+      for (std::int32_t head = 0; head < shape_.heads_k; ++head) {
+        for (std::int32_t row = 0; row < sequence.at.q_length * shape_.group; ++row) {
+          double& result = result_of(sequence, head, row);
+          ASSERT_TRUE(std::isnan(result)) << "stored twice";
+          result = 0;
+          for (std::int32_t i = 0; i < sequence.pieces; ++i) {
+            result += partial(rows_.of_chunk(number_of(sequence, head, row), i));
+          }
+        }
+      }
+    }
+  }
+
+  // Of a row of a sequence and a head of k, among all rows of the result.
+  std::int64_t number_of(const DecodeSequence& sequence, std::int32_t head,
+                         std::int32_t row) const {
+    const std::int32_t query = row / shape_.group;
+    const std::int64_t query_head = std::int64_t{head} * shape_.group + row % shape_.group;
+    return query_head * shape_.sequences.q_rows + sequence.at.q_begin + query;
+  }
+  double& result_of(const DecodeSequence& sequence, std::int32_t head, std::int32_t row) {
+    return results_.at(static_cast<std::size_t>(number_of(sequence, head, row)));
+  }
+  double& partial(std::int64_t row) { return partials_.at(static_cast<std::size_t>(row)); }
+
+  const DecodeShape& shape_;
+  std::int32_t parts_;
+  detail::DecodeRows rows_;
+  std::vector<double> partials_, results_;  // NaN: not stored
+};
+
+// Whatever the cuts, parts and combination give every row all of its keys once.
+TEST(DecodeParts, PartsAddUpToTheWhole) {
+  for (std::uint32_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const std::int32_t rows = seed % 5 == 0 ? 20000 : 700;
+    const Lengths lengths = random_lengths(rows, random);
+    const DecodeShape shape = shape_of(lengths, rows, random);
+    const std::int64_t total = total_of(shape);
+    if (total == 0) continue;
+    const auto parts = static_cast<std::int32_t>(
+        std::min<std::int64_t>(total, 1 + static_cast<std::int64_t>(random() % 40)));
+    SumsOfKeys sums(shape, parts);
+    ASSERT_NO_FATAL_FAILURE(sums.compute());
+    for (std::int32_t b = 0; b < shape.sequences.count; ++b) {
+      const DecodeSequence sequence = shape(b);
+      for (std::int32_t row = 0; row < sequence.at.q_length * shape.group; ++row) {
+        const detail::AttentionKeys own = detail::attention_keys(
+            row / shape.group, sequence.at.q_length, sequence.at.k_length, shape.reach);
+        const double first = own.begin + 1, last = std::max(own.begin, own.end);
+        const double wanted = own.begin < own.end ? (first + last) * (last - first + 1) / 2 : 0;
+        for (std::int32_t head = 0; head < shape.heads_k; ++head) {
+          ASSERT_EQ(sums.result(sequence, head, row), wanted)
+              << "sequence " << b << ", head " << head << ", row " << row;
+        }
+      }
+    }
+  }
+}
+
 TEST(DecodeParts, ChunksDependOnNoOtherSequence) {
   for (std::uint32_t seed = 1; seed <= 60; ++seed) {
     std::mt19937 random(seed);
@@ -176,7 +311,7 @@ TEST(DecodeParts, ChunksDependOnNoOtherSequence) {
 TEST(DecodeParts, TheWorkspaceHoldsAllChunks) {
   for (std::int32_t length = 0; length < 70000; length += 61) {
     for (const std::int32_t first : {0, 1, 127}) {
-      for (const std::int32_t keys : {64, 128}) {
+      for (const std::int32_t keys : {32, 64, 128}) {
         if (first > length) continue;
         const std::vector<std::int32_t> begins{first};
         DecodeShape shape;
@@ -211,6 +346,21 @@ TEST(DecodeParts, EndWhereItemsDoIfThatCostsFewParts) {
       EXPECT_GE(parts, most - most / 16);
     }
   }
+}
+
+TEST(DecodeParts, BlocksOfThreadsAreAtLeastOneAndAtMostAsManyAsFit) {
+  const std::vector<std::int32_t> ends{3, 40};
+  DecodeShape shape;
+  shape.sequences = {.count = 2, .q_rows = 1, .k_rows = 40, .max_q = 1, .max_k = 40};
+  for (const bool several_lengths : {false, true}) {
+    shape.sequences.lengths_k = several_lengths ? ends.data() : nullptr;
+    EXPECT_EQ(detail::decode_blocks(shape, 0), 1) << "the launch is refused, and says why";
+    EXPECT_EQ(detail::decode_blocks(shape, 264), 264);
+    EXPECT_EQ(detail::decode_blocks(shape, 5000), detail::attention_decode_parts);
+  }
+  shape.heads_k = 64;
+  shape.sequences.lengths_k = nullptr;
+  EXPECT_EQ(detail::decode_blocks(shape, 264), 256) << "two parts per item";
 }
 
 TEST(DecodeParts, SlotsOfAnItem) {

@@ -1,11 +1,13 @@
 // What attention() refuses: every argument that is not as documented, on the CPU and on a fake GPU.
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "ops/attention/arguments.h"
 #include "penstock/base/error.h"
 #include "penstock/host/buffer.h"
 #include "penstock/ops/attention.h"
@@ -255,6 +257,7 @@ class AttentionGpuErrors : public testing::Test {
       : machine(std::in_place, FakeOptions{.adjust = [major, minor](int, cuda::Properties& gpu) {
                   gpu.major = major;
                   gpu.minor = minor;
+                  if (major != 9) gpu.shared_bytes = std::size_t{99} << 10;
                 }}) {
     options = call.options([&](Strided& array) { return array.view(machine->gpu().place()); });
     options.pool = &*pool;
@@ -317,18 +320,68 @@ TEST_F(AttentionGpuErrors, MemoryOfOtherDevices) {
   EXPECT_EQ(named([](auto& o) { o.pool = nullptr; }), "workspace");
 }
 
+// The error names the argument that the kernel does not take, and its value.
 TEST_F(AttentionGpuErrors, CallsThatSm90DoesNotTake) {
-  EXPECT_EQ(named([](auto& o) { o.kernel = AttentionKernel::sm90; }), "kernel");
+  const auto limit = [&](AttentionCase of,
+                         const std::function<void(AttentionOptions&)>& spoil = {}) {
+    AttentionCall made(1, of);
+    AttentionOptions bad =
+        made.options([&](Strided& array) { return array.view(machine->gpu().place()); });
+    bad.pool = &*pool;
+    bad.kernel = AttentionKernel::sm90;
+    if (spoil) spoil(bad);
+    try {
+      attention(bad, *stream);
+    } catch (const InvalidArgument& error) {
+      EXPECT_EQ(error.argument(), "kernel");
+      EXPECT_EQ(error.given(), "sm90");
+      return error.expected();
+    }
+    return std::string();
+  };
+  const auto says = [](const std::string& text, const std::string& part) {
+    return testing::AssertionResult(text.find(part) != std::string::npos) << text;
+  };
+  const AttentionCase fits{.dim = 64, .dim_v = 64};
+  AttentionCase f32 = fits, dims{.dim = 64, .dim_v = 40}, negative = fits, small_pages = fits,
+                padded_pages = fits;
+  f32.type = DType::f32;
+  negative.scale = -0.25F;
+  small_pages.page_rows = 20;
+  padded_pages.page_rows = 16;
+  padded_pages.first_k = {1, 0};
+  EXPECT_TRUE(says(limit(f32), "takes bf16 and f16, and q is f32"));
+  EXPECT_TRUE(says(limit(dims), "those of q and v are 64 and 40"));
+  EXPECT_TRUE(says(limit(negative), "scale is -0.25"));
+  EXPECT_TRUE(says(limit(small_pages), "those of k have 20"));
+  EXPECT_TRUE(says(limit(padded_pages), "first_k together with pages"));
+  const auto strides = [&](TensorView AttentionOptions::* member) {
+    return limit(fits, [&](AttentionOptions& o) {
+      const auto shape = (o.*member).shape();
+      o.*member = changed(o.*member, Shape(shape.begin(), shape.end()), {0, 0, 64, 1});
+    });
+  };
+  EXPECT_TRUE(says(strides(&AttentionOptions::q), "rows and heads of q are 0, 0 and 64"));
+  EXPECT_TRUE(says(strides(&AttentionOptions::k), "rows and heads of k are 0, 0 and 64"));
+  EXPECT_TRUE(says(strides(&AttentionOptions::v), "rows and heads of v are 0, 0 and 64"));
 }
 
-TEST_F(AttentionGpuErrors, DecodeKernelsTakeNoF32) {
-  AttentionCall f32(1, {.type = DType::f32});
-  for (const AttentionKernel kernel : {AttentionKernel::decode, AttentionKernel::decode_portable}) {
-    AttentionOptions bad =
-        f32.options([&](Strided& array) { return array.view(machine->gpu().place()); });
-    bad.pool = &*pool;
-    bad.kernel = kernel;
-    EXPECT_EQ(refusal(bad, *stream).argument, "kernel");
+TEST_F(AttentionGpuErrors, DecodeKernelsTakeEveryTypeButNotVeryManyQueries) {
+  for (const DType type : {DType::bf16, DType::f16, DType::f32}) {
+    AttentionCall made(1, {.heads_q = 4, .type = type});
+    AttentionOptions each =
+        made.options([&](Strided& array) { return array.view(machine->gpu().place()); });
+    each.pool = &*pool;
+    for (const AttentionKernel kernel :
+         {AttentionKernel::best, AttentionKernel::decode, AttentionKernel::decode_portable}) {
+      each.kernel = kernel;
+      detail::AttentionWork work = attending::checked(each, machine->gpu());
+      EXPECT_GT(work.decode_space.bytes, 0U);
+      EXPECT_NO_THROW(attending::require_kernel(work, machine->gpu()));
+      if (kernel == AttentionKernel::best) continue;
+      work.sequences.max_q = 1 << 30;
+      EXPECT_THROW(attending::require_kernel(work, machine->gpu()), InvalidArgument);
+    }
   }
 }
 
@@ -369,6 +422,10 @@ class AttentionOtherGpu : public AttentionGpuErrors {
  protected:
   AttentionOtherGpu() : AttentionGpuErrors(8, 9) {}
 };
+
+TEST_F(AttentionOtherGpu, TheWorkHasItsSharedMemory) {
+  EXPECT_EQ(attending::checked(options, machine->gpu()).shared_bytes, std::size_t{99} << 10);
+}
 
 TEST_F(AttentionOtherGpu, Sm90NeedsComputeCapability90) {
   EXPECT_NE(unsupported(AttentionKernel::sm90).find("needs compute capability 9.0 for kernel sm90"),

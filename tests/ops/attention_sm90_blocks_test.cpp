@@ -9,6 +9,7 @@
 #include "ops/attention/mask.h"
 #include "ops/attention/sm90_blocks.h"
 #include "ops/attention/work.h"
+#include "support/sanitized.h"
 
 namespace ps::test {
 namespace {
@@ -65,6 +66,7 @@ template <std::int32_t size>
 void expect_covered(std::int32_t rows, bool halves, bool aligned = false) {
   for (const std::int32_t queries : lengths) {
     for (const std::int32_t keys : lengths) {
+      if (sanitized && (queries + keys) % 3 != 0) continue;  // slow there, and one thread alone
       for (const std::int32_t left : limits) {
         for (const std::int32_t right : limits) {
           if (halves && right != 0) continue;

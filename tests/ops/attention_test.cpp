@@ -135,6 +135,19 @@ TEST(Attention, LargeScoresDoNotOverflow) {
   }
 }
 
+// Above and below the scores, by more than exp() can express. The last call has its keys in pieces.
+TEST(Attention, SinksFarFromTheScores) {
+  for (const DType type : all_types) {
+    for (const double size : {40., 2000.}) {
+      AttentionCase of{.heads_q = 8, .type = type, .sinks = true, .sink_size = size};
+      EXPECT_EQ(wrong_result(of), "");
+      of.k_rows = 2500;
+      of.sink_type = DType::bf16;
+      EXPECT_EQ(wrong_result(of), "");
+    }
+  }
+}
+
 TEST(Attention, ANegativeScale) {
   EXPECT_EQ(wrong_result({.type = DType::f32, .causal = true, .scale = -0.25F}), "");
 }

@@ -24,14 +24,14 @@ void run(RoundingCall& call) {
 }
 
 TEST(RoundRoutes, KeepsItsPromises) {
-  std::int64_t crowded = 0;
+  std::int64_t refused = 0;
   for (std::uint32_t seed = 1; seed <= random_cases(200); ++seed) {
     RoundingCall call(seed, rounding_shape(seed));
     run(call);
     ASSERT_EQ(call.wrong(), "") << "with seed " << seed;
-    crowded += call.crowded();
+    refused += call.refused();
   }
-  EXPECT_GT(crowded, 0) << "no call had experts that had to round down";
+  EXPECT_GT(refused, 0) << "no call had experts that had to round down";
 }
 
 // With room for all, an expert rounds to the nearest multiple.
@@ -40,7 +40,47 @@ TEST(RoundRoutes, RoundsToTheNearestMultiple) {
   RoundingCall call(3, shape);
   run(call);
   ASSERT_EQ(call.wrong(), "");
-  EXPECT_EQ(call.crowded(), 0);
+  EXPECT_EQ(call.refused(), 0);
+}
+
+// Only those beyond the best round down: the places of a token are all used.
+TEST(RoundRoutes, TheBestTakeATokenThatManyWant) {
+  Strided logits(DType::f32, {6, 4}), ids(DType::i32, {6, 1}), weights(DType::f32, {6, 1});
+  Strided rounded_ids(DType::i32, {6, 3}), rounded_weights(DType::f32, {6, 3}),
+      changes(DType::i32, {4});
+  // Token 0 chose expert 0. Experts 1, 2 and 3 have one token each of a tile of two, and all of
+  // them would take token 0; expert 2 has the smallest weight for it.
+  const double all[6][4] = {{5, 4, 3, 4},    {1, -9, -9, -9}, {-9, 1, -9, -9},
+                            {-9, -9, 1, -9}, {-9, -9, -9, 1}, {-9, -9, -9, -9}};
+  for (std::int64_t t = 0; t < 6; ++t) {
+    for (std::int64_t e = 0; e < 4; ++e) {
+      logits.set_bits({t, e}, encoded(static_cast<float>(all[t][e]), DType::f32));
+    }
+    ids.set_bits({t, 0}, static_cast<std::uint32_t>(t == 0 ? 0 : t == 5 ? 4 : t - 1));
+    weights.set_bits({t, 0}, encoded(t == 5 ? 0.F : 1.F, DType::f32));
+  }
+  const Stream stream(Device::cpu());
+  const Pool pool{Device::cpu()};
+  round_routes({.logits = logits.view(),
+                .ids = ids.view(),
+                .weights = weights.view(),
+                .rounded_ids = rounded_ids.view(),
+                .rounded_weights = rounded_weights.view(),
+                .changes = changes.view(),
+                .tile = 2,
+                .pool = &pool},
+               stream);
+  stream.synchronize();
+  const auto id = [&](std::int64_t t, std::int64_t p) {
+    return static_cast<std::int32_t>(rounded_ids.bits({t, p}));
+  };
+  for (std::int64_t e = 0; e < 4; ++e) {
+    EXPECT_EQ(static_cast<std::int32_t>(changes.bits({e})), e == 0 ? 0 : e == 2 ? -1 : 1) << e;
+  }
+  EXPECT_EQ(id(0, 0), 0);
+  EXPECT_EQ(id(0, 1), 1);
+  EXPECT_EQ(id(0, 2), 3);
+  EXPECT_EQ(id(3, 0), 4) << "expert 2 dropped its only token";
 }
 
 TEST(RoundRoutes, WithoutExtraPlacesOnlyDrops) {

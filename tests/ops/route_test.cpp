@@ -35,7 +35,7 @@ TEST(Route, AgreesWithAPlainSort) {
 TEST(Route, AnyNumberOfExpertsAndChoices) {
   std::uint32_t seed = 0;
   for (const int experts : {1, 2, 3, 31, 32, 33, 64, 100, 128, 256, 257, 512}) {
-    for (int choices = 1; choices <= std::min(16, experts); ++choices) {
+    for (int choices = 1; choices <= std::min(16, experts); choices += sanitized ? 5 : 1) {
       for (const int scoring : {0, 1, 2}) {
         RandomRoute call(++seed, {.experts = experts, .choices = choices, .scoring = scoring});
         run(call);
@@ -46,7 +46,7 @@ TEST(Route, AnyNumberOfExpertsAndChoices) {
 }
 
 TEST(Route, GroupsOfDeepSeekV3) {
-  for (std::uint32_t seed = 1; seed <= 50; ++seed) {
+  for (std::uint32_t seed = 1; seed <= random_cases(50); ++seed) {
     RandomRoute call(seed, {.tokens = 40,
                             .experts = 256,
                             .choices = 8,

@@ -4,11 +4,15 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -515,6 +519,79 @@ TEST(DiskExperts, ClosingEndsCallsThatAreInFlight) {
       EXPECT_THROW(experts.prefetch(0, likely), ExpertsClosed);
     }
   }
+}
+
+// Counts plans, and can refuse to add up results.
+class CountedSteps final : public detail::ExpertSteps {
+ public:
+  void plan(const MoeOptions& options, const Stream& stream) override {
+    ++plans;
+    ExpertSteps::plan(options, stream);
+  }
+  void combine(const MoeOptions& options, const Stream& stream) override {
+    if (refuses) throw OutOfMemory("host memory", 1, "refused");
+    ExpertSteps::combine(options, stream);
+  }
+
+  std::atomic<int> plans{0};
+  bool refuses = false;
+};
+
+// Its caller frees the arrays when it learns that the experts are closed.
+TEST(DiskExperts, ACallThatWaitsForOthersHasEnqueuedNothing) {
+  const Watchdog watchdog("ACallThatWaitsForOthersHasEnqueuedNothing");
+  constexpr ExpertShape shape{.layers = 1, .experts = 4, .hidden = 16, .width = 8};
+  std::mt19937 random(1);
+  const Model model(shape, random);
+  const DiskExpertStore disk(Device::cpu(), model.path,
+                             {.host_bytes = 2 * model.store.block_bytes()});
+  const auto steps = std::make_shared<CountedSteps>();
+  StreamedExperts experts({.disk = &disk, .device = Device::cpu(), .calls_in_flight = 1},
+                          {.steps = steps});
+  const Stream stream(Device::cpu());
+  Arrays first(model.store, 0, 5, 2, 0, random);
+  auto second = std::make_optional<Arrays>(model.store, 0, 5, 2, 0, random);
+  std::promise<void> goes_on;
+  stream.call([held = goes_on.get_future().share()] { held.wait(); });
+  experts.forward(0, first.call(), stream);
+  bool closed = false;
+  std::thread waiting([&] {
+    try {
+      experts.forward(0, second->call(), stream);
+    } catch (const ExpertsClosed&) {
+      closed = true;
+      second.reset();
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::thread closing([&] { experts.close(); });
+  waiting.join();
+  EXPECT_TRUE(closed);
+  EXPECT_EQ(steps->plans, 1);
+  goes_on.set_value();
+  closing.join();
+  stream.synchronize();
+}
+
+TEST(DiskExperts, ACallThatFailsLeavesNothingInFlight) {
+  const Watchdog watchdog("ACallThatFailsLeavesNothingInFlight");
+  constexpr ExpertShape shape{.layers = 1, .experts = 4, .hidden = 16, .width = 8};
+  std::mt19937 random(1);
+  const Model model(shape, random);
+  const DiskExpertStore disk(Device::cpu(), model.path,
+                             {.host_bytes = 2 * model.store.block_bytes()});
+  const auto steps = std::make_shared<CountedSteps>();
+  StreamedExperts experts({.disk = &disk, .device = Device::cpu()}, {.steps = steps});
+  const Stream stream(Device::cpu());
+  auto arrays = std::make_optional<Arrays>(model.store, 0, 5, 2, 0, random);
+  stream.call([] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); });
+  steps->refuses = true;
+  EXPECT_THROW(experts.forward(0, arrays->call(), stream), OutOfMemory);
+  EXPECT_EQ(experts.statistics().calls, 1U)
+      << "its experts are computed while its arrays are there";
+  arrays.reset();
+  steps->refuses = false;
+  expect_the_bits_of_moe(experts, model.store, 3, 1);
 }
 
 // A call whose expert cannot be read lacks it, and reports why; the next one is right.

@@ -1,4 +1,4 @@
-// The C++ examples of docs/experts.md.
+// The C++ examples of docs/ops/expert-streaming.md.
 #include <gtest/gtest.h>
 
 #include <random>

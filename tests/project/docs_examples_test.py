@@ -1,4 +1,4 @@
-"""The C++ examples of docs/ops, docs/weights.md and docs/experts.md are part of tests, which compile and run them."""
+"""The C++ examples of the pages below are part of tests, which compile and run them."""
 
 import re
 from pathlib import Path
@@ -7,9 +7,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = [ROOT / "tests/ops/documented_test.cpp", ROOT / "tests/gpu/transform_template_test.cu",
-         ROOT / "tests/weights/documented_test.cpp", ROOT / "tests/outofcore/documented_test.cpp"]
+         ROOT / "tests/weights/documented_test.cpp", ROOT / "tests/outofcore/documented_test.cpp",
+         ROOT / "tests/host/documented_test.cpp", ROOT / "tests/consumer/main.cpp"]
 PAGES = [*sorted((ROOT / "docs/ops").glob("*.md")), ROOT / "docs/weights.md",
-         ROOT / "docs/experts.md"]
+         ROOT / "docs/runtime.md"]
 BLOCKS = [(page.stem, block) for page in PAGES
           for block in re.findall(r"```cpp\n(.*?)```", page.read_text(), re.DOTALL)]
 
@@ -19,7 +20,7 @@ def without_layout(text):
 
 
 def test_pages_have_examples():
-    assert {"resample", "transform", "weights"} <= {page for page, _ in BLOCKS}
+    assert {"resample", "runtime", "transform", "weights"} <= {page for page, _ in BLOCKS}
 
 
 @pytest.mark.parametrize("page, block", BLOCKS, ids=[f"{page}-{i}" for i, (page, _) in

@@ -1,4 +1,6 @@
 import json
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +25,7 @@ PHASES = {"setup": 3_000_000, "build cpu": 537_000_000,
 
 
 def run(path, *arguments):
-    return subprocess.run([sys.executable, TOOL, path, *arguments], capture_output=True, text=True)
+    return subprocess.run([sys.executable, TOOL, "write", path, *arguments], capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -35,7 +37,8 @@ def log(write):
 def both(tmp_path, log, write):
     """A file with both targets, and what was printed."""
     path = tmp_path / "first_minutes.json"
-    done = run(path, "0.1", "demo", "12.34", "101.5", write("empty", ""), "test", "60", "1400.04", log)
+    done = run(path, "0.1", "demo", "12.34", "101.5", "0.01", write("empty", ""), "test", "60",
+               "1400.04", "0.02", log)
     assert done.returncode == 0, done.stderr
     return path, done.stdout
 
@@ -46,7 +49,8 @@ def test_writes_and_prints_both_times(both):
     assert [case["case"] for case in result["cases"]] == ["make demo", "make test"]
     assert [case["ours"]["call_us"] for case in result["cases"]] == [101_500_000, 1_400_040_000]
     assert [case["metrics"] for case in result["cases"]] == [
-        {"install_us": 12_340_000, "phases_us": {}}, {"install_us": 60_000_000, "phases_us": PHASES}]
+        {"install_us": 12_340_000, "others_cores": 0.01, "phases_us": {}},
+        {"install_us": 60_000_000, "others_cores": 0.02, "phases_us": PHASES}]
     assert result["idle"]
     assert "make demo: 102 s from an empty clone" in printed
     assert "busy" not in printed
@@ -70,7 +74,7 @@ def test_a_target_that_was_not_measured_keeps_its_time_date_and_commit(both, log
         del case["metrics"]["phases_us"]  # as files had it before phases were recorded
     path.write_text(json.dumps(before))
     for time in ("1500", "1600"):  # the second run finds what the first one kept
-        done = run(path, "0.1", "test", "60", time, log)
+        done = run(path, "0.1", "test", "60", time, "0", log)
         assert done.returncode == 0, done.stderr
         assert "make demo" not in done.stdout
     result = results_tables.read(path)
@@ -84,15 +88,71 @@ def test_a_target_that_was_not_measured_keeps_its_time_date_and_commit(both, log
     assert f"| make test | 1600 s | 60 s | {result['date']}, {result['commit']} |" in page
 
 
-def test_says_when_the_machine_was_busy(tmp_path, log):
-    done = run(tmp_path / "a.json", "3.0", "demo", "0", "400", log)
-    assert "The machine was busy (load 3.0" in done.stdout
-    assert not json.loads((tmp_path / "a.json").read_text())["idle"]
+@pytest.mark.parametrize("load, others, reason", [
+    ("3.0", "0", "load 3.0 before the start"),
+    ("0.1", "0.4", "other programs used 0.40 of 2 cores during make demo"),
+])
+def test_times_of_a_busy_machine_are_not_recorded(both, log, load, others, reason):
+    path, _ = both
+    before = path.read_text()
+    done = run(path, load, "demo", "0", "400", others, log)
+    assert done.returncode == 1 and path.read_text() == before
+    assert "make demo: 400 s" in done.stderr and f"({reason}). They are not recorded." in done.stderr
 
 
 def test_an_incomplete_row_is_refused(tmp_path):
-    assert run(tmp_path / "a.json", "0.1", "demo", "1", "2").returncode != 0
+    assert run(tmp_path / "a.json", "0.1", "demo", "1", "2", "0").returncode != 0
     assert not (tmp_path / "a.json").exists()
+
+
+def timed(tmp_path, *command):
+    return subprocess.run([sys.executable, TOOL, "run", tmp_path / "log", *command], capture_output=True,
+                          text=True)
+
+
+def busy(cpu_seconds):
+    return [sys.executable, "-c", f"import time\nwhile time.process_time() < {cpu_seconds}: pass"]
+
+
+def test_a_run_is_timed_and_copied_to_its_log(tmp_path):
+    done = timed(tmp_path, "sh", "-c", "echo shown; sleep 0.5")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "log").read_text() == "shown\n" == done.stderr
+    assert float(done.stdout.split()[0]) >= 0.5
+
+
+def test_its_own_work_does_not_count_as_that_of_others(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(first_minutes.os, "sched_setaffinity", lambda process, cores: None)
+    monkeypatch.setattr(first_minutes, "busy_seconds", lambda cores, times=iter([10.0, 16.0]): next(times))
+    monkeypatch.setattr(first_minutes, "own_seconds", lambda times=iter([1.0, 6.0]): next(times))
+    first_minutes.run(tmp_path / "log", "sleep", "0.5")
+    seconds, others = map(float, capsys.readouterr().out.split())
+    assert others == pytest.approx(1.0 / seconds, rel=0.01)
+
+
+def test_work_of_descendants_is_its_own():
+    before = first_minutes.own_seconds()
+    subprocess.run(["sh", "-c", shlex.join(busy(0.5)) + "; true"], check=True)
+    assert first_minutes.own_seconds() - before > 0.4
+
+
+def test_other_programs_are_noticed(tmp_path):
+    cores = sorted(os.sched_getaffinity(0))[:first_minutes.CORES]
+    other = subprocess.Popen(["taskset", "-c", ",".join(map(str, cores)), *busy(30)])
+    try:
+        done = timed(tmp_path, "sleep", "2")
+    finally:
+        other.kill()
+        other.wait()
+    assert float(done.stdout.split()[1]) > 0.5
+
+
+def test_time_is_read_from_the_cores_that_are_used(write):
+    stat = write("stat", "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 100 10 20 900 50 1 2 4 100 10\n"
+                         "cpu1 200 0 0 0 0 0 0 0 0 0\nintr 5\n")
+    tick = os.sysconf("SC_CLK_TCK")
+    assert first_minutes.busy_seconds([0], stat) == 137 / tick
+    assert first_minutes.busy_seconds([0, 1], stat) == 337 / tick
 
 
 def test_the_log_has_the_phases_that_make_test_prints(tmp_path):
@@ -109,15 +169,9 @@ join
     assert list(first_minutes.phases(tmp_path / "log")) == ["build cpu", "project checks, in the background"]
 
 
-@pytest.mark.parametrize("command, ends", [("echo shown", 0), ("logged log sh -c 'echo shown; exit 3'", 3)])
-def test_a_target_that_fails_is_not_recorded(tmp_path, command, ends):
-    script = (TOOL.parent.parent / "scripts/first_minutes.sh").read_text()
-    functions = script[script.index("seconds() {"):script.index("two_cores() {")]
-    functions += script[script.index("logged() {"):script.index("load=$(")]
-    done = subprocess.run(["bash", "-c", f"set -euo pipefail\n{functions}\ntook=$(seconds {command})\n"
-                           "echo recorded $took"], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == ends and "shown" in done.stderr
-    assert done.stdout.startswith("recorded 0") == (ends == 0)
+def test_a_target_that_fails_is_not_recorded(tmp_path):
+    done = timed(tmp_path, "sh", "-c", "echo shown; exit 3")
+    assert done.returncode == 3 and "shown" in done.stderr and done.stdout == ""
 
 
 def test_reads_fields(write):

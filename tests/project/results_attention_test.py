@@ -103,6 +103,13 @@ def test_the_portable_kernel_stands_beside_the_best():
         "| d128 | (4, 4096, 16, 16, 128) | 1 ms | 600 | 500 µs | 2.00 | 950 µs | 0.95 |"]
 
 
+def test_f32_stands_beside_the_memory_efficient_kernel():
+    found = case("d128, f32", 1000.0)
+    found["peer"] = {"efficient": {"gpu_us": 800.0}}
+    assert rows_of("attention_portable", document(found), "attention_portable") == [
+        "| d128, f32 | (4, 4096, 16, 16, 128) | 1 ms | 600 | – | – | 800 µs | 0.80 |"]
+
+
 def test_generations_stand_beside_torchs_fastest_backend():
     found = {"case": "1B, prompt 8192, KVCache", "params": {"tokens": 256}, "ours": {"call_us": 10_000.0},
              "peer": {"FlashAttention 2": {"call_us": 12_000.0}, "cuDNN": {"call_us": 11_000.0},
@@ -129,18 +136,19 @@ def test_comparisons_have_a_goal_and_what_was_measured():
     attention["cases"] += [case(results_attention.GQA, 1000.0, 900.0, 1050.0, enqueue_us=26.0),
                            case("first", first_call_us=45_000.0)]
     rows = compared(attention=attention)
-    assert rows["faster peer / Penstock, listed shapes, mean"] == ["36 of 36", "at least 1.050", "1.096", ""]
+    assert rows["faster peer / Penstock, listed shapes, mean"] == [
+        "36 of 36", "at least 1.050", "1.096", "yes", ""]
     assert rows["faster peer / Penstock, listed shapes"] == [
-        "36 of 36", "at least 0.930", "0.950", "d64, 4096, full"]
+        "36 of 36", "at least 0.930", "0.950", "yes", "d64, 4096, full"]
     assert rows["faster peer / Penstock, 512 and 1024 rows, mean"][:3] == [
         "12 of 12", "at least 1.020", "1.100"]
     assert rows[f"FlashAttention / Penstock, {results_attention.GQA}"][:3] == [
         "1 of 1", "at least 1.000", "1.050"]
-    assert rows[f"FlashAttention / Penstock, {results_attention.PACKED}"][:3] == [
-        "0 of 1", "at least 1.000", "–"]
+    assert rows[f"FlashAttention / Penstock, {results_attention.PACKED}"][:4] == [
+        "0 of 1", "at least 1.000", "–", ""]
     assert rows["host time of a call, back to back"] == [
-        "38 of 38", "at most 25 µs", "26 µs", results_attention.GQA]
-    assert rows["first call in a process"] == ["1 of 1", "at most 100 ms", "45 ms", ""]
+        "38 of 38", "at most 25 µs", "26 µs", "no", results_attention.GQA]
+    assert rows["first call in a process"] == ["1 of 1", "at most 100 ms", "45 ms", "yes", ""]
     assert not [what for what in rows if "decode" in what or "portable" in what]  # whose files are missing
 
 
@@ -149,9 +157,10 @@ def test_comparisons_of_decode_are_with_the_read_the_peer_and_pages():
     cases = [case(name, 1000.0, 1100.0 + number, kernels={
         "pages of 16": {"gpu_us": 1010.0 + number}}) | {"floor_us": 900.0} for number, name in enumerate(names)]
     rows = compared(attention_decode=document(*cases))
-    assert rows["plain read / decode, 1 sequence, 131072 keys"] == ["1 of 1", "at least 0.870", "0.900", ""]
-    assert rows["faster peer / decode"] == ["4 of 4", "at least 1.000", "1.100", names[0]]
-    assert rows["decode, contiguous / pages of 16"] == ["4 of 4", "at least 0.950", "0.987", names[3]]
+    assert rows["plain read / decode, 1 sequence, 131072 keys"] == ["1 of 1", "at least 0.870", "0.900", "yes", ""]
+    assert rows["faster peer / decode"] == ["4 of 4", "at least 1.000", "1.100", "yes", names[0]]
+    assert rows["decode, contiguous / pages of 16"] == [
+        "4 of 4", "at least 0.950", "0.987", "yes", names[3]]
     assert rows["decode, contiguous / pages of 64"][0] == "0 of 4"
 
 
@@ -162,11 +171,48 @@ def test_comparisons_of_other_files():
     rows = compared(attention_cpu=beside("d64", "torch", 600.0),
                     attention_portable=beside("d128, 4096, causal", "FlashAttention 2", 950.0),
                     kv_cache=beside("step, 99th percentile", "allocated", 1000.0, 1040.0))
-    assert rows["torch / Penstock on the CPU"] == ["1 of 1", "at least 0.500", "0.600", ""]
+    assert rows["torch / Penstock on the CPU"] == ["1 of 1", "at least 0.500", "0.600", "yes", ""]
     assert rows["FlashAttention 2 / portable kernel, d128, 4096, causal"][2] == "0.950"
     assert rows["FlashAttention 2 / portable kernel, d128, 4096, full"][2] == "–"
     assert rows["99th percentile of a step: cache that grows / allocated cache"] == [
-        "1 of 1", "at most 1.050", "1.040", ""]
+        "1 of 1", "at most 1.050", "1.040", "yes", ""]
+
+
+def test_the_claim_about_flash_attention_is_judged_by_its_counters():
+    def profiled(**kernels):
+        return document({"case": "d128, 4096, full", "profiles": {
+            name: {"dram__throughput.avg.pct_of_peak_sustained_elapsed": share}
+            for name, share in kernels.items()}})
+
+    what = "DRAM bandwidth that FlashAttention uses, d128, 4096, full"
+    for found, row in ((profiled(best=90.0, FlashAttention=12.34), ["1 of 1", "at least 85.0 %", "12.3 %", "no", ""]),
+                       (profiled(FlashAttention=86.0), ["1 of 1", "at least 85.0 %", "86.0 %", "yes", ""]),
+                       (profiled(best=90.0), ["0 of 1", "at least 85.0 %", "–", "", ""])):
+        assert compared(attention_profiles=found)[what] == row
+    kernels, cases = benchmarks.PROFILED["attention"]
+    assert "FlashAttention" in kernels and results_attention.DRAM_CASE in cases
+
+
+def growing(rounds):
+    found = case(results_attention.GROWTH, 1000.0, params={"steps": 2000}) | {
+        "peer": {"allocated": {"gpu_us": 1040.0}}}
+    found["metrics"] |= {"p99_over_allocated_by_round": rounds, "steps_while_mapping": 9,
+                         "median_while_mapping_us": 170.0, "median_step_us": 175.0,
+                         "p99_of_others_us": 990.0, "steps_that_waited": 1}
+    return document(found)
+
+
+def test_the_worst_round_of_a_growing_cache_is_compared_too():
+    rows = compared(kv_cache=growing([1.15, 0.97, 0.98]))
+    assert rows["99th percentile of a step: cache that grows / allocated cache"][2] == "0.962"
+    assert rows["the same, in the worst of the interleaved rounds"] == [
+        "1 of 1", "at most 1.050", "1.150", ""]
+
+
+def test_growth_is_shown_round_by_round_and_while_memory_is_mapped():
+    rows = rows_of("kv_cache-growth", growing([1.15, 0.97]), "kv_cache")
+    assert [row.split(" | ")[1].strip(" |") for row in rows] == [
+        "0.962", "1.150, 0.970", "9", "170 µs", "175 µs", "990 µs", "1"]
 
 
 def test_comparisons_without_a_goal():
@@ -174,8 +220,8 @@ def test_comparisons_without_a_goal():
     steps = [case(name, 1000.0, kernels={"append_kv, attention": {"gpu_us": us}})
              for name, us in (("a", 1200.0), ("b", 1100.0))]
     rows = compared(attention=document(chunk), append_attention=document(*steps))
-    assert rows["1024 rows behind 8192, contiguous / pages of 16"] == ["1 of 1", "", "0.971", ""]
-    assert rows["two calls / append_attention"] == ["2 of 2", "", "1.100", "b"]
+    assert rows["1024 rows behind 8192, contiguous / pages of 16"] == ["1 of 1", "", "0.971", "", ""]
+    assert rows["two calls / append_attention"] == ["2 of 2", "", "1.100", "", "b"]
     assert rows_of("append_attention", document(*steps), "append_attention")[1] == (
         "| b | (4, 4096, 16, 16, 128) | – | 1 ms | – | 1.1 ms | 1.100 | – | – |")
 
@@ -236,8 +282,7 @@ def test_a_page_shows_the_plot_once_there_are_results(run, tmp_path):
             "<!-- end of table -->\n"
     page.write_text(place.format("", ""))
     assert run().returncode == 0
-    none = "\nThere are no results yet. To measure: `scripts/gpu_bench.sh attention`.\n\n"
-    assert page.read_text() == place.format(none, none)
+    assert page.read_text() == place.format("", "")
     assert run(everything()).returncode == 0
     assert "(../results/attention.svg)\n" in page.read_text() and "all 36 listed" in page.read_text()
     picture = tmp_path / "docs/results/attention.svg"
@@ -247,7 +292,7 @@ def test_a_page_shows_the_plot_once_there_are_results(run, tmp_path):
     done = run(everything(), "--check")
     assert done.returncode == 1 and "docs/results/attention.svg is stale" in done.stdout
     assert run().returncode == 0 and not picture.exists()
-    assert page.read_text() == place.format(none, none)
+    assert page.read_text() == place.format("", "")
 
 
 def test_a_plot_of_a_broken_file_is_an_error(run, tmp_path):

@@ -36,10 +36,11 @@ def test_the_gain_of_overlap_has_a_row_per_layer_that_ran_without():
 def test_rounding_shows_what_it_changes_and_what_it_costs():
     case = LAYER | {"case": "Qwen3, tile 64", "peer": {"not rounded": {"gpu_us": 1900.0},
                                                        "rounded before": {"gpu_us": 1600.0}},
+                    "params": LAYER["params"] | {"extra": 4},
                     "metrics": {"changed_share": 0.0192, "experts_rounded_up": 9,
                                 "experts_rounded_down": 116}}
     assert rows_of("moe_rounding", "moe_rounding", [case]) == [
-        "| Qwen3, tile 64 | 1.9 % | 9 | 116 | 1.9 ms | 2 ms | 1.6 ms | 1.188 |"]
+        "| Qwen3, tile 64 | 4 | 1.9 % | 9 | 116 | 1.9 ms | 2 ms | 1.6 ms | 1.188 |"]
 
 
 def test_few_tokens_stand_beside_the_read_of_their_weights():

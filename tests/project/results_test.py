@@ -1,5 +1,6 @@
 import copy
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,8 +8,10 @@ from pathlib import Path
 import benchmarks
 import pytest
 import results
+import results_tables
 
-RESULTS = Path(__file__).resolve().parents[2] / "tools" / "results.py"
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "tools/results.py"
 
 CASES = {
     "schema": 1, "name": "resample", "date": "2026-01-31T12:00:00Z", "commit": "abc", "sources": "f00",
@@ -77,7 +80,7 @@ def test_the_summary_has_one_line_per_benchmark(run, tmp_path):
     assert ("| [resample](results/resample.md) | resample on the GPU | 1.250 × the floor; 15 × as "
             "fast as torch | abc |") in text.splitlines()
     assert "| [ladder](results/ladder.md) |  | 1 rungs, best 25.0 % of its floor or yardstick | c |" in text
-    assert len(text.splitlines()) < 24
+    assert len(text.splitlines()) < 28
 
 
 def test_the_page_of_a_benchmark_that_is_gone_goes(run, tmp_path):
@@ -206,6 +209,19 @@ def test_a_ladder_beside_the_library_is_a_table_of_works(lines_of):
         assert line in lines
 
 
+def test_a_page_has_our_times_in_other_ways(lines_of):
+    cases = [{"case": "a", "ours": {"gpu_us": 2.0}, "peer": {}, "metrics": {"kernels": {
+                 "captured": {"gpu_us": 3.0}, "portable": {"gpu_us": 4.0}}}},
+             {"case": "b", "ours": {"gpu_us": 5.0}, "peer": {}, "metrics": {"kernels": {
+                 "portable": {"gpu_us": 6.0}}}},
+             {"case": "c", "ours": {"gpu_us": 7.0}, "peer": {}, "metrics": {}}]
+    lines = lines_of({"gemm.json": CASES | {"peers": {}, "cases": cases}})
+    begin = lines.index("| case | ours | captured | portable |")
+    assert lines[begin + 2:begin + 5] == ["| a | 2 µs | 3 µs | 4 µs |", "| b | 5 µs | – | 6 µs |", ""]
+    assert "## Other kernels, layouts and options" in lines
+    assert "## Other kernels, layouts and options" not in lines_of({"gemm.json": CASES})
+
+
 def test_profiles_are_a_table_of_kernels(lines_of):
     peak = "throughput.avg.pct_of_peak_sustained_elapsed"
     best = {"gpu__time_duration.sum": 6e-6, "dram__bytes_read.sum": 3e6,
@@ -252,12 +268,115 @@ def test_a_page_gets_the_table_it_asks_for(run, write):
     assert other.read_text() == "# Other\n"
 
 
-def test_a_table_named_after_a_benchmark_may_wait_for_its_results(run, write):
-    page = write("docs/ops/moe.md", "<!-- table moe_decode -->\nold\n<!-- end of table -->\n")
+@pytest.mark.parametrize("name", ["moe_decode", "moe-calls"])
+def test_a_table_of_a_benchmark_without_results_is_empty(run, write, name):
+    place = f"<!-- table {name} -->\n{{}}<!-- end of table -->\n"
+    page = write("docs/ops/moe.md", place.format("old\n"))
     assert run({"resample.json": CASES}).returncode == 0
-    assert page.read_text() == (
-        "<!-- table moe_decode -->\n\nThere are no results yet. To measure: "
-        "`scripts/gpu_bench.sh moe_decode`.\n\n<!-- end of table -->\n")
+    assert page.read_text() == place.format("")
+
+
+SECTION = """\
+# Resample
+
+<!-- section moe_cpu -->
+## On the CPU
+
+It takes <!-- figure moe_cpu: value us of ours.call_us in c -->{figure}<!-- /figure --> there.
+
+<!-- table moe_cpu -->
+{table}<!-- end of table -->
+
+<!-- end of section -->
+## More
+"""
+
+
+def test_a_section_without_results_is_one_comment(run, write):
+    page = write("docs/ops/moe.md", SECTION.format(figure="1 s", table="old\n"))
+    assert run({"resample.json": CASES}).returncode == 0
+    hidden = page.read_text()
+    assert hidden.startswith("# Resample\n\n<!-- section moe_cpu, not measured yet\n## On the CPU\n")
+    shown = re.sub("<!--.*?-->", "", hidden, flags=re.DOTALL)
+    assert shown == "# Resample\n\n\n## More\n"
+    assert run({}, "--check").returncode == 0
+    case = CASES["cases"][1] | {"params": dict.fromkeys(
+        ("tokens", "hidden", "width", "experts", "choices", "threads"), 1)}
+    assert run({"moe_cpu.json": CASES | {"cases": [case]}}).returncode == 0
+    text = page.read_text()
+    assert "<!-- section moe_cpu -->\n## On the CPU\n" in text and "-->2 s<!--" in text and "| c | (1, 1" in text
+    (page.parents[2] / "bench/results/moe_cpu.json").unlink()
+    assert run({}).returncode == 0 and page.read_text() == hidden
+
+
+def test_the_summary_names_what_was_not_measured(run, tmp_path):
+    assert run({"resample.json": CASES}).returncode == 0
+    text = (tmp_path / "docs/results.md").read_text()
+    about = "`moe_cpu` (mixture-of-experts layers on the CPU)"
+    assert about in text and "`scripts/gpu_bench.sh NAME` measures them" in text
+    assert "`resample` (" not in text
+
+
+def test_the_table_of_a_page_shows_what_was_dropped(run, write):
+    reason = "took 90 us, 0.900 x its floor of 100 us"
+    files = {"expert_streaming.json": CASES | {"dropped": [{"case": "d", "reason": reason}]}}
+    tables = [f"<!-- table {name} -->\n<!-- end of table -->\n"
+              for name in ("expert_streaming", "expert_streaming-cache")]
+    page = write("docs/a.md", "\n".join(tables))
+    assert run(files).returncode == 0
+    first, second = page.read_text().split("<!-- end of table -->\n\n")
+    assert f"Dropped: d: {reason}." in first and "Dropped" not in second
+
+
+@pytest.fixture
+def measured(tmp_path, write):
+    """A tree whose benchmark overlap-kernel has a results file of its present sources."""
+    (tmp_path / "bench/results").mkdir(parents=True, exist_ok=True)
+    source = write("bench/overlap-kernel_cuda.cpp", "int a = 1;\n")
+    sources = benchmarks.every(tmp_path)["overlap-kernel"].sources_hash(tmp_path)
+    return source, CASES | {"sources": sources, "name": "overlap-kernel"}
+
+
+def test_results_of_older_sources_are_marked(run, measured, tmp_path):
+    source, document = measured
+    summary, page = tmp_path / "docs/results.md", tmp_path / "docs/results/overlap-kernel.md"
+    assert run({"overlap-kernel.json": document}).returncode == 0
+    assert summary.read_text().count("older sources") == 1  # the legend
+    assert "has changed since" not in page.read_text()
+    source.write_text("int a = 2;\n")
+    done = run({}, "--check")
+    assert done.returncode == 1 and "docs/results/overlap-kernel.md is stale" in done.stdout
+    assert run({}).returncode == 0
+    assert "| abc, older sources |" in summary.read_text()
+    assert "commit abc. The code that was measured has changed since. Measured ceilings" in page.read_text()
+
+
+def test_results_of_a_dirty_tree_are_marked(run, tmp_path, write):
+    page = write("README.md", "<!-- table expert_streaming -->\n<!-- end of table -->\n")
+    assert run({"expert_streaming.json": CASES | {"commit": "abc-dirty"}}).returncode == 0
+    assert "| abc-dirty |" in (tmp_path / "docs/results.md").read_text()
+    assert "commit abc-dirty. The tree had changes that were not committed." in (
+        tmp_path / "docs/results/expert_streaming.md").read_text()
+    assert page.read_text().endswith("\n\nMeasured on 2026-01-31 at commit abc-dirty. The tree had changes that were "
+                                     "not committed.\n<!-- end of table -->\n")
+
+
+def test_a_table_of_several_benchmarks_names_those_of_older_sources():
+    new, old = ({"date": "2026-01-31T12:00:00Z", "commit": commit} for commit in ("new", "old"))
+    documents = {"copy": new, "gemm": old | {"stale": True}, "transform": old | {"stale": True},
+                 "attention": new | {"stale": True}}
+    assert results_tables.provenance(documents) == [
+        "Measured on 2026-01-31 at commit old (gemm, transform), on 2026-01-31 at commit new (attention). The "
+        "code that was measured has changed since."]
+    assert results_tables.provenance({"copy": new}) == []
+    assert results.benchmarks_of("gpu") == ("copy", "gemm", "attention", "transform")
+    assert results.benchmarks_of("moe-calls") == ("moe",)
+
+
+def test_few_times_are_named_in_the_summary(run, tmp_path):
+    cases = [CASES["cases"][1] | {"case": name} for name in ("make demo", "make test")]
+    assert run({"first_minutes.json": CASES | {"peers": {}, "cases": cases}}).returncode == 0
+    assert "| make demo: 2 s; make test: 2 s |" in (tmp_path / "docs/results.md").read_text()
 
 
 NUMBERS = CASES | {"cases": [
@@ -316,7 +435,7 @@ def test_a_figure_that_is_not_there_is_an_error(run, write, expression, message)
     ("<!-- results of none -->\n<!-- end of results -->\n", "none.json"),
     ("<!-- figure none: value us of a in b --><!-- /figure -->\n", "none.json"),
     ("<!-- table none -->\n<!-- end of table -->\n", "table none"),
-    ("<!-- table moe-calls -->\n<!-- end of table -->\n", "table moe-calls: needs 'moe'"),
+    ("<!-- table gpu -->\n<!-- end of table -->\n", "table gpu: needs 'copy'"),
 ])
 def test_a_page_cannot_ask_for_what_is_not_there(run, write, place, message):
     write("docs/a.md", place)
@@ -431,6 +550,13 @@ def test_peers_of_older_files_have_their_names_of_today(run, write):
 
 
 def test_a_page_may_ask_for_a_benchmark_that_was_not_measured_yet(run, write):
-    page = write("docs/a.md", "<!-- results of transform_host -->\n<!-- end of results -->\n")
+    text = "<!-- results of transform_host -->\n<!-- end of results -->\n"
+    page = write("docs/a.md", text)
     assert run({"resample.json": CASES}).returncode == 0
-    assert "There are no results yet. To measure: `scripts/gpu_bench.sh transform_host`." in page.read_text()
+    assert page.read_text() == text
+
+
+def test_no_page_has_an_empty_table():
+    """A table without results is in a section that is hidden with it."""
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        assert not re.search(r"^<!-- (?:results|table|plot) .*-->\n<!-- end", page.read_text(), re.MULTILINE), page

@@ -49,6 +49,18 @@ def test_pages_use_the_usual_terms(write, tmp_path, line, usual):
     assert len(found) == 1 and found[0].startswith(f"page.md:3: write '{usual}'")
 
 
+@pytest.mark.parametrize("name", ["include/penstock/ops/a.h", "python/penstock/a.py"])
+def test_headers_and_the_package_use_the_usual_terms(write, tmp_path, name):
+    write(name, "or on its way there\n")
+    assert [line.split(" instead")[0] for line in words.violations(tmp_path, [name])] == [
+        f"{name}:1: write 'in flight'"]
+
+
+def test_strings_of_the_program_use_the_usual_terms(write, tmp_path):
+    write("cli/a.cpp", '// by turns\nprint("by turns");\n')
+    assert len(list(words.violations(tmp_path, ["cli/a.cpp"]))) == 1
+
+
 def test_strings_of_ladders_use_the_usual_terms(write, tmp_path):
     write("examples/copy/01_plain.cu", '// 16 bytes a load, by turns.\n#include "a.h"\n'
           'RUNG("plain", "Several loads on their way.",\n     "16 bytes a lane");\n')

@@ -152,8 +152,6 @@ class TestTorch:
     def test_on_a_gpu(self, torch, kernel, dtype, new):
         if not torch.cuda.is_available():
             pytest.skip("needs a GPU")
-        if dtype == "float32" and kernel == "decode_portable":
-            pytest.skip("takes no f32")
         dtype = getattr(torch, dtype)
         joined, apart = (self.arguments(torch, dtype, "cuda", new) for _ in range(2))
         out, lse = append_attention(**joined, kernel=kernel, return_lse=True)

@@ -1,6 +1,9 @@
 """attention() of torch's tensors on the CPU, and compiled, and on a GPU if there is one; and the
 function with the signature of torch's."""
 
+import subprocess
+import sys
+
 import pytest
 
 import penstock
@@ -224,6 +227,64 @@ def test_bytes_of_a_workspace_are_those_of_the_call(changes, exchanges, monkeypa
         assert found == wanted
 
 
+class OnGpu(torch.Tensor):
+    """Says that it is on a GPU."""
+
+    is_cuda = True
+
+
+def test_without_the_exchange_api_no_input_requires_a_gradient(monkeypatch):
+    """__dlpack__ refuses such tensors."""
+    from types import SimpleNamespace
+
+    from penstock import _append_attention_torch, _attention_torch
+
+    seen = []
+
+    def note(result):
+        return lambda *given: seen.extend(each.requires_grad for each in given
+                                          if isinstance(each, torch.Tensor)) or result
+
+    core = SimpleNamespace(attention_workspace_bytes=note(16), attention=note(None),
+                           append_attention_workspace_bytes=note(16), append_attention=note(None))
+    for module in (_attention_torch, _append_attention_torch):
+        monkeypatch.setattr(module, "_core", core)
+        monkeypatch.setattr(module, "EXCHANGES", False)
+        monkeypatch.setattr(module, "current_stream", lambda stream, tensor: "current")
+    monkeypatch.setattr(_append_attention_torch, "run",
+                        lambda inputs, options, written, workspace, stream: note(None)(*inputs, *written))
+    monkeypatch.setattr(_attention_torch, "_sizes", {})
+    q, k, v = (each.as_subclass(OnGpu).requires_grad_() for each in draw())
+    with torch.no_grad():
+        out = torch.empty(2, 5, 4, 24)
+        _attention_torch._run((q, k, v, *[None] * 6), (0, 0, "best", False, False), out, None)
+        _append_attention_torch._run((q, k, v, *[None] * 8), (0, 0, "best", False, False),
+                                     (k.detach(), v.detach(), out, None))
+    assert len(seen) == (3 + 5) + (3 + 6) and not any(seen)
+
+
+def test_a_workspace_without_the_exchange_api_is_of_any_k(monkeypatch):
+    """The library names the argument that is wrong."""
+    from penstock import _attention_torch
+
+    monkeypatch.setattr(_attention_torch, "EXCHANGES", False)
+    q, _, v = draw()
+    for k in (torch.empty(16), torch.empty(7, 16), torch.empty(())):
+        with pytest.raises(penstock.InvalidArgument, match="^k: expected"):
+            _attention_torch._workspace_bytes((q, k, v, *[None] * 6), (0, 0, "best", False, False))
+
+
+def test_f32_on_a_gpu_goes_to_torch(monkeypatch, runs):
+    from penstock import _attention_torch
+
+    q, k, v = heads_first(draw(heads_k=4))
+    assert not _attention_torch.has_slow_kernel(q)
+    assert _attention_torch.has_slow_kernel(q.as_subclass(OnGpu))
+    assert not _attention_torch.has_slow_kernel(q.half().as_subclass(OnGpu))
+    monkeypatch.setattr(_attention_torch, "has_slow_kernel", lambda tensor: True)
+    assert torch.equal(scaled_dot_product_attention(q, k, v), sdpa(q, k, v)) and not runs
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_on_a_gpu(dtype):
@@ -268,6 +329,27 @@ def test_captured_on_a_gpu():
         out.fill_(torch.nan)
         graph.replay()
         assert torch.equal(out, wanted)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_kernel_may_be_captured_before_it_was_used():
+    program = """
+import torch
+from penstock import attention
+
+def draw(dim):
+    return torch.randn(3, 1, 300, 4, dim, device="cuda", dtype=torch.bfloat16)
+
+attention(*draw(64))
+q, k, v = draw(128)
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    out = attention(q, k, v, causal=True)
+graph.replay()
+assert torch.equal(out, attention(q, k, v, causal=True))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.gpu

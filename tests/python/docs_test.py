@@ -1,4 +1,4 @@
-"""Every example of every docstring, and of the pages about operators, is run."""
+"""Every example of every docstring, and of the pages about operators and the runtime, is run."""
 
 import doctest
 import importlib.util
@@ -23,7 +23,8 @@ def documented():
                     yield f"{name}.{member}", inspect.getdoc(value)
 
 
-PAGES = sorted((Path(__file__).resolve().parents[2] / "docs/ops").glob("*.md"))
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = [*sorted((DOCS / "ops").glob("*.md")), DOCS / "runtime.md"]
 EXAMPLES = {name: text for name, text in documented() if text and ">>>" in text}
 
 

@@ -246,6 +246,18 @@ def test_what_penstock_does_not_take_goes_to_torch(small, dim, dtype, queries, p
         attend("penstock", dim, dtype, queries, limits, window, softcap=20.0)
 
 
+@pytest.mark.parametrize("options", [{}, {"softcap": 20.0}, {"s_aux": torch.zeros(4)}])
+def test_f32_on_a_gpu_goes_to_torch_if_it_can(monkeypatch, options):
+    from penstock import _attention_torch, _hf_attention
+
+    runs, run = [], _attention_torch._run
+    monkeypatch.setattr(_attention_torch, "_run", lambda *given: runs.append(1) or run(*given))
+    wanted = attend("penstock", 16, torch.float32, 4, None, 3, **options)
+    monkeypatch.setattr(_hf_attention, "has_slow_kernel", lambda tensor: True)
+    torch.testing.assert_close(attend("penstock", 16, torch.float32, 4, None, 3, **options), wanted)
+    assert len(runs) == (2 if options else 1)
+
+
 def test_only_masks_of_its_own_are_limits(small):
     ours = torch.tensor([[0, 9], [3, 9]], dtype=torch.int32)[:, None, None]
     there = torch.arange(9) >= ours[..., :1]

@@ -123,9 +123,9 @@ def test_host_memory(small, python, tmp_path):
 
 class TestRefuses:
     def test_one_without_the_other(self, saved, packed):
-        with pytest.raises(InvalidArgument, match="packed: expected a path .* beside host_memory, given None"):
+        with pytest.raises(InvalidArgument, match="packed: expected a path .* because host_memory is set, given None"):
             load(saved("mixtral"), None)
-        with pytest.raises(InvalidArgument, match="host_memory: expected .* beside packed, given None"):
+        with pytest.raises(InvalidArgument, match="host_memory: expected .* because packed is set, given None"):
             load(saved("mixtral"), packed, host_memory=None)
 
     @pytest.mark.parametrize("options, says", [

@@ -27,6 +27,28 @@ def test_counts_are_multiples(dtype, scoring):
     assert (abs(changes) < 16).all() and (changes > 0).any() and (changes < 0).any()
 
 
+@pytest.mark.parametrize("tile", [64, 128])
+def test_nearly_all_round_to_the_nearest_multiple(tile):
+    rng = np.random.default_rng(1)
+    logits = rng.normal(size=(24576, 128)).astype(np.float32)
+    ids, weights = route(logits, 8)
+    _, _, changes = round_routes(logits, ids, weights, tile=tile)
+    over = np.bincount(ids.ravel(), minlength=128) % tile
+    nearest_up = 2 * over >= tile
+    assert nearest_up.sum() > 40 and not (changes[~nearest_up] > 0).any()
+    assert (changes[nearest_up] > 0).sum() >= 0.9 * nearest_up.sum()
+
+
+@pytest.mark.parametrize("k, experts, places", [(1, 20, 5), (12, 20, 16), (15, 20, 16), (16, 20, 16),
+                                                (2, 4, 4), (2, 2, 2)])
+def test_default_places(k, experts, places):
+    """No more than moe() takes."""
+    logits, ids, weights = routed(experts=experts, k=k)
+    new_ids, _, _ = round_routes(logits, ids, weights, tile=16)
+    assert new_ids.shape == (300, places)
+    assert (np.bincount(new_ids.ravel(), minlength=experts + 1)[:experts] % 16 == 0).all()
+
+
 def test_moe_takes_the_result():
     logits, ids, weights = routed()
     rng = np.random.default_rng(2)
@@ -41,7 +63,7 @@ def test_moe_takes_the_result():
 @pytest.mark.parametrize("name, change", [
     ("tile", {"tile": 0}), ("extra", {"extra": 15}), ("extra", {"extra": -1}),
     ("scoring", {"scoring": "best"}), ("logits", {"logits": np.zeros(3, np.float32)}),
-    ("ids", {"ids": np.zeros((299, 2), np.int32)}),
+    ("ids", {"ids": np.zeros((299, 2), np.int32)}), ("ids", {"ids": np.zeros((300, 17), np.int32)}),
     ("weights", {"weights": np.zeros((300, 3), np.float32)}),
 ])
 def test_errors_name_the_argument(name, change):

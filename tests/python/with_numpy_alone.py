@@ -47,7 +47,7 @@ def check_the_program():
 
 
 def check_the_examples():
-    for name in ("overlap", "streamed"):
+    for name in ("resampling", "overlap"):
         example = Path(__file__).resolve().parents[2] / "examples/python" / f"{name}.py"
         subprocess.run([sys.executable, "-I", example], check=True, stdout=subprocess.DEVNULL)
 

@@ -28,6 +28,7 @@ struct AttentionCase {
   float softcap = 0, scale = 0;
   bool sinks = false;
   DType sink_type = DType::f32;
+  double sink_size = 1;  // standard deviation of sinks
   bool lse = true;
   std::vector<std::int32_t> cu_q{}, cu_k{}, first_k{}, lengths_k{};  // empty: none
   std::int64_t page_rows = 0;  // of the pages in which k and v are stored; 0: not in pages
@@ -54,7 +55,7 @@ class AttentionCall {
                               : Strided(DType::f32, {case_.heads_q, case_.q_rows});
     sinks_ = Strided(case_.sink_type, {case_.heads_q});
     for (std::int64_t h = 0; h < case_.heads_q; ++h) {
-      sinks_.set_bits({h}, drawn(case_.sink_type, 1));
+      sinks_.set_bits({h}, drawn(case_.sink_type, case_.sink_size));
     }
     cu_q_ = integers(case_.cu_q);
     cu_k_ = integers(case_.cu_k);
@@ -122,7 +123,7 @@ class AttentionCall {
     if (case_.window_left >= 0) all += " left " + text(case_.window_left);
     if (case_.window_right >= 0) all += " right " + text(case_.window_right);
     if (case_.softcap > 0) all += " softcap " + std::to_string(case_.softcap);
-    if (case_.sinks) all += " sinks";
+    if (case_.sinks) all += " sinks of size " + std::to_string(case_.sink_size);
     if (!case_.cu_q.empty()) all += " cu_q";
     if (!case_.cu_k.empty()) all += " cu_k";
     if (!case_.first_k.empty()) all += " first_k";
@@ -415,7 +416,7 @@ class AttentionCall {
     }
     if (values.empty()) return row;
     const double most = *std::ranges::max_element(scores);
-    double sum = case_.sinks ? std::exp(number(sinks_, {h}) - most) : 0;
+    double sum = 0;
     double *const exact = row.exact.data(), *const same = row.same.data();
     for (std::size_t j = 0; j < values.size(); ++j) {
       const double p = std::exp(scores[j] - most), p_same = rounded(p, case_.type);
@@ -426,9 +427,12 @@ class AttentionCall {
         same[c] += p_same * value[c];
       }
     }
-    for (double& each : row.exact) each /= sum;
-    for (double& each : row.same) each = rounded(each / sum, case_.type);
-    row.lse = most + std::log(sum);
+    const double sink = case_.sinks ? number(sinks_, {h}) : -INFINITY;
+    const double highest = std::max(most, sink), shrink = std::exp(most - highest);
+    sum = sum * shrink + std::exp(sink - highest);
+    for (double& each : row.exact) each *= shrink / sum;
+    for (double& each : row.same) each = rounded(each * shrink / sum, case_.type);
+    row.lse = highest + std::log(sum);
     return row;
   }
 

@@ -40,6 +40,8 @@ std::vector<std::string> environment_with(
   return lines;
 }
 
+fs::path this_program() { return fs::read_symlink("/proc/self/exe"); }
+
 std::string read_from_start(int fd) {
   std::string text;
   std::array<char, 4096> buffer;
@@ -135,8 +137,13 @@ Ended Child::wait(std::chrono::seconds limit) {
 
 Ended run(const ChildOptions& options) { return Child(options).wait(); }
 
-fs::path beside_this_program(std::string_view name) {
-  return fs::read_symlink("/proc/self/exe").parent_path() / name;
+Ended run_disabled_test(const std::string& test) {
+  return run({.program = this_program(),
+              .arguments = {"--gtest_also_run_disabled_tests", "--gtest_filter=" + test},
+              .environment = {{"GTEST_TOTAL_SHARDS", "1"},  // all of this filter
+                              {"GTEST_SHARD_INDEX", "0"}}});
 }
+
+fs::path beside_this_program(std::string_view name) { return this_program().parent_path() / name; }
 
 }  // namespace ps::test

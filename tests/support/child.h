@@ -57,6 +57,9 @@ class Child {
 
 Ended run(const ChildOptions& options);
 
+// Runs this program again, with one of its disabled tests: "Suite.DISABLED_Test".
+Ended run_disabled_test(const std::string& test);
+
 // The file of this name beside the running test program.
 std::filesystem::path beside_this_program(std::string_view name);
 

@@ -249,9 +249,9 @@ class RandomResample {
       if (how == 0) return from;
       if (how == 1) return from + gap / 2;
       if (how == 2) return from + (gap == 0 ? 0 : random_() % gap);
-      return static_cast<std::uint64_t>(std::clamp<long double>(
+      return static_cast<std::uint64_t>(static_cast<std::int64_t>(std::clamp<long double>(
           a.value + static_cast<long double>(below(400)) - 200,
-          std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()));
+          std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max())));
     }
     const auto x = static_cast<double>(a.value), y = static_cast<double>(b.value);
     if (how == 0 || std::isinf(x) || std::isinf(y)) return bits_of_number(x, time_type_);

@@ -9,9 +9,13 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <set>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "ops/round_routes/cut.h"
 #include "penstock/ops/round_routes.h"
 #include "penstock/ops/route.h"
 #include "support/elements.h"
@@ -78,13 +82,14 @@ class RoundingCall {
   const Strided& rounded_weights() const { return rounded_weights_; }
   const Strided& changes() const { return changes_; }
 
-  std::int64_t crowded() const { return crowded_; }
+  // Experts that round down because others got a token that they would take; after wrong().
+  std::int64_t refused() const { return refused_; }
 
-  // What is wrong with the result; empty if nothing is. Judges each expert by itself, from sets of
-  // tokens.
+  // What is wrong with the result; empty if nothing is. The tokens of every expert must be exactly
+  // those of a plain computation, which sorts all tokens of each expert.
   std::string wrong() {
     const auto E = shape_.experts, K = shape_.choices;
-    std::vector<std::map<std::int64_t, float>> before(at(E)), after(at(E));
+    std::vector<Tokens> before(at(E)), after(at(E));
     for (std::int64_t t = 0; t < shape_.tokens; ++t) {
       for (std::int64_t k = 0; k < K; ++k) {
         const auto e = id(ids_, t, k);
@@ -103,16 +108,22 @@ class RoundingCall {
         if (e < E && !after[at(e)].emplace(t, weight).second) return "an expert twice";
       }
     }
-    crowded_ = 0;
+    std::vector<Tokens> wanted(at(E));
+    for (std::int64_t e = 0; e < E; ++e) wanted[at(e)] = wanted_by(e, before[at(e)]);
+    const std::set<std::int64_t> without_a_place = refused(wanted);
+    refused_ = static_cast<std::int64_t>(without_a_place.size());
     for (std::int64_t e = 0; e < E; ++e) {
-      const std::string found = wrong_expert(e, before[at(e)], after[at(e)]);
+      const bool up = !wanted[at(e)].empty() && !without_a_place.contains(e);
+      Tokens right = up ? before[at(e)] : rest_of(before[at(e)]);
+      if (up) right.insert(wanted[at(e)].begin(), wanted[at(e)].end());
+      const std::string found = wrong_expert(e, before[at(e)], after[at(e)], right);
       if (!found.empty()) return fmt::format("expert {}: {}", e, found);
     }
     return {};
   }
 
  private:
-  using Tokens = std::map<std::int64_t, float>;
+  using Tokens = std::map<std::int64_t, float>;  // with their weights
 
   static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
   static std::int64_t id(const Strided& ids, std::int64_t t, std::int64_t k) {
@@ -125,7 +136,8 @@ class RoundingCall {
   }
   static double softened(double logit) { return 1 / (1 + std::exp(-logit)); }
 
-  // The weight that the expert would have for a token, in f64.
+  // The weight that the expert would have for a token: in f64, and as the library computes it,
+  // which decides between weights that are nearly equal.
   double would_be(std::int64_t t, std::int64_t e) const {
     const auto first = id(ids_, t, 0);
     if (first >= shape_.experts) return 0;
@@ -134,51 +146,78 @@ class RoundingCall {
                                                                  : std::exp(own - best);
     return number(weights_, t, 0) * ratio;
   }
-
-  std::string wrong_expert(std::int64_t e, const Tokens& before, const Tokens& after) {
-    const auto tile = shape_.tile, count = static_cast<std::int64_t>(before.size());
-    const auto now = static_cast<std::int64_t>(after.size()), over = count % tile;
-    if (now % tile != 0) return fmt::format("{} tokens became {}", count, now);
-    if (std::abs(now - count) >= tile) return fmt::format("{} tokens became {}", count, now);
-    if (static_cast<std::int32_t>(changes_.bits({e})) != now - count) return "wrong change";
-    for (const auto& [t, weight] : after) {
-      const auto known = before.find(t);
-      if (known != before.end() && known->second != weight) return "a weight changed";
-      if (known == before.end() && std::abs(weight - would_be(t, e)) > 1e-5 * weight) {
-        return fmt::format("token {} has weight {}, expected {}", t, weight, would_be(t, e));
-      }
-    }
-    if (now < count) {
-      if (2 * over >= tile) ++crowded_;  // or too few tokens could be taken
-      return wrong_dropped(before, after);
-    }
-    if (now > count) {
-      if (2 * over < tile) return "rounded up below half a tile";
-      return wrong_taken(e, before, after);
-    }
-    return {};
+  float is_said_to_be(std::int64_t t, std::int64_t e) const {
+    const auto first = id(ids_, t, 0);
+    if (first >= shape_.experts) return 0;
+    return rounding::taken_weight(
+        shape_.scoring == RoundScoring::sigmoid, routing::usable(number(logits_, t, e)),
+        routing::usable(number(logits_, t, first)), number(weights_, t, 0));
   }
 
-  static std::string wrong_dropped(const Tokens& before, const Tokens& after) {
-    for (const auto& [t, weight] : before) {
-      if (after.contains(t)) continue;
-      for (const auto& [kept, other] : after) {
-        if (other < weight || (other == weight && kept > t)) {
-          return fmt::format("dropped token {} and kept {}", t, kept);
-        }
-      }
-    }
-    return after.size() < before.size() ? "" : "dropped and took";
-  }
-
-  std::string wrong_taken(std::int64_t e, const Tokens& before, const Tokens& after) const {
+  // The tokens that an expert would take: none if it is nearer to the lower multiple, or if there
+  // are too few.
+  Tokens wanted_by(std::int64_t e, const Tokens& before) const {
+    const auto over = static_cast<std::int64_t>(before.size()) % shape_.tile;
+    const auto missing = shape_.tile - over;
+    if (over == 0 || missing > over) return {};
+    std::vector<std::pair<float, std::int64_t>> others;
     for (std::int64_t t = 0; t < shape_.tokens; ++t) {
-      if (after.contains(t)) continue;
-      if (before.contains(t)) return fmt::format("dropped token {} and took others", t);
-      const double left = would_be(t, e);
-      for (const auto& [taken, weight] : after) {
-        if (before.contains(taken)) continue;
-        if (left > weight * (1 + 1e-5)) return fmt::format("took token {}, not {}", taken, t);
+      const float weight = before.contains(t) ? 0 : is_said_to_be(t, e);
+      if (weight > 0) others.emplace_back(-weight, t);
+    }
+    if (std::cmp_less(others.size(), missing)) return {};
+    std::ranges::sort(others);
+    Tokens wanted;
+    for (const auto& [weight, t] : std::span(others).first(at(missing))) wanted[t] = -weight;
+    return wanted;
+  }
+
+  // The experts for which a token that they would take has no place left.
+  std::set<std::int64_t> refused(const std::vector<Tokens>& wanted) const {
+    std::map<std::int64_t, std::vector<std::pair<float, std::int64_t>>> takers;
+    for (std::size_t e = 0; e < wanted.size(); ++e) {
+      for (const auto& [t, weight] : wanted[e]) {
+        takers[t].emplace_back(-weight, static_cast<std::int64_t>(e));
+      }
+    }
+    std::set<std::int64_t> refused;
+    for (auto& [t, experts] : takers) {
+      std::ranges::sort(experts);
+      for (std::size_t i = at(shape_.extra); i < experts.size(); ++i) {
+        refused.insert(experts[i].second);
+      }
+    }
+    return refused;
+  }
+
+  // What is left of an expert's tokens when it rounds down.
+  Tokens rest_of(const Tokens& before) const {
+    std::vector<std::pair<float, std::int64_t>> all;
+    for (const auto& [t, weight] : before) all.emplace_back(weight, -t);
+    std::ranges::sort(all);
+    Tokens rest = before;
+    for (std::size_t i = 0; i < before.size() % at(shape_.tile); ++i) rest.erase(-all[i].second);
+    return rest;
+  }
+
+  std::string wrong_expert(std::int64_t e, const Tokens& before, const Tokens& after,
+                           const Tokens& right) const {
+    const auto count = static_cast<std::int64_t>(before.size());
+    const auto now = static_cast<std::int64_t>(after.size());
+    const auto expected = static_cast<std::int64_t>(right.size());
+    if (now != expected) {
+      return fmt::format("{} tokens became {}, expected {}", count, now, expected);
+    }
+    if (now % shape_.tile != 0 || std::abs(now - count) >= shape_.tile) return "no multiple";
+    if (static_cast<std::int32_t>(changes_.bits({e})) != now - count) return "wrong change";
+    for (const auto& [t, weight] : right) {
+      const auto found = after.find(t);
+      if (found == after.end()) return fmt::format("token {} is missing", t);
+      if (found->second != weight) {
+        return fmt::format("token {} has weight {}, expected {}", t, found->second, weight);
+      }
+      if (!before.contains(t) && std::abs(weight - would_be(t, e)) > 1e-5 * weight) {
+        return fmt::format("token {} has weight {}, expected {}", t, weight, would_be(t, e));
       }
     }
     return {};
@@ -186,7 +225,7 @@ class RoundingCall {
 
   RoundingShape shape_;
   Strided logits_, ids_, weights_, rounded_ids_, rounded_weights_, changes_;
-  std::int64_t crowded_ = 0;
+  std::int64_t refused_ = 0;
 };
 
 // Shapes of all kinds, by seed.

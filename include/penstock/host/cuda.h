@@ -7,7 +7,8 @@
 
 namespace ps {
 
-// A Stream for the caller's stream. The caller keeps the stream alive. Stream 0 is the per-thread
+// A Stream for the caller's stream. The caller keeps the stream alive as long as any object of the
+// library that it was passed to. Stream 0 is the per-thread
 // default stream where CUDA_API_PER_THREAD_DEFAULT_STREAM is defined, else the legacy default
 // stream.
 inline Stream borrow(const Device& device, cudaStream_t stream) {

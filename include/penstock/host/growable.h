@@ -22,7 +22,8 @@ class GrowableBuffer {
   // management.
   GrowableBuffer(const Device& device, GrowableOptions options);
   // Waits for the streams that were passed to grow(), then unmaps. The buffer does not keep these
-  // streams alive; if one of them is gone, the destructor waits for all work on the device.
+  // streams alive: if a stream of the library is gone, the destructor waits for all work on the
+  // device; a borrowed stream must outlive the buffer.
   ~GrowableBuffer();
   GrowableBuffer(GrowableBuffer&&) noexcept;
   GrowableBuffer& operator=(GrowableBuffer&&) noexcept;

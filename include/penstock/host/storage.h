@@ -62,7 +62,7 @@ struct OpenOptions {
   bool direct = true;  // bypass the page cache if the file system allows it
 };
 
-// Of a file that has a queue of its own: the options of both.
+// Options of a file that is opened without a FileQueue.
 struct FileOptions {
   FileMode mode = FileMode::read;
   FileEngine engine = FileEngine::best;
@@ -120,7 +120,7 @@ class FileQueue {
   std::shared_ptr<detail::FileQueueImpl> impl_;
 };
 
-// What tells a file from the same file at another time.
+// Identifies a version of a file, to detect changes.
 struct FileVersion {
   std::uint64_t bytes = 0;
   std::int64_t modified_ns = 0;  // time of the last write, since 1970

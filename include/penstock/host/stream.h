@@ -69,7 +69,8 @@ class Stream {
   std::shared_ptr<detail::StreamImpl> impl_;
 };
 
-// Wraps a stream that the caller owns and keeps alive, by its native handle. Use borrow() of
+// Wraps a stream that the caller owns, by its native handle. The caller keeps the stream alive as
+// long as any object of the library that it was passed to. Use borrow() of
 // host/cuda.h for a cudaStream_t.
 Stream borrow_native(const Device& device, void* native);
 

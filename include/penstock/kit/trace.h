@@ -158,10 +158,10 @@ class BlockTrace {
   PENSTOCK_HD explicit BlockTrace(const TraceBuffer<on>& buffer, const Source& source = Source())
       : buffer_(buffer), source_(source) {}
 
-  // All threads call these; `signs` is true in one thread of the block, before and after the work.
-  // It takes that thread a few microseconds, so choose one that is idle then.
-  PENSTOCK_HD void begin(bool signs) {
-    if (!signs || !traced()) return;
+  // All threads call these, before and after the work; `records` is true in the one thread that
+  // records the block. It takes that thread a few microseconds, so choose one that is idle then.
+  PENSTOCK_HD void begin(bool records) {
+    if (!records || !traced()) return;
     KernelTraceBlock& mine = *buffer_.block(index());
     mine.begin = source_.now();
     mine.block = index();
@@ -174,8 +174,8 @@ class BlockTrace {
     sample(mine.at_begin);
     mine.state = KernelTraceState::begun;
   }
-  PENSTOCK_HD void end(bool signs) {
-    if (!signs || !traced()) return;
+  PENSTOCK_HD void end(bool records) {
+    if (!records || !traced()) return;
     KernelTraceBlock& mine = *buffer_.block(index());
     mine.end = source_.now();
     mine.end_sm = source_.sm();

@@ -24,11 +24,10 @@ namespace ps {
 // and rows of the new K, and is rotated if there are `cos` and `sin`, by the same positions. With
 // cu_new, pass `max_q`, the most new rows of a sequence.
 //
-// On a GPU one kernel does both if attention() would use a decode kernel, that is, for bf16 and f16
-// with at most 16 new rows per sequence, or if `kernel` names a decode kernel. Other calls, those
-// of f32 among them, run append_kv() and attention() one after the other. The bits are those of the
-// two calls. `append.advance` adds a small kernel: in a model whose layers have the same lengths,
-// only the last layer needs it.
+// On a GPU one kernel does both if attention() would use a decode kernel, that is, with at most 16
+// new rows per sequence, or if `kernel` names a decode kernel. Other calls run append_kv() and
+// attention() one after the other. The bits are those of the two calls. `append.advance` adds a
+// small kernel: in a model whose layers have the same lengths, only the last layer needs it.
 //
 // Enqueues and returns, without waiting for the device unless a `check` is set; may be captured
 // unless a `check` is set. Both options check all arrays before anything is written. Without them,

@@ -5,7 +5,7 @@
 //                  .cos = cos, .sin = sin}, stream);
 //
 // The cache is contiguous, with room for the same number of rows in every sequence, or consists of
-// pages that sequences share out among them.
+// pages, each of which belongs to one or more sequences.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ struct AppendKVOptions {
 
   // (positions, R / 2), f32 or the type of k, the last dimension contiguous: cosines and sines of
   // the angles. R is even and at most D; elements of a head's row from R on are not rotated. Pairs
-  // (x, y) become (x cos - y sin, y cos + x sin), computed in f32. Both or neither.
+  // (x, y) become (x cos - y sin, y cos + x sin), computed in f32. Give both or neither.
   TensorView cos{}, sin{};
   RotaryPairs pairs = RotaryPairs::halves;
   // (B, Snew), or (rows) with `cu_new`, i32 or i64, contiguous: the positions of the new rows. Read
@@ -77,8 +77,8 @@ struct AppendKVOptions {
 // such multiples are fastest on a GPU.
 //
 // The results have the same bits on the CPU and on every GPU, NaNs aside. Elements that are not
-// rotated are copied bit by bit. k_cache, v_cache, q_out and, with `advance`, lengths are apart
-// from each other and from the inputs; q_out may be q. Throws InvalidArgument naming the argument,
+// rotated are copied bit by bit. k_cache, v_cache, q_out and, with `advance`, lengths must not
+// overlap each other or the inputs; q_out may be q. Throws InvalidArgument naming the argument,
 // and Unsupported on GPUs of a compute capability below 8.0.
 void append_kv(const AppendKVOptions& options, const Stream& stream);
 

@@ -19,16 +19,20 @@
 
 namespace ps {
 
-// The kernels on a GPU; ignored on the CPU. They may differ in the last digits.
+// The kernels on a GPU; ignored on the CPU. Their results may differ in the last digits. A kernel
+// that is named and does not take a call throws InvalidArgument, which says what it does not take.
 enum class AttentionKernel : std::uint8_t {
   best,  // decode for at most 16 queries per sequence; else sm90 where it can run; else portable
-  portable,  // mma.sync, for compute capability 8.0 and later; the only one for f32
+  portable,  // mma.sync, for compute capability 8.0 and later; takes all calls. f32 without tensor
+             // cores
   sm90,      // wgmma, for compute capability 9.0: bf16 and f16 with head dimensions 64, 96, 128,
-             // 192 with 128 for v, and 256; strides that tensor maps take; pages of a multiple of
-             // 8 rows, without first_k
-  decode,    // for few queries: the keys of a sequence are divided among many blocks. bf16 and f16,
-             // for compute capability 8.0 and later. On 9.0 keys and values are loaded through
-             // tensor maps, under the conditions of sm90 but with any first_k
+             // 192 with 128 for v, and 256; strides of rows and heads above 0; a scale above 0,
+             // unless there is a softcap; pages of a multiple of 8 rows, without first_k. Calls
+             // without any key run portable
+  decode,    // for few queries: the keys of a sequence are divided among many thread blocks, for
+             // compute capability 8.0 and later; takes all calls. On 9.0 it loads keys and values
+             // through tensor maps if sm90 takes their dtype, dimensions, strides and pages; other
+             // calls run decode_portable
   decode_portable,  // the same without tensor maps
 };
 
@@ -62,21 +66,21 @@ struct AttentionOptions {
   // (B + 1), i32, contiguous: sequence b is rows [cu_q[b], cu_q[b + 1]) of q, or of k and v. Either
   // or both may be given. Read on the stream.
   TensorView cu_q{}, cu_k{};
-  // The most rows of a sequence, if known; 0: as many as there are rows. Rows of a longer sequence
-  // beyond them are ignored, and left as they are in out and lse. Without cu_q, max_q is at least
-  // the rows of q.
+  // An upper bound of the rows of a sequence; 0: not known, which is the number of rows of q or k.
+  // Rows beyond it are ignored, and left as they are in out and lse. Without cu_q, max_q is at
+  // least the rows of q.
   std::int64_t max_q = 0, max_k = 0;
-  // (B), i32, contiguous: only keys [first_k[b], lengths_k[b]) of sequence b are there, counted
-  // from its first row in k. first_k describes padding on the left, lengths_k padding on the right.
-  // What k and v hold in other rows, NaN for example, has no effect. Read on the stream. Optional.
+  // (B), i32, contiguous: sequence b has only the keys [first_k[b], lengths_k[b]), counted from its
+  // first row in k. The rows before them are padding on the left, those behind them padding on the
+  // right. The contents of padding, for example NaN, have no effect. Read on the stream. Optional.
   TensorView first_k{}, lengths_k{};
 
   // (B, most pages of a sequence), i32, for keys and values that are stored in pages: k is (pages,
   // rows of a page, Hk, D), v the same with Dv, of any strides, and row r of sequence b is row
   // r % R of page pages[b][r / R] of R rows. The last dimension is contiguous, the other one has a
   // stride of at least 0. `lengths_k` says how many rows a sequence has; without it, as many as
-  // its pages hold. Not together with `cu_k`. Read on the stream; entries of pages that have no key
-  // of the sequence are not used.
+  // its pages hold. Not together with `cu_k`. Read on the stream. Entries beyond the last row of a
+  // sequence are not used.
   TensorView pages{};
 
   // attention_workspace_bytes() bytes on the stream's GPU, aligned to 256, that nothing else uses
@@ -86,9 +90,10 @@ struct AttentionOptions {
 
   AttentionKernel kernel = AttentionKernel::best;
 
-  // On a GPU, the result of a sequence has the same bits whatever other sequences are in the call
-  // and on whichever GPU the same kernel runs. Only the decode kernels need this option: they then
-  // cut each sequence into chunks that depend on its own length alone. `best` chooses by `max_q`.
+  // On a GPU, the result of a sequence is bitwise identical whatever other sequences are in the
+  // call and on whichever GPU the same kernel runs. Only the decode kernels need this option: they
+  // then divide each sequence into chunks that depend on its own length alone. `best` chooses by
+  // `max_q`.
   bool batch_invariant = false;
 
   // Waits for cu_q, cu_k, first_k, lengths_k and pages and throws InvalidArgument if lengths
@@ -111,9 +116,11 @@ std::size_t attention_workspace_bytes(const AttentionOptions& options);
 // rows. On a GPU rows begin at multiples of 16 bytes.
 //
 // Enqueues and returns, without waiting for the device unless `check` is set; may be captured
-// unless `check` is set. The same call gives the same bits every time. `out` and `lse` are apart
-// from each other and from the inputs. Throws InvalidArgument naming the argument, OutOfMemory, and
-// Unsupported on GPUs of a compute capability below 8.0, or that the kernel named does not run on.
+// unless `check` is set. The first call of a kernel loads it, also in a capture: that takes
+// milliseconds and may wait for other work on the device. Repeated calls give bitwise identical
+// results. `out` and `lse` must not overlap each other or the inputs. Throws InvalidArgument naming
+// the argument, OutOfMemory, and Unsupported on GPUs of a compute capability below 8.0, or that the
+// kernel named does not run on.
 void attention(const AttentionOptions& options, const Stream& stream);
 
 }  // namespace ps

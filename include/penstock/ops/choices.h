@@ -1,5 +1,6 @@
 // The file in which `penstock tune` stores the fastest prebuilt kernel of each operator on this
-// machine. A choice never changes results: all kernels it chooses from give the same bits.
+// machine. All kernels that it chooses from give the same bits, except
+// those of gemm that split K, whose last digits may differ.
 //
 // A call runs the kernel that its options name, else the kernel in the file, else the built-in
 // choice. Operators read the file at their first call on each GPU, and ignore a file that is

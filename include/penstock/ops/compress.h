@@ -2,7 +2,7 @@
 //
 //   // `room` has compressed_bytes_limit(weights.elements()) bytes of host memory.
 //   const std::size_t bytes = ps::compress({.x = weights, .out = room});
-//   // Copy so many bytes to the GPU, then:
+//   // Copy `bytes` bytes to the GPU, then:
 //   ps::decompress({.compressed = copied, .out = weights_there}, stream);
 //
 // Weights use few of the 256 exponents that bf16 has, so exponents are coded in fewer bits; signs

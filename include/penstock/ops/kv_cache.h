@@ -1,7 +1,7 @@
 // The keys and values of all layers of a generation, in device memory that grows in place: the
 // addresses of all rows that will ever be needed are reserved once, and a thread of the library
-// maps memory behind them before the rows are appended. Growth copies nothing, and neither the
-// caller nor any stream waits for it.
+// maps memory behind them before the rows are appended. Growth copies nothing, and as long as
+// the thread keeps ahead, neither the caller nor any stream waits for it.
 //
 //   ps::KVCache cache(device, {.layers = 32, .sequences = 4, .heads = 8, .dim = 128,
 //                              .capacity = 131072});
@@ -62,9 +62,10 @@ class KVCache {
 
   // Appends rows to a layer by append_kv(). Does not wait for the device; waits for the thread if
   // the rows are beyond those that it has mapped. Refused while the stream is being captured, since
-  // a graph would write the same rows again: capture append_kv() on whole(), with lengths on the
-  // device, after reserve(). Throws InvalidArgument naming the argument, with the capacity if the
-  // cache is full, OutOfMemory, DeviceError and Unsupported. The cache is then unchanged.
+  // a graph would write the same rows again: capture append_kv() on whole_k() and whole_v(), with
+  // lengths on the device, after reserve(). Throws InvalidArgument naming the argument, with the
+  // capacity if the cache is full, OutOfMemory, DeviceError and Unsupported. The cache is then
+  // unchanged.
   void append(std::int64_t layer, const KVRows& rows, const Stream& stream);
 
   // The rows of a layer: (B, length(layer), Hk, D) and (B, length(layer), Hk, Dv), as views of the
@@ -94,8 +95,8 @@ class KVCache {
   void shrink();
 
   // For streams that use views of this cache and are passed to no append(): shrink() and the
-  // destructor wait for their work, too. Streams are not kept alive; if one of the library is gone,
-  // all work on the device counts.
+  // destructor wait for their work, too. Streams are not kept alive: if one of the library is gone,
+  // all work on the device counts; a borrowed stream must outlive the cache.
   void use(const Stream& stream);
 
   const KVCacheOptions& options() const;

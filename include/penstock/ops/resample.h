@@ -34,7 +34,7 @@
 //
 // Calls enqueue and return, and may be captured. With `check` or Outside::error they wait for the
 // stream instead, and throw Unsupported during a capture. The views must stay alive until the work
-// is done. Results are the same bits in every run and on every device, except for slerp and the
+// is done. Results are bitwise identical in every run and on every device, except for slerp and the
 // bits of NaN. Throws InvalidArgument naming the argument, and Unsupported on GPUs below compute
 // capability 8.0.
 #pragma once

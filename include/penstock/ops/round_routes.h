@@ -17,7 +17,7 @@
 
 namespace ps {
 
-// How a weight depends on a logit.
+// The scoring function that route() used.
 enum class RoundScoring : std::uint8_t {
   softmax,  // RouteScoring::softmax_topk or topk_softmax
   sigmoid,  // RouteScoring::sigmoid
@@ -30,7 +30,9 @@ struct RoundRoutesOptions {
 
   // (T, P), contiguous, of the types of ids and weights; P is K to 16. The first K places of a
   // token are its choices, with id E and weight 0 where one was dropped. Experts that took the
-  // token follow, in the order of their index, then id E and weight 0.
+  // token follow, in the order of their index, then id E and weight 0. With P = K + 4, nearly all
+  // experts can round to the nearest multiple if the logits are random; with fewer places, more of
+  // them round down.
   TensorView rounded_ids{};
   TensorView rounded_weights{};
   TensorView changes{};  // (E), i32, contiguous: tokens that each expert took, or minus the tokens
@@ -50,6 +52,7 @@ struct RoundRoutesOptions {
 std::size_t round_routes_workspace_bytes(const RoundRoutesOptions& options);
 
 // Rounds each expert's number of tokens to the nearest multiple of `tile`, half a tile upwards.
+// Where it cannot round up, it rounds down.
 //
 //   - Rounding down, the expert drops its tokens with the smallest weights; of equal weights, the
 //     later token.
@@ -58,11 +61,14 @@ std::size_t round_routes_workspace_bytes(const RoundRoutesOptions& options);
 //     with the token's other weights unchanged: weights[t, 0] times the ratio of the exponentials,
 //     or sigmoids, of the two logits. Tokens whose weight would be 0, and tokens without any choice,
 //     are never taken.
-//   - An expert rounds down instead if too few tokens can be taken, or if one of those that it would
-//     take has no place left because more than P - K experts want it.
+//   - A token has P - K free places. If more experts would take it, the places go to those with the
+//     largest weights; of equal weights, to the smaller indices.
+//   - An expert rounds down instead of up if too few tokens can be taken, or if one of those that it
+//     would take has no free place for it. It then takes none, and a place that it leaves free goes
+//     to no other expert.
 //
 // Weights that stay are not changed. Negative weights compare as 0. E is at most 512 and T less
-// than 2^31. The result is the same bits on the CPU and on every GPU. Enqueues and returns; may be
+// than 2^31. The CPU and every GPU give bitwise identical results. Enqueues and returns; may be
 // captured. Throws InvalidArgument naming the argument, OutOfMemory, and Unsupported on GPUs below
 // compute capability 8.0.
 void round_routes(const RoundRoutesOptions& options, const Stream& stream);

@@ -5,7 +5,7 @@
 // Operands are contiguous f32, f16 or bf16 views on the stream's device. All operands of a call
 // have the same shape and, except for cast, the same type. Elements are computed in f32 and rounded
 // once, to nearest even; values that are too large become infinity. Results of cast, scale, axpby,
-// add and mul are the same bits on every device, except for the bits of NaN.
+// add and mul are bitwise identical on every device, except for the bits of NaN.
 //
 // Any size works, including zero, and any address that is a multiple of the element size. Calls are
 // fastest if all operands have the same offset from a 16-byte boundary, in elements. `out` may be

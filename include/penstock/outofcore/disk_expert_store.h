@@ -36,7 +36,7 @@ struct DiskExpertStoreOptions {
 // Thread-safe. Several StreamedExperts may share one store.
 class DiskExpertStore {
  public:
-  // A block in the cache, or on its way there. It stays in the cache while a handle exists.
+  // A block that is in the cache, or being read. It stays in the cache while a handle exists.
   // Move-only; use one handle from one thread at a time, and drop it before the store.
   class Block {
    public:
@@ -81,7 +81,7 @@ class DiskExpertStore {
   // again. Does not block. Throws InvalidArgument naming `layer` or `expert`.
   std::optional<Block> try_block(std::int64_t layer, std::int64_t expert,
                                  ReadPriority priority = ReadPriority::normal) const;
-  // Whether the block is in the cache or on its way there.
+  // Whether the block is in the cache, or being read.
   bool cached(std::int64_t layer, std::int64_t expert) const;
 
   SlotCacheStatistics statistics() const;

@@ -92,9 +92,10 @@ struct StreamedExpertsOptions {
   // Experts that are copied at the first opportunity and never evicted, by layer and expert.
   std::vector<std::pair<std::int64_t, std::int64_t>> pinned{};
   ExpertPrefetch prefetch = ExpertPrefetch::none;
-  // Other than none only with `store`, on a GPU. Takes the time of all cores but four, or of 24,
-  // while a call is in flight and about a millisecond longer, and page-locked memory for 4 calls:
-  // each for 64 rows of the hidden size, and 544 of the hidden size and the width.
+  // Other than none only with `store`, on a GPU. Keeps all but four of the CPU's cores busy, at
+  // least 1 and at most 24, while a call is in flight and for about a millisecond longer. Takes
+  // page-locked memory for 4 calls: each for 64 rows of the hidden size, and 544 of the hidden size
+  // and the width.
   HostExperts host_experts = HostExperts::none;
   // Of `fixed`: the share of the experts that the CPU computes, above 0 and at most 1.
   double host_share = 0;
@@ -123,7 +124,7 @@ struct ExpertStatistics {
   std::uint64_t failed_calls = 0;
 };
 
-// One call, as the answering thread saw it.
+// Record of one call of forward(), for diagnosis.
 struct ExpertCallRecord {
   std::int64_t layer = 0, tokens = 0;
   std::uint32_t needed = 0, hits = 0, late = 0, misses = 0, on_host = 0;
@@ -150,8 +151,8 @@ class StreamedExperts {
   StreamedExperts(StreamedExperts&&) noexcept;
   StreamedExperts& operator=(StreamedExperts&&) noexcept;
 
-  // The fewest device_bytes for experts of this shape, `pinned` of them pinned: enough for two
-  // groups if the experts of a layer come in 31 groups. `compressed`: from a compressed store.
+  // The minimum of device_bytes for experts of this shape, `pinned` of them pinned: with less,
+  // forward() could not overlap copies and products. `compressed`: from a compressed store.
   static std::size_t least_bytes(const ExpertShape& shape, std::size_t pinned = 0,
                                  std::size_t calls_in_flight = 64, bool compressed = false);
 
@@ -177,10 +178,11 @@ class StreamedExperts {
   // holds for an expert that cannot be read from a disk, or that the CPU fails to compute.
   void forward(std::int64_t layer, const MoeOptions& call, const Stream& stream);
 
-  // Says that a later call of `layer` will probably need these experts. They are copied while no
+  // Hints that a later call of `layer` will need these experts. They are copied while no
   // call waits for experts, in this order. Returns at once. Throws InvalidArgument. An expert that
   // cannot be read from a disk then is no error: DiskExpertStore::statistics() counts it among
-  // failed_fills, and the call that needs it reads again. So it is with all other prefetches.
+  // failed_fills, and the call that needs it reads again. The same holds for other
+  // prefetches.
   void prefetch(std::int64_t layer, std::span<const std::int32_t> experts);
   // The same for ids, (T, K) of i32 or i64 and contiguous, that work on `stream` computes: a
   // prediction of the next router, for example. Ids outside [0, E) are ignored. Enqueues a small

@@ -10,8 +10,7 @@ from ._clock import Clock
 
 FEWEST_SAMPLES = 5
 BLOCKS = 3  # of back-to-back calls, for each kernel or peer
-# In a row when their host time is taken. With fewer of the long calls, the first ones, which are slow
-# for the host, would weigh more than in cases with short calls.
+# In a row when their host time is taken, for calls so long that Plan.enqueue_seconds allows fewer.
 FEWEST_ENQUEUED = 30
 
 
@@ -29,6 +28,9 @@ class Plan:
     # The most calls in a row whose host time is taken. A stream accepts about a thousand launches
     # before a call blocks.
     enqueued: int = 200
+    # That these calls take, in each of BLOCKS blocks. Not part of sustained_seconds: with fewer of the
+    # long calls, their mean would vary more than that of short calls.
+    enqueue_seconds: float = 0.25
 
     @classmethod
     def quick(cls) -> "Plan":
@@ -102,7 +104,7 @@ class Turns:
 def measure(runs: Mapping[str, Callable[[], object]], clock: Clock, plan: Plan,
             sleep: Callable[[float], object] = time.sleep,
             known: Mapping[str, Callable[[], object]] | None = None) -> dict[str, Samples]:
-    """Times single calls by turns, in a new order in every round, then back-to-back calls.
+    """Times single calls interleaved, in a new order in every round, then back-to-back calls.
 
     `known` are calls with buffers that the host has used just before, as a program would; the enqueue
     time is measured with these. Only the calls that it names are also measured back to back.
@@ -159,7 +161,7 @@ def _measure_enqueuing(runs: Mapping[str, Callable[[], object]], clock: Clock, p
     blocks: dict[str, list[float]] = {name: [] for name in runs if samples[name].gpu_us}
     for _ in range(BLOCKS):
         for name in turns.of(blocks):
-            calls = _calls_in(plan.sustained_seconds / BLOCKS, samples[name].judged_us)
+            calls = _calls_in(plan.enqueue_seconds, samples[name].judged_us)
             calls = min(plan.enqueued, max(calls, FEWEST_ENQUEUED))
             blocks[name].append(clock.enqueue_us(runs[name], calls))
     for name, times in blocks.items():

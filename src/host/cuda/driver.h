@@ -34,6 +34,7 @@ struct Properties {
   int copy_engines = 0;
   std::size_t total_bytes = 0;
   std::size_t l2_bytes = 0;
+  std::size_t shared_bytes = 0;  // of shared memory that a block of threads may have
   std::string pci_address;
   bool memory_pools = false;
   bool virtual_memory = false;

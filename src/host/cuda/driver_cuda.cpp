@@ -194,6 +194,7 @@ Status RealDriver::properties(int device, Properties* result) {
              .copy_engines = p.asyncEngineCount,
              .total_bytes = p.totalGlobalMem,
              .l2_bytes = static_cast<std::size_t>(p.l2CacheSize),
+             .shared_bytes = p.sharedMemPerBlockOptin,
              .pci_address = address,
              .memory_pools = pools != 0,
              .virtual_memory = has_virtual_memory(),

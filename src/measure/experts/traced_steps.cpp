@@ -9,8 +9,7 @@
 namespace ps::detail {
 namespace {
 
-// Of a call: its groups, with three events each. More are made where they do not suffice.
-constexpr std::size_t events_per_call = 32;
+constexpr std::size_t events_per_group = 3;
 
 }  // namespace
 
@@ -21,6 +20,7 @@ void TracedSteps::begin() {
   clock_.emplace(stream_);
 }
 
+// Makes an event only where nothing is copied: there, a call may have more groups.
 Event TracedSteps::mark() {
   if (unused_.empty()) return Event(stream_.device(), {.timing = true});
   Event event = unused_.back();
@@ -34,8 +34,9 @@ void TracedSteps::plan(const MoeOptions& options, const Stream& stream) {
     if (clock_) {
       call_[options.ids.data()] = calls_.size();
       calls_.push_back({.whole = options.ids.elements() >= whole_pairs * experts_});
-      // Here and not below: there, the stream may wait for copies.
-      while (unused_.size() < events_per_call) {
+      // All of them, and here: below, the stream may wait for copies that are not enqueued yet. If
+      // CUDA then waited for the device before it made an event, they never would be.
+      while (unused_.size() < events_per_group * most_expert_groups) {
         unused_.emplace_back(stream_.device(), EventOptions{.timing = true});
       }
     }

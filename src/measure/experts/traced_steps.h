@@ -30,7 +30,7 @@ struct TracedCall {
 };
 
 // Every call of a trace reads its ids from another place: they tell the calls apart.
-class TracedSteps final : public ExpertSteps {
+class TracedSteps : public ExpertSteps {
  public:
   TracedSteps(const Device& device, std::int64_t experts) : stream_(device), experts_(experts) {}
 

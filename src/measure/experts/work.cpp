@@ -136,7 +136,7 @@ void ExpertWork::make_routing(const ExpertOverlapOptions& options) {
   const std::int64_t tokens = options.batch * options.sequence, experts = shape_.experts;
   const std::int64_t chosen = options.choices;
   const std::int64_t places =
-      options.rounding > 0 ? std::min<std::int64_t>(16, 2 * chosen) : chosen;
+      options.rounding > 0 ? std::min({std::int64_t{16}, chosen + 4, experts}) : chosen;
   const std::size_t layers = static_cast<std::size_t>(shape_.layers),
                     rows = static_cast<std::size_t>(tokens * shape_.hidden) * size_of(shape_.dtype),
                     pairs = static_cast<std::size_t>(tokens * places);

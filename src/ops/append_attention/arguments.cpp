@@ -99,7 +99,7 @@ void check_workspace(const AppendKVOptions& append, const Work& work, const Devi
 }  // namespace
 
 bool Work::is_fused() const {
-  return detail::attention_decodes(attention.kernel, attention.type, attention.sequences.max_q);
+  return detail::attention_decodes(attention.kernel, attention.sequences.max_q);
 }
 
 std::size_t Work::rotated_bytes() const {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "host/cuda/backend.h"
 #include "ops/arguments.h"
 #include "ops/attention/shapes.h"
 #include "penstock/base/error.h"
@@ -150,7 +151,7 @@ Spaces sized(const AttentionOptions& options, const Shapes& shapes) {
   const bool several_lengths = given(options.cu_q);
   Spaces sized{.space = detail::attention_workspace(q.rows, q.sequences, several_lengths)};
   const std::int64_t max_q = most_queries(options, q);
-  if (detail::attention_decodes(options.kernel, options.q.dtype(), max_q)) {
+  if (detail::attention_decodes(options.kernel, max_q)) {
     const std::int64_t rows = several_lengths ? q.rows : q.sequences * q.rows;
     sized.decode = detail::attention_decode_space(rows * q.heads, q.heads / k.heads, max_q,
                                                   most("max_k", options.max_k, k.rows), v.dim,
@@ -198,7 +199,10 @@ AttentionWork checked(const AttentionOptions& options, const Device& device, con
   work.decode_space = spaces.decode;
   work.batch_invariant = options.batch_invariant;
   check_workspace(options, views, work.memory_bytes(), device);
-  if (device.kind() != DeviceKind::cpu) work.memory = options.workspace.data;
+  if (device.kind() != DeviceKind::cpu) {
+    work.memory = options.workspace.data;
+    work.shared_bytes = static_cast<cuda::Backend&>(device.backend()).properties().shared_bytes;
+  }
   work.heads_q = static_cast<std::int32_t>(shapes.q.heads);
   work.heads_k = static_cast<std::int32_t>(shapes.k.heads);
   work.dim = static_cast<std::int32_t>(shapes.q.dim);

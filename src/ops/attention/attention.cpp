@@ -1,5 +1,10 @@
 #include "penstock/ops/attention.h"
 
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "host/backend.h"
@@ -43,9 +48,8 @@ void require_kernel(const AttentionWork& work, const Device& device) {
   const bool decodes =
       work.kernel == AttentionKernel::decode || work.kernel == AttentionKernel::decode_portable;
   constexpr std::int64_t most_rows = 1 << 30;  // queries times query heads of a head of k
-  if (decodes &&
-      (work.type == DType::f32 || std::int64_t{work.sequences.max_q} * work.group() > most_rows)) {
-    throw InvalidArgument("kernel", "best or portable, for f32 and for very many queries",
+  if (decodes && std::int64_t{work.sequences.max_q} * work.group() > most_rows) {
+    throw InvalidArgument("kernel", "best or portable, for very many queries",
                           work.kernel == AttentionKernel::decode ? "decode" : "decode_portable");
   }
   if (work.kernel != AttentionKernel::sm90) return;
@@ -56,11 +60,8 @@ void require_kernel(const AttentionWork& work, const Device& device) {
                            .kernel = "sm90",
                            .instead = "use kernel portable or best"});
   if (detail::attention_fits_sm90(work)) return;
-  throw InvalidArgument("kernel",
-                        "best or portable, for f32, for head dimensions other than 64, 96, 128, "
-                        "192 with 128 for v, and 256, for strides that are not positive, and for "
-                        "pages of other than a multiple of 8 rows or with first_k",
-                        "sm90");
+  throw InvalidArgument(
+      "kernel", "best or portable, because sm90 " + detail::attention_sm90_limit(work), "sm90");
 }
 
 void check_lengths_on(const AttentionOptions& options, AttentionSequences sequences,
@@ -100,30 +101,79 @@ bool has_map(const AttentionStrides& strides) {
   return strides.batch >= 0 && strides.batch < most_stride;
 }
 
+bool has_sm90_type(const AttentionWork& work) { return work.type != DType::f32; }
+
 bool has_sm90_dims(const AttentionWork& work) {
-  const bool dims = work.dim == work.dim_v
-                        ? work.dim == 64 || work.dim == 96 || work.dim == 128 || work.dim == 256
-                        : work.dim == 192 && work.dim_v == 128;
-  return dims && work.type != DType::f32;
+  if (work.dim != work.dim_v) return work.dim == 192 && work.dim_v == 128;
+  return work.dim == 64 || work.dim == 96 || work.dim == 128 || work.dim == 256;
 }
 
-// Whether tensor maps describe k and v, and the boxes that they load do not cross pages.
-bool has_maps_of_keys(const AttentionWork& work) {
-  const bool in_boxes = work.pages.table == nullptr || work.pages.rows.value() % 8 == 0;
-  return in_boxes && has_map(work.k_strides) && has_map(work.v_strides);
+// Whether boxes of keys and values do not cross pages.
+bool has_sm90_pages(const AttentionWork& work) {
+  return work.pages.table == nullptr || work.pages.rows.value() % 8 == 0;
+}
+
+// What a call can have that the sm90 kernels do not take.
+enum class Sm90Limit : std::uint8_t { none, type, dims, scale, pages, first_k, q, k, v, out };
+
+Sm90Limit sm90_limit(const AttentionWork& work) {
+  if (!has_sm90_type(work)) return Sm90Limit::type;
+  if (!has_sm90_dims(work)) return Sm90Limit::dims;
+  // The softmax takes the maximum before it scales.
+  if (work.softcap == 0 && !(work.scale > 0)) return Sm90Limit::scale;
+  if (!has_sm90_pages(work)) return Sm90Limit::pages;
+  if (work.pages.table != nullptr && work.sequences.first_k != nullptr) return Sm90Limit::first_k;
+  if (!has_map(work.q_strides)) return Sm90Limit::q;
+  if (!has_map(work.k_strides)) return Sm90Limit::k;
+  if (!has_map(work.v_strides)) return Sm90Limit::v;
+  if (!has_map(work.out_strides)) return Sm90Limit::out;
+  return Sm90Limit::none;
+}
+
+std::string strides_limit(std::string_view name, const AttentionStrides& strides) {
+  return fmt::format(
+      "needs strides above 0 (of sequences: 0 or more) and below 2^39, and those of "
+      "the sequences, rows and heads of {} are {}, {} and {}",
+      name, strides.batch, strides.row, strides.head);
 }
 
 }  // namespace
 
-bool attention_fits_sm90(const AttentionWork& work) {
-  const bool has_pages = work.pages.table != nullptr;
-  return has_sm90_dims(work) && has_maps_of_keys(work) &&
-         (!has_pages || work.sequences.first_k == nullptr) && has_map(work.q_strides) &&
-         has_map(work.out_strides);
+bool attention_fits_sm90(const AttentionWork& work) { return sm90_limit(work) == Sm90Limit::none; }
+
+std::string attention_sm90_limit(const AttentionWork& work) {
+  switch (sm90_limit(work)) {
+    case Sm90Limit::none:
+      break;
+    case Sm90Limit::type:
+      return fmt::format("takes bf16 and f16, and q is {}", name(work.type));
+    case Sm90Limit::dims:
+      return fmt::format(
+          "takes head dimensions of 64, 96, 128, 256, and 192 with 128 for v, and "
+          "those of q and v are {} and {}",
+          work.dim, work.dim_v);
+    case Sm90Limit::scale:
+      return fmt::format("without softcap needs a scale above 0, and scale is {}", work.scale);
+    case Sm90Limit::pages:
+      return fmt::format("takes pages of a multiple of 8 rows, and those of k have {}",
+                         work.pages.rows.value());
+    case Sm90Limit::first_k:
+      return "does not take first_k together with pages";
+    case Sm90Limit::q:
+      return strides_limit("q", work.q_strides);
+    case Sm90Limit::k:
+      return strides_limit("k", work.k_strides);
+    case Sm90Limit::v:
+      return strides_limit("v", work.v_strides);
+    case Sm90Limit::out:
+      return strides_limit("out", work.out_strides);
+  }
+  return "";
 }
 
 bool attention_decode_fits_sm90(const AttentionWork& work) {
-  return has_sm90_dims(work) && has_maps_of_keys(work);
+  return has_sm90_type(work) && has_sm90_dims(work) && has_sm90_pages(work) &&
+         has_map(work.k_strides) && has_map(work.v_strides);
 }
 
 }  // namespace detail

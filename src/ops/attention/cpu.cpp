@@ -254,10 +254,13 @@ class TileTask {
     const auto columns = static_cast<std::size_t>(work_.dim_v);
     float lse = -INFINITY, factor = 0;
     if (row.sum != 0) {
-      double sum = row.sum;
-      if (work_.sinks != nullptr) sum += std::exp(double{sink(head(r))} - row.maximum);
-      lse = static_cast<float>(row.maximum + std::log(sum));
-      factor = static_cast<float>(1 / sum);
+      // The sink may be far above or below the scores.
+      const double extra = work_.sinks != nullptr ? sink(head(r)) : -INFINITY;
+      const double most = std::max<double>(row.maximum, extra);
+      const double shrink = std::exp(row.maximum - most);
+      const double sum = row.sum * shrink + std::exp(extra - most);
+      lse = static_cast<float>(most + std::log(sum));
+      factor = static_cast<float>(shrink / sum);
     }
     // Without a key, sums may be NaN: weights of 0 times infinite values.
     for (std::size_t c = 0; c < columns; ++c) sums[c] = factor == 0 ? 0 : sums[c] * factor;

@@ -14,6 +14,7 @@ namespace ps::detail {
 // They throw DeviceError if a launch fails. The functions of one type are in files of their own.
 void attention_decode_portable_bf16(const AttentionWork& work, cudaStream_t stream);
 void attention_decode_portable_f16(const AttentionWork& work, cudaStream_t stream);
+void attention_decode_portable_f32(const AttentionWork& work, cudaStream_t stream);
 // If attention_decode_fits_sm90() and there is a key.
 void attention_decode_sm90_bf16(const AttentionWork& work, Place place, cudaStream_t stream);
 void attention_decode_sm90_f16(const AttentionWork& work, Place place, cudaStream_t stream);
@@ -21,6 +22,7 @@ void attention_decode_sm90_f16(const AttentionWork& work, Place place, cudaStrea
 // The same for work with new rows, which they write before they read them.
 void attention_append_decode_portable_bf16(const AttentionWork& work, cudaStream_t stream);
 void attention_append_decode_portable_f16(const AttentionWork& work, cudaStream_t stream);
+void attention_append_decode_portable_f32(const AttentionWork& work, cudaStream_t stream);
 void attention_append_decode_sm90_bf16(const AttentionWork& work, Place place, cudaStream_t stream);
 void attention_append_decode_sm90_f16(const AttentionWork& work, Place place, cudaStream_t stream);
 

@@ -1,7 +1,6 @@
 // The arguments of the decode kernels, and where a block of threads begins.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "ops/attention/decode_parts.h"
@@ -15,10 +14,12 @@ namespace ps::detail::decoding {
 struct Partials {
   DecodeJoint* joints;
   float2* stats;
-  float* sums;             // (rows, Dv)
-  std::int32_t tile_rows;  // of a slot
-  std::int32_t chunks;     // above 0: of a row of the result
+  float* sums;  // (rows, Dv)
+  DecodeRows rows;
 };
+
+// Without tensor cores, a tile of f32 has 16 rows.
+inline constexpr std::int32_t row_tiles_of_f32 = 1;
 
 struct DecodeCall {
   static constexpr bool appends = false;  // AppendDecodeCall: true
@@ -38,13 +39,13 @@ inline DecodeCall decode_call(const AttentionWork& work, std::int32_t keys) {
                     .heads_k = work.heads_k,
                     .group = work.group(),
                     .keys = keys,
+                    .most_row_tiles = work.type == DType::f32 ? row_tiles_of_f32 : 4,
                     .aligned = work.pages.table != nullptr,
                     .chunked = work.batch_invariant},
           .partials = {.joints = reinterpret_cast<DecodeJoint*>(work.memory + space.joints),
                        .stats = reinterpret_cast<float2*>(work.memory + space.stats),
                        .sums = reinterpret_cast<float*>(work.memory + space.sums),
-                       .tile_rows = space.tile_rows,
-                       .chunks = space.chunks},
+                       .rows = {.tile_rows = space.tile_rows, .chunks = space.chunks}},
           .group = kit::Divisor(static_cast<unsigned>(work.group()))};
 }
 
@@ -59,10 +60,7 @@ Call decode_call(const AttentionWork& work, std::int32_t keys) {
 // The blocks of threads of a launch, of which `resident` fit on the GPU.
 inline unsigned decode_grid(const AttentionWork& work, unsigned resident) {
   const DecodeShape shape = decode_call(work, 64).shape;
-  const std::int32_t most = std::min(static_cast<std::int32_t>(resident), attention_decode_parts);
-  if (!shape.alike() || shape.chunked) return static_cast<unsigned>(most);
-  const std::int64_t items = std::int64_t{shape.heads_k} * shape(0).tiles * work.sequences.count;
-  return static_cast<unsigned>(decode_parts(items, most));
+  return static_cast<unsigned>(decode_blocks(shape, static_cast<std::int32_t>(resident)));
 }
 
 // A row of the result.
@@ -171,11 +169,20 @@ struct SequenceRun {
   DecodeSequence sequence;
   DecodeRun run;
 
-  // The key that is first in a block; negative ones are before the sequence.
   __device__ std::int32_t first_key(std::int32_t block, std::int32_t keys) const {
-    return block * keys - sequence.shift;
+    return sequence.first_key(block, keys);
   }
 };
+
+// Tells the combination which item this part leaves to others, if any. `last` is its last run.
+__device__ inline void store_joint(const DecodeCall& decode, const Part& part,
+                                   const DecodeRun& last) {
+  DecodeJoint joint{-1, 0, 0, 0};
+  if (part.count() > 0 && !decode.shape.chunked) {
+    joint = decode_joint(part.total, part.parts, part.end, last);
+  }
+  decode.partials.joints[blockIdx.x] = joint;
+}
 
 // One block of keys of a run, as a step of the kernels.
 struct alignas(8) DecodeStep {
@@ -215,16 +222,8 @@ class DecodeSteps {
   // That of the last step.
   __device__ SequenceRun run() const { return {walk_.sequence(), run_}; }
 
-  // Tells the combination which item this part leaves to others, if any. The last call.
-  __device__ void store_joint() const {
-    DecodeJoint joint{-1, 0, 0, 0};
-    const bool has_run = part_.count() > 0;
-    if (has_run && run_.is_first && !run_.is_last && !decode_.shape.chunked) {
-      joint = {run_.sequence, run_.head, run_.tile,
-               decode_part_of(part_.total, part_.parts, part_.end - 1 + run_.behind)};
-    }
-    decode_.partials.joints[blockIdx.x] = joint;
-  }
+  // The last call.
+  __device__ void store_joint() const { decoding::store_joint(decode_, part_, run_); }
 
  private:
   const DecodeCall& decode_;

@@ -3,6 +3,7 @@
 
 #include "ops/attention/decode.h"
 #include "ops/attention/decode_call.cuh"
+#include "ops/attention/warp_reduce.cuh"
 #include "penstock/kit/launch.cuh"
 
 namespace ps::detail {
@@ -16,13 +17,11 @@ using portable_attention::RowScale;
 constexpr unsigned warps = 4, threads = warps * kit::warp_threads;  // a warp combines a row
 constexpr unsigned lane_columns = 4;
 
-__device__ float warp_max(float x) {
-  for (unsigned other = 16; other > 0; other /= 2) x = fmaxf(x, __shfl_xor_sync(~0U, x, other));
-  return x;
-}
-__device__ float warp_sum(float x) {
-  for (unsigned other = 16; other > 0; other /= 2) x += __shfl_xor_sync(~0U, x, other);
-  return x;
+__device__ void store_four(float* to, const float4& four) { *reinterpret_cast<float4*>(to) = four; }
+template <class Element>
+__device__ void store_four(Element* to, const float4& four) {
+  *reinterpret_cast<uint2*>(to) = {kit::packed(four.x, four.y, Element{}),
+                                   kit::packed(four.z, four.w, Element{})};
 }
 
 // Combines rows number(0) to number(count - 1) of the partial results.
@@ -60,8 +59,7 @@ __device__ void combine(const DecodeCall& decode, const AttentionSequence& seque
       all.z = fmaf(weight, four.z, all.z);
       all.w = fmaf(weight, four.w, all.w);
     }
-    *reinterpret_cast<uint2*>(out + column) = {kit::packed(all.x, all.y, Element{}),
-                                               kit::packed(all.z, all.w, Element{})};
+    store_four(out + column, all);
   }
 }
 
@@ -76,14 +74,12 @@ __global__ void __launch_bounds__(threads)
   if (joint.sequence < 0) return;
   const DecodeSequence sequence = decode.shape(joint.sequence);
   const auto in_tile = static_cast<std::int32_t>(blockIdx.y * warps + kit::warp_index());
-  const std::int32_t index = joint.tile * sequence.tile_rows() + in_tile;
+  const std::int32_t index = sequence.first_row(joint.tile) + in_tile;
   if (in_tile >= sequence.tile_rows() || index >= sequence.at.q_length * decode.shape.group) return;
   const ResultRow row(decode, sequence.at, joint.sequence, joint.head, index);
-  combine<Element>(decode, sequence.at, joint.sequence, row, joint.last_part - part + 1,
-                   [&](std::int32_t i) {
-                     const std::int64_t slot = decode_slot(part + i, i == 0);
-                     return slot * decode.partials.tile_rows + in_tile;
-                   });
+  combine<Element>(
+      decode, sequence.at, joint.sequence, row, joint.last_part - part + 1,
+      [&](std::int32_t i) { return decode.partials.rows.of_part(part + i, i == 0, in_tile); });
 }
 
 // The chunks of every row.
@@ -103,7 +99,7 @@ __global__ void __launch_bounds__(threads)
   const ResultRow row(decode, sequence.at, batch,
                       static_cast<std::int32_t>(head - b * decode.shape.heads_k), index);
   combine<Element>(decode, sequence.at, batch, row, sequence.pieces,
-                   [&](std::int32_t i) { return row.number * decode.partials.chunks + i; });
+                   [&](std::int32_t i) { return decode.partials.rows.of_chunk(row.number, i); });
 }
 
 template <class Element>
@@ -128,6 +124,7 @@ void combine(const AttentionWork& work, std::int32_t parts, std::int32_t keys,
 
 void attention_decode_combine(const AttentionWork& work, std::int32_t parts, std::int32_t keys,
                               cudaStream_t stream) {
+  if (work.type == DType::f32) return combine<float>(work, parts, keys, stream);
   if (work.type == DType::f16) return combine<__half>(work, parts, keys, stream);
   combine<__nv_bfloat16>(work, parts, keys, stream);
 }

@@ -11,6 +11,7 @@
 // but its own lengths, so that its results do not depend on its neighbours or on the GPU.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ops/attention/mask.h"
@@ -30,6 +31,18 @@ struct DecodeSequence {
   std::int32_t pieces = 1;        // of an item
 
   PENSTOCK_HD constexpr std::int32_t tile_rows() const { return 16 * row_tiles; }
+  // The first row of a tile, among those of the sequence and a head of k, and how many it has.
+  PENSTOCK_HD constexpr std::int32_t first_row(std::int32_t tile) const {
+    return tile * tile_rows();
+  }
+  PENSTOCK_HD constexpr std::int32_t rows_of(std::int32_t tile, std::int32_t group) const {
+    const std::int32_t left = at.q_length * group - first_row(tile);
+    return left < tile_rows() ? left : tile_rows();
+  }
+  // The key that is first in a block of `keys`; negative ones are before the sequence.
+  PENSTOCK_HD constexpr std::int32_t first_key(std::int32_t block, std::int32_t keys) const {
+    return block * keys - shift;
+  }
 };
 
 // What is cut, and how.
@@ -37,8 +50,9 @@ struct DecodeShape {
   AttentionSequences sequences{};
   AttentionReach reach{};
   std::int32_t heads_k = 1, group = 1;
-  std::int32_t keys = 64;  // of a block
-  bool aligned = false;    // blocks begin at multiples of `keys` rows of a sequence, for pages
+  std::int32_t keys = 64;           // of a block
+  std::int32_t most_row_tiles = 4;  // of 16 rows, in a tile: 1, 2 or 4
+  bool aligned = false;  // blocks begin at multiples of `keys` rows of a sequence, for pages
   bool chunked = false;
 
   PENSTOCK_HD constexpr DecodeSequence operator()(std::int32_t b) const {
@@ -46,7 +60,7 @@ struct DecodeShape {
     found.at = sequences(b);
     const std::int32_t queries = found.at.q_length, count = found.at.k_length;
     const std::int64_t rows = std::int64_t{queries} * group;
-    while (found.row_tiles < 4 && found.tile_rows() < rows) found.row_tiles *= 2;
+    while (found.row_tiles < most_row_tiles && found.tile_rows() < rows) found.row_tiles *= 2;
     found.tiles = static_cast<std::int32_t>((rows + found.tile_rows() - 1) / found.tile_rows());
     if (aligned) found.shift = found.at.k_begin % keys;
     if (queries > 0) {
@@ -88,13 +102,20 @@ PENSTOCK_HD constexpr std::int64_t decode_cut(std::int64_t total, std::int32_t p
   const auto rest = static_cast<std::int32_t>(total - each * parts);
   return each * part + rest * part / parts;
 }
-// How many parts to cut items of equal size into, of which `most` can run at once: if a few less
-// do, so many that parts end where items do.
+// How many parts to cut items of equal size into, of which `most` can run at once, at least 1: if a
+// few less do, so many that parts end where items do.
 constexpr std::int32_t decode_parts(std::int64_t items, std::int32_t most) {
   for (std::int32_t parts = most; parts >= most - most / 16; --parts) {
     if (items > 0 && (items % parts == 0 || parts % items == 0)) return parts;
   }
   return most;
+}
+// The blocks of threads of a launch, of which `resident` can run at once. At least one: if none
+// can, its launch reports what it lacks.
+constexpr std::int32_t decode_blocks(const DecodeShape& shape, std::int32_t resident) {
+  const std::int32_t most = std::clamp(resident, 1, attention_decode_parts);
+  if (!shape.alike() || shape.chunked) return most;
+  return decode_parts(std::int64_t{shape.heads_k} * shape(0).tiles * shape.sequences.count, most);
 }
 PENSTOCK_HD constexpr std::int32_t decode_part_of(std::int64_t total, std::int32_t parts,
                                                   std::int64_t piece) {
@@ -168,10 +189,38 @@ struct DecodeJoint {
 };
 static_assert(sizeof(DecodeJoint) == attention_joint_bytes);
 
+// The joint of the part that has pieces up to `end` of `total`; `last` is its last run.
+PENSTOCK_HD constexpr DecodeJoint decode_joint(std::int64_t total, std::int32_t parts,
+                                               std::int64_t end, const DecodeRun& last) {
+  if (!last.is_first || last.is_last) return {-1, 0, 0, 0};
+  return {last.sequence, last.head, last.tile, decode_part_of(total, parts, end - 1 + last.behind)};
+}
+
 // Where a part keeps what it computed of an item that it does not compute alone: it does not have
 // the first run of one such item, and not the last run of another one.
 PENSTOCK_HD constexpr std::int32_t decode_slot(std::int32_t part, bool is_first) {
   return 2 * part + (is_first ? 1 : 0);
 }
+
+// The rows of the workspace with what parts compute of items that they do not compute alone.
+struct DecodeRows {
+  std::int32_t tile_rows = 0;  // of a slot
+  std::int32_t chunks = 0;     // above 0: of a row of the result
+
+  // Of a row of a tile.
+  PENSTOCK_HD constexpr std::int64_t of_part(std::int32_t part, bool is_first,
+                                             std::int32_t row) const {
+    return std::int64_t{decode_slot(part, is_first)} * tile_rows + row;
+  }
+  // Of the row of the result with this number.
+  PENSTOCK_HD constexpr std::int64_t of_chunk(std::int64_t number, std::int32_t chunk) const {
+    return number * chunks + chunk;
+  }
+  // Where a part keeps a row of its run: either.
+  PENSTOCK_HD constexpr std::int64_t of_run(std::int32_t part, const DecodeRun& run,
+                                            std::int32_t row, std::int64_t number) const {
+    return chunks > 0 ? of_chunk(number, run.piece) : of_part(part, run.is_first, row);
+  }
+};
 
 }  // namespace ps::detail

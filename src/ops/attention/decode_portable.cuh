@@ -103,6 +103,7 @@ __global__ void __launch_bounds__(C::threads) decode_kernel(const __grid_constan
 // Launch
 template <class C, class Call>
 void launch_portable(const AttentionWork& work, cudaStream_t stream) {
+  static_assert(sizeof(PortableShared<C>) <= portable_attention::least_shared_bytes);
   kit::LaunchOptions options;
   options.block = C::threads;
   options.shared_bytes = sizeof(PortableShared<C>);
@@ -126,7 +127,7 @@ void run_portable(const AttentionWork& work, cudaStream_t stream) {
   if (d <= 192 && v <= 128) {
     return launch_portable<DecodeConfig<Element, 192, 128, 64, 2>, Call>(work, stream);
   }
-  launch_portable<DecodeConfig<Element, 256, 256, 64, 2>, Call>(work, stream);
+  launch_portable<DecodeConfig<Element, 256, 256, 32, 2>, Call>(work, stream);
 }
 
 }  // namespace ps::detail::decoding

@@ -16,15 +16,16 @@ using portable_attention::exp2_approximate;
 using portable_attention::RowScale;
 using portable_attention::score_first;
 
-// Head dimensions are rounded up to those of a kernel. A block of keys has one slice of 16 per
-// warp.
+// Head dimensions are rounded up to those of a kernel. A block of keys has slices of 16, each of
+// which is multiplied by one warp per 16 rows of a tile.
 template <class Element_, unsigned dim_, unsigned dim_v_, unsigned keys_, unsigned stages_>
 struct DecodeConfig {
   using Element = Element_;
   static constexpr unsigned dim = dim_, dim_v = dim_v_, keys = keys_, stages = stages_;
-  static constexpr unsigned warps = keys / 16;
+  static constexpr unsigned slices = keys / 16;
+  static constexpr unsigned warps = 4;  // as many as a tile has 16 rows at most
   static constexpr unsigned threads = warps * kit::warp_threads;  // that multiply
-  static_assert(warps >= 4, "a tile has up to 4 times 16 rows, each of another warp");
+  static_assert(keys % 16 == 0 && 16 * warps == attention_decode_rows);
   static_assert(keys <= attention_rows_behind, "the last block begins inside the sequence");
 
   using K = portable_attention::RowTile<Element, keys, dim>;
@@ -59,7 +60,7 @@ class DecodeTile {
   __device__ void begin(const SequenceRun& of) {
     const unsigned tiles = row_tiles(of);
     const bool has_rows = 16 * row_tile(of) < rows(of);
-    first_slice_ = has_rows ? warp_ / tiles : C::warps;
+    first_slice_ = has_rows ? warp_ / tiles : C::slices;
     slice_step_ = C::warps / tiles;
     const std::int32_t all = of.sequence.at.q_length * decode_.shape.group;
     const std::int32_t row =
@@ -89,7 +90,7 @@ class DecodeTile {
   // Adds this warp's keys of a block.
   __device__ void add(const typename C::Stage& stage, const SequenceRun& of, std::int32_t block) {
     const std::int32_t begin = of.first_key(block, C::keys);
-    for (unsigned slice = first_slice_; slice < C::warps; slice += slice_step_) {
+    for (unsigned slice = first_slice_; slice < C::slices; slice += slice_step_) {
       const std::int32_t first = begin + static_cast<std::int32_t>(16 * slice);
       if (first >= whole_.begin && first + 16 <= whole_.end) {
         add_slice<false>(stage, of, slice, first);
@@ -152,7 +153,7 @@ class DecodeTile {
  private:
   // Of the tile, among the rows of its item's sequence and head.
   __device__ static std::int32_t first_row(const SequenceRun& of) {
-    return of.run.tile * of.sequence.tile_rows();
+    return of.sequence.first_row(of.run.tile);
   }
 
   __device__ static unsigned row_tiles(const SequenceRun& of) {
@@ -162,8 +163,7 @@ class DecodeTile {
   __device__ unsigned row_tile(const SequenceRun& of) const { return warp_ % row_tiles(of); }
   // Rows of the tile that are there.
   __device__ unsigned rows(const SequenceRun& of) const {
-    const std::int32_t all = of.sequence.at.q_length * decode_.shape.group;
-    return static_cast<unsigned>(min(of.sequence.tile_rows(), all - first_row(of)));
+    return static_cast<unsigned>(of.sequence.rows_of(of.run.tile, decode_.shape.group));
   }
 
   __device__ AttentionKeys keys_of(const SequenceRun& of, std::int32_t query) const {
@@ -357,9 +357,8 @@ class DecodeTile {
 
   __device__ std::int64_t partial_of(std::int32_t part, const SequenceRun& of, unsigned row,
                                      const ResultRow& result) const {
-    const Partials& partials = decode_.partials;
-    if (partials.chunks > 0) return result.number * partials.chunks + of.run.piece;
-    return std::int64_t{decode_slot(part, of.run.is_first)} * partials.tile_rows + row;
+    return decode_.partials.rows.of_run(part, of.run, static_cast<std::int32_t>(row),
+                                        result.number);
   }
 
   const Call& decode_;

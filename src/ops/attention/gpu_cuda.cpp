@@ -24,10 +24,12 @@ void decode(const AttentionWork& work, const Stream& stream) {
                  : attention_decode_sm90_bf16;
     return run(work, stream.device().place(), cuda_stream(stream));
   }
-  const auto run = appends  ? is_f16 ? attention_append_decode_portable_f16
-                                     : attention_append_decode_portable_bf16
-                   : is_f16 ? attention_decode_portable_f16
-                            : attention_decode_portable_bf16;
+  const auto run = work.type == DType::f32 ? appends ? attention_append_decode_portable_f32
+                                                     : attention_decode_portable_f32
+                   : appends               ? is_f16 ? attention_append_decode_portable_f16
+                                                    : attention_append_decode_portable_bf16
+                   : is_f16                ? attention_decode_portable_f16
+                                           : attention_decode_portable_bf16;
   run(work, cuda_stream(stream));
 }
 
@@ -42,7 +44,7 @@ void attention_portable(const AttentionWork& work, cudaStream_t stream) {
 
 void attention_gpu(const AttentionWork& work, const Stream& stream) {
   const CurrentGpu current(stream.device());
-  if (attention_decodes(work.kernel, work.type, work.sequences.max_q)) return decode(work, stream);
+  if (attention_decodes(work.kernel, work.sequences.max_q)) return decode(work, stream);
   if (work.kernel != AttentionKernel::portable && is_hopper(stream.device()) &&
       attention_fits_sm90(work)) {
     return attention_sm90(work, stream.device().place(), cuda_stream(stream));

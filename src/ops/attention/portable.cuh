@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "ops/attention/gpu.h"
 #include "ops/attention/portable_softmax.cuh"
@@ -18,14 +19,12 @@
 
 namespace ps::detail::portable_attention {
 
-// Configuration. Head dimensions are rounded up to those of a kernel.
-template <class Element_, unsigned dim_, unsigned dim_v_>
+// Configuration. Head dimensions are rounded up to those of a kernel. `keys` are those of a block.
+template <class Element_, unsigned dim_, unsigned dim_v_, unsigned keys_>
 struct Config {
   using Element = Element_;
-  static constexpr unsigned dim = dim_, dim_v = dim_v_;
+  static constexpr unsigned dim = dim_, dim_v = dim_v_, keys = keys_;
   static constexpr unsigned rows = 128;  // of q
-  // In a block of keys. With 64 keys and a dimension of 128, sums and scores exceed the registers.
-  static constexpr unsigned keys = dim_v == 128 && dim == 128 ? 48 : 64;
   // A warp reads every key and value for all its rows at once: 32 rows, as long as their sums fit
   // into its registers.
   static constexpr unsigned warps = dim > 128 ? 8 : 4;
@@ -372,8 +371,13 @@ void launch_all(const AttentionWork& work, unsigned rows, const Launch& launch) 
   }
 }
 
-template <class C>
+// On GPUs with too little shared memory for it, `Small` instead.
+template <class C, class Small = C>
 void launch(const AttentionWork& work, cudaStream_t stream) {
+  static_assert(sizeof(Shared<Small>) <= least_shared_bytes);
+  if constexpr (!std::is_same_v<C, Small>) {
+    if (sizeof(Shared<C>) > work.shared_bytes) return launch<Small>(work, stream);
+  }
   launch_all(work, C::rows, [&](dim3 grid, const Call& call) {
     kit::launch(attention_kernel<C>,
                 {.grid = grid, .block = C::threads, .shared_bytes = sizeof(Shared<C>)}, stream,
@@ -384,11 +388,12 @@ void launch(const AttentionWork& work, cudaStream_t stream) {
 template <class Element>
 void run(const AttentionWork& work, cudaStream_t stream) {
   const std::int32_t d = work.dim, v = work.dim_v;
-  if (d <= 64 && v <= 64) return launch<Config<Element, 64, 64>>(work, stream);
-  if (d <= 96 && v <= 96) return launch<Config<Element, 96, 96>>(work, stream);
-  if (d <= 128 && v <= 128) return launch<Config<Element, 128, 128>>(work, stream);
-  if (d <= 192 && v <= 128) return launch<Config<Element, 192, 128>>(work, stream);
-  launch<Config<Element, 256, 256>>(work, stream);
+  if (d <= 64 && v <= 64) return launch<Config<Element, 64, 64, 64>>(work, stream);
+  if (d <= 96 && v <= 96) return launch<Config<Element, 96, 96, 64>>(work, stream);
+  // With 64 keys, sums and scores exceed the registers.
+  if (d <= 128 && v <= 128) return launch<Config<Element, 128, 128, 48>>(work, stream);
+  if (d <= 192 && v <= 128) return launch<Config<Element, 192, 128, 64>>(work, stream);
+  launch<Config<Element, 256, 256, 64>, Config<Element, 256, 256, 32>>(work, stream);
 }
 
 }  // namespace ps::detail::portable_attention

@@ -13,6 +13,10 @@
 
 namespace ps::detail::portable_attention {
 
+// The shared memory that a block of threads may have on every GPU of compute capability 8.0 and
+// later.
+inline constexpr std::size_t least_shared_bytes = std::size_t{99} * 1024;
+
 // Rows of a tensor from global memory.
 template <class Element>
 struct Rows {

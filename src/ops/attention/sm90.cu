@@ -8,12 +8,10 @@
 namespace ps::detail {
 
 void attention_sm90(const AttentionWork& work, Place place, cudaStream_t stream) {
-  // Tensor maps have no empty dimensions, and the softmax takes the maximum before it scales.
+  // Tensor maps have no empty dimensions.
   const bool empty =
       work.sequences.max_k == 0 || (work.pages.table != nullptr && work.pages.count == 0);
-  if (empty || (work.softcap == 0.f && !(work.scale > 0.f))) {
-    return attention_portable(work, stream);
-  }
+  if (empty) return attention_portable(work, stream);
   const bool plain = attention_is_plain(work);
   const auto run =
       work.type == DType::f16

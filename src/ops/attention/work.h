@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "ops/attention/mask.h"
 #include "penstock/base/dtype.h"
@@ -186,6 +187,7 @@ struct AttentionWork {
   std::int32_t dim = 0, dim_v = 0;        // D and Dv: multiples of 8, 8 to 256
   DType type = DType::bf16;               // of q, k, v and out: bf16, f16 or f32
   AttentionKernel kernel = AttentionKernel::best;
+  std::size_t shared_bytes = 0;  // that a block of threads may have, on a GPU
 
   // Strides may be 0 or negative, except those of out. On a GPU all strides and addresses are
   // multiples of 16 bytes. A dimension of extent 1 has the stride it would have if contiguous.
@@ -225,9 +227,8 @@ struct AttentionWork {
 
 // Whether the decode kernels compute a call on a GPU, of which no sequence has more than max_q
 // queries.
-constexpr bool attention_decodes(AttentionKernel kernel, DType type, std::int64_t max_q) {
+constexpr bool attention_decodes(AttentionKernel kernel, std::int64_t max_q) {
   constexpr std::int64_t few = 16;
-  if (type == DType::f32) return false;
   if (kernel == AttentionKernel::best) return max_q <= few;
   return kernel == AttentionKernel::decode || kernel == AttentionKernel::decode_portable;
 }
@@ -242,9 +243,11 @@ void compute_attention(const AttentionWork& work, const RunRanges& run_ranges = 
 // `kernel` may be `best`.
 void attention_gpu(const AttentionWork& work, const Stream& stream);
 
-// Whether the sm90 kernels can run the call on a GPU that has them: its type, head dimensions and
-// strides.
+// Whether the sm90 kernels take a call. Without keys, for which there are no tensor maps, the
+// portable kernel runs in their place.
 bool attention_fits_sm90(const AttentionWork& work);
+// What of a call they do not take, for an error: "takes ..., and q is ...".
+std::string attention_sm90_limit(const AttentionWork& work);
 // The same for the decode kernel that loads through tensor maps.
 bool attention_decode_fits_sm90(const AttentionWork& work);
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -45,7 +46,7 @@ void make_cut(const RoundingWork& work, std::size_t expert) {
       ++available;
     }
   }
-  cut.change = rounded_change(count, available, work.tile, cut.crowded != 0);
+  cut.change = rounded_change(count, available, work.tile, cut.refused != 0);
   if (cut.change == 0) return;
   // In the order in which tokens are taken or dropped.
   const bool up = cut.change > 0;
@@ -61,16 +62,20 @@ void make_cut(const RoundingWork& work, std::size_t expert) {
   cut.token = up ? last->second : ~last->second;
 }
 
-// Marks the experts that would take a token which has no place for all of them.
-void find_crowded(const RoundingWork& work) {
+// Marks the experts that would take a token whose free places go to others.
+void find_refused(const RoundingWork& work) {
+  const auto extra = static_cast<std::size_t>(work.places - work.choices);
+  std::vector<std::pair<std::uint64_t, int>> takers;  // with their claims
   for (std::int64_t t = 0; t < work.tokens; ++t) {
-    std::vector<int> takers;
+    takers.clear();
     for (int e = 0; e < work.experts; ++e) {
       const std::uint32_t key = work.keys()[e * work.tokens + t];
-      if (work.cuts()[e].takes(key, static_cast<std::uint32_t>(t))) takers.push_back(e);
+      if (!work.cuts()[e].takes(key, static_cast<std::uint32_t>(t))) continue;
+      takers.emplace_back(claim(key, e), e);
     }
-    if (std::cmp_less_equal(takers.size(), work.places - work.choices)) continue;
-    for (const int e : takers) work.cuts()[e].crowded = 1;
+    if (takers.size() <= extra) continue;
+    std::ranges::sort(takers, std::greater());
+    for (std::size_t i = extra; i < takers.size(); ++i) work.cuts()[takers[i].second].refused = 1;
   }
 }
 
@@ -100,17 +105,17 @@ void run(const RoundingWork& work) {
                                                       : write_keys<float>;
   parallel_ranges(tokens, token_grain,
                   [&](std::size_t begin, std::size_t end) { keys(work, begin, end); });
-  const auto make_cuts = [&](bool crowded_only) {
+  const auto make_cuts = [&](bool refused_only) {
     parallel_ranges(experts, std::max<std::size_t>(1, grain / std::max<std::size_t>(1, tokens)),
                     [&](std::size_t begin, std::size_t end) {
                       for (std::size_t e = begin; e < end; ++e) {
-                        if (!crowded_only || work.cuts()[e].crowded != 0) make_cut(work, e);
+                        if (!refused_only || work.cuts()[e].refused != 0) make_cut(work, e);
                       }
                     });
   };
   std::fill_n(work.cuts(), experts, Cut{});
   make_cuts(false);
-  find_crowded(work);
+  find_refused(work);
   make_cuts(true);
   parallel_ranges(tokens, token_grain, [&](std::size_t begin, std::size_t end) {
     for (std::size_t t = begin; t < end; ++t) write_token(work, static_cast<std::int64_t>(t));

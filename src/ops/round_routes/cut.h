@@ -37,7 +37,7 @@ struct Cut {
   std::int32_t change = 0;
   std::uint32_t key = 0;
   std::uint32_t token = 0;
-  std::uint32_t crowded = 0;  // a token that it would take has no place left
+  std::uint32_t refused = 0;  // a token that it would take has no place for it
 
   PENSTOCK_HD bool takes(std::uint32_t other, std::uint32_t index) const {
     if (change <= 0 || other == 0 || (other & chosen_bit) != 0) return false;
@@ -50,12 +50,18 @@ struct Cut {
   }
 };
 
+// The free places of a token go to the experts with the largest claims: the largest weights; of
+// equal weights, to the smaller indices. `key` is that of an expert that takes the token.
+PENSTOCK_HD inline std::uint64_t claim(std::uint32_t key, int expert) {
+  return std::uint64_t{key} << 32 | ~static_cast<std::uint32_t>(expert);
+}
+
 // By how much an expert's number of tokens changes. `available` tokens can be taken.
 PENSTOCK_HD inline std::int32_t rounded_change(std::int64_t count, std::int64_t available,
-                                               std::int64_t tile, bool crowded) {
+                                               std::int64_t tile, bool refused) {
   const std::int64_t over = count % tile, missing = tile - over;
   if (over == 0) return 0;
-  const bool up = missing <= over && missing <= available && !crowded;
+  const bool up = missing <= over && missing <= available && !refused;
   return static_cast<std::int32_t>(up ? missing : -over);
 }
 

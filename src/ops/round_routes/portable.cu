@@ -1,6 +1,6 @@
 // The GPU's round_routes(), for compute capability 8.0 and later. Five launches: keys of all tokens
-// and experts; the cut of every expert; a search for tokens that too many experts take; the cuts of
-// those experts again; the results.
+// and experts; the cut of every expert; a search for experts that do not get a token that they
+// would take; the cuts of those experts again; the results.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -145,8 +145,8 @@ __device__ std::int64_t find(const Candidates& all, std::uint32_t value, unsigne
 __global__ void __launch_bounds__(cut_threads) make_cuts(const RoundingWork work, bool again) {
   __shared__ unsigned counted[2];
   Cut& cut = work.cuts()[blockIdx.x];
-  const bool crowded = again && cut.crowded != 0;
-  if (again && !crowded) return;
+  const bool refused = again && cut.refused != 0;
+  if (again && !refused) return;
   const std::uint32_t* const keys = work.keys() + blockIdx.x * work.tokens;
   if (threadIdx.x < 2) counted[threadIdx.x] = 0;
   __syncthreads();
@@ -160,8 +160,8 @@ __global__ void __launch_bounds__(cut_threads) make_cuts(const RoundingWork work
   atomicAdd(&counted[1], available);
   __syncthreads();
 
-  Cut made{.change = rounded_change(counted[0], counted[1], work.tile, crowded),
-           .crowded = crowded ? 1U : 0U};
+  Cut made{.change = rounded_change(counted[0], counted[1], work.tile, refused),
+           .refused = refused ? 1U : 0U};
   if (made.change != 0) {
     const Candidates all{keys, work.tokens, made.change > 0};
     auto wanted = static_cast<unsigned>(abs(made.change));
@@ -175,17 +175,30 @@ __global__ void __launch_bounds__(cut_threads) make_cuts(const RoundingWork work
 
 constexpr unsigned token_threads = 128;
 
-__global__ void __launch_bounds__(token_threads) find_crowded(const RoundingWork work) {
+__global__ void __launch_bounds__(token_threads) find_refused(const RoundingWork work) {
   const std::int64_t t = std::int64_t{blockIdx.x} * token_threads + threadIdx.x;
   if (t >= work.tokens) return;
-  const auto takes = [&](int e) {
-    return work.cuts()[e].takes(work.keys()[e * work.tokens + t], static_cast<std::uint32_t>(t));
+  const int extra = work.places - work.choices;
+  // The claim of an expert that takes the token; 0 of others.
+  const auto claim_of = [&](int e) -> std::uint64_t {
+    const std::uint32_t key = work.keys()[e * work.tokens + t];
+    return work.cuts()[e].takes(key, static_cast<std::uint32_t>(t)) ? claim(key, e) : 0;
   };
   int takers = 0;
-  for (int e = 0; e < work.experts; ++e) takers += takes(e) ? 1 : 0;
-  if (takers <= work.places - work.choices) return;
+  for (int e = 0; e < work.experts; ++e) takers += claim_of(e) != 0 ? 1 : 0;
+  if (takers <= extra) return;
+  std::uint64_t last = ~std::uint64_t{0};  // the smallest claim that gets a place
+  for (int place = 0; place < extra; ++place) {
+    std::uint64_t next = 0;
+    for (int e = 0; e < work.experts; ++e) {
+      const std::uint64_t other = claim_of(e);
+      if (other < last && other > next) next = other;
+    }
+    last = next;
+  }
   for (int e = 0; e < work.experts; ++e) {
-    if (takes(e)) work.cuts()[e].crowded = 1;  // does not change what takes() returns
+    const std::uint64_t own = claim_of(e);
+    if (own != 0 && own < last) work.cuts()[e].refused = 1;  // takes() does not read it
   }
 }
 
@@ -230,7 +243,7 @@ void round_routes_portable(const RoundingWork& work, const Stream& stream) {
     kit::launch(keys, {.grid = blocks, .block = key_warps * lanes}, on, work);
   }
   kit::launch(make_cuts, {.grid = experts, .block = cut_threads}, on, work, false);
-  kit::launch(find_crowded, {.grid = token_blocks, .block = token_threads}, on, work);
+  kit::launch(find_refused, {.grid = token_blocks, .block = token_threads}, on, work);
   kit::launch(make_cuts, {.grid = experts, .block = cut_threads}, on, work, true);
   kit::launch(write_results, {.grid = token_blocks, .block = token_threads}, on, work);
 }

@@ -42,7 +42,7 @@ class DecodeCase(PagedCase):
             return others
         if self._brief:
             others = {"cuDNN": others["cuDNN"]}
-        return others | {"FlashAttention 2": self._torch("flash")}
+        return others | {"FlashAttention 2": self._torch("flash"), "efficient": self._torch("efficient")}
 
     @cached_property
     def _read(self) -> DeviceRead:

@@ -6,19 +6,18 @@ from functools import cached_property
 from typing import Any
 
 from ... import __version__, moe, round_routes, route
+from ..._round_routes import usual_extra
 from .._operator import Absent, Call, Context, Peer, Yardstick
 from .layer_case import SAMPLE, LayerCase
 from .load import Load
 from .shapes import Shape
-
-EXTRA = 2  # places of a token for experts that take it
 
 
 @dataclass(frozen=True)
 class RoundedLoad(Load):
     """The routing after rounding. Dropped choices have expert 0 and weight 0."""
 
-    shares: Any  # (T, K + EXTRA), the weights
+    shares: Any  # (T, K + extra), the weights
     changes: Any  # (E)
 
     def weights(self, tokens: Any) -> Any:
@@ -35,7 +34,7 @@ class RoundedCase(LayerCase):
     def __init__(self, context: Context, name: str, shape: Shape, tile: int) -> None:
         super().__init__(context, f"{name}, tile {tile}", shape)
         self._tile = tile
-        self.params = {**self.params, "tile": tile, "extra": EXTRA}
+        self.params = {**self.params, "tile": tile, "extra": usual_extra(shape.choices, shape.experts)}
 
     @cached_property
     def load(self) -> RoundedLoad:
@@ -53,7 +52,7 @@ class RoundedCase(LayerCase):
 
     def _rounded(self, logits: Any) -> Any:
         ids, weights = route(logits, self._shape.choices, renormalise=True)
-        return round_routes(logits, ids, weights, tile=self._tile, extra=EXTRA)
+        return round_routes(logits, ids, weights, tile=self._tile)
 
     def kernels(self) -> Mapping[str, Call]:
         return {"rounded": self._rounded_layer}

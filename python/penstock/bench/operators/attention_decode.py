@@ -12,6 +12,7 @@ SHAPES = {
     "128 sequences, 2048 keys, 32 heads of k": Shape(128, 1, 32, 128, heads_kv=32, keys=2048),
     "head dimension 64": Shape(64, 1, 64, 64, heads_kv=8, keys=8192),
     "head dimension 256": Shape(64, 1, 16, 256, heads_kv=4, keys=4096),
+    "f32, 1 sequence, 65536 keys": Shape(1, 1, 32, 128, heads_kv=8, keys=65536, dtype="f32"),
 }
 # With fewer kernels and peers. In the first one, the longest of 33 sequences has half of all keys.
 BRIEF = {

@@ -7,6 +7,10 @@ from ..prefill.shapes import Shape
 from .attention import ON_CPU, QUICK, listed
 
 CASES = tuple(f"d{dim}, 4096, {mask}" for dim in (64, 128, 256) for mask in ("full", "causal"))
+# scaled_dot_product_attention and transformers use torch for f32 on a GPU.
+F32 = {f"d{dim}, {name}, f32": shape for dim in (64, 128) for name, shape in {
+    "4096, causal": Shape(1, 4096, 16, dim, True, dtype="f32"),
+    "one query, 4096 keys": Shape(64, 1, 16, dim, keys=4096, dtype="f32")}.items()}
 
 
 class AttentionPortable(Operator):
@@ -22,7 +26,8 @@ class AttentionPortable(Operator):
     @staticmethod
     def _on_gpu() -> dict[str, Shape]:
         shapes = listed()
-        return {name: shapes[name] for name in CASES} | {"3001 rows": Shape(5, 3001, 16, 128, True)}
+        return {name: shapes[name] for name in CASES} | {
+            "3001 rows": Shape(5, 3001, 16, 128, True)} | F32
 
 
 operator = AttentionPortable()

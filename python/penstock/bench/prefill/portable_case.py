@@ -8,8 +8,8 @@ from .case import AttentionCase
 
 
 class PortableCase(AttentionCase):
-    """The portable kernel is compared with torch's FlashAttention 2; the one for this GPU stands beside
-    it."""
+    """The portable kernel is compared with torch's FlashAttention 2, which does not take f32; there, with
+    torch's memory-efficient kernel. The kernel that `best` chooses stands beside it."""
 
     def kernels(self) -> Mapping[str, Call]:
         if self._on_cpu:
@@ -18,4 +18,8 @@ class PortableCase(AttentionCase):
 
     @cached_property
     def _others(self) -> dict[str, tuple[str, Call] | Absent]:
-        return super()._others if self._on_cpu else {"FlashAttention 2": self._torch("flash")}
+        if self._on_cpu:
+            return super()._others
+        if self._dtype == "f32":
+            return {"efficient": self._torch("efficient")}
+        return {"FlashAttention 2": self._torch("flash")}

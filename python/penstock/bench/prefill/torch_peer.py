@@ -12,10 +12,11 @@ from .shapes import Shape
 
 # The switches of torch.backends.cuda, of which one is on. They also hold on the CPU.
 SWITCHES = {"cuDNN": "enable_cudnn_sdp", "flash": "enable_flash_sdp",
-            "memory-efficient": "enable_mem_efficient_sdp", "math": "enable_math_sdp"}
+            "efficient": "enable_mem_efficient_sdp", "math": "enable_math_sdp"}
 # How the names begin of the operators that run the backends.
 OPERATORS = {"cuDNN": "aten._scaled_dot_product_cudnn_attention",
-             "flash": "aten._scaled_dot_product_flash_attention"}
+             "flash": "aten._scaled_dot_product_flash_attention",
+             "efficient": "aten._scaled_dot_product_efficient_attention"}
 _enabled = ""
 
 
