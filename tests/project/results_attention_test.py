@@ -206,7 +206,7 @@ def test_the_worst_round_of_a_growing_cache_is_compared_too():
     rows = compared(kv_cache=growing([1.15, 0.97, 0.98]))
     assert rows["99th percentile of a step: cache that grows / allocated cache"][2] == "0.962"
     assert rows["the same, in the worst of the interleaved rounds"] == [
-        "1 of 1", "at most 1.050", "1.150", ""]
+        "1 of 1", "at most 1.050", "1.150", "no", ""]
 
 
 def test_growth_is_shown_round_by_round_and_while_memory_is_mapped():
