@@ -20,8 +20,8 @@ GENERATED = [re.compile(pattern, re.DOTALL) for pattern in (
     r"<!-- results of .*?<!-- end of results -->", r"<!-- table .*?<!-- end of table -->",
     r"<!-- figure .*?<!-- /figure -->")]
 # What looks like a figure and was not measured.
-VERSION = re.compile(r"(?:Python|CUDA|CMake|GCC|clang|Ubuntu|Debian|NumPy|torch|toolkit)(?: toolkit)?"
-                     r" \d+\.\d+")
+VERSION = re.compile(r"(?:Python|CUDA|CMake|GCC|clang|Ubuntu|Debian|NumPy|torch|toolkit|transformers)"
+                     r"(?: toolkit)? \d+\.\d+")
 # A page names its own: <!-- not measured: 10 %, 100 ms -->, for a setting, a limit or an example.
 NOT_MEASURED = re.compile(r"<!-- not measured: (.+?) -->", re.DOTALL)
 
@@ -44,7 +44,8 @@ def test_no_figure_is_written_by_hand(page):
 @pytest.mark.parametrize("line, found", [
     ("It takes 21 µs.", True), ("It is 1.013 × as fast.", True), ("| a | 38.82 ms |", True),
     ("14 % longer", True), ("4.2 TB/s", True), ("Python 3.11 or newer", False), ("8 items", False),
-    ("256 MiB", False), ("It is <!-- figure a: b -->1.013<!-- /figure -->.", False),
+    ("256 MiB", False), ("transformers 5.17 or newer", False),
+    ("It is <!-- figure a: b -->1.013<!-- /figure -->.", False),
     ("times with 10 % jitter\n<!-- not measured: 5 ms, 10 % -->", False),
     ("times with 20 % jitter\n<!-- not measured: 5 ms, 10 % -->", True),
 ])
