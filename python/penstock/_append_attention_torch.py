@@ -21,10 +21,7 @@ Tuple: TypeAlias = tuple[Any, ...]
 
 
 def append_attention(inputs: Tuple, options: Tuple, written: Tuple, stream: Any) -> None:
-    given = [(name, each) for name, each in zip(_NAMES + _WRITTEN, inputs + written)
-             if each is not None]
-    names, tensors = zip(*given)
-    if not bypasses("append_attention", tensors, names, stream):
+    if not bypasses("append_attention", inputs[:3], _NAMES + _WRITTEN, stream, inputs[3:] + written):
         torch.ops.penstock.append_attention(*inputs, *options, *written)
         return
     for name, each in zip(_WRITTEN, written):
@@ -35,8 +32,8 @@ def append_attention(inputs: Tuple, options: Tuple, written: Tuple, stream: Any)
 
 
 def empty_like(q: Any, shape: Tuple, dtype: str | None) -> Any:
-    # Takes a third of the time of torch.empty().
-    return q.new_empty(shape, dtype=q.dtype if dtype is None else torch.float32)
+    # Takes less time than torch.empty(), and than with the shape as one argument.
+    return q.new_empty(*shape, dtype=q.dtype if dtype is None else torch.float32)
 
 
 def _run(inputs: Tuple, options: Tuple, written: Tuple, stream: Any = None) -> None:
@@ -48,7 +45,7 @@ def _run(inputs: Tuple, options: Tuple, written: Tuple, stream: Any = None) -> N
         stream = current_stream(stream, q)
     if stream is not None or not EXCHANGES:
         inputs = tuple(each if each is None else each.detach() for each in inputs)
-    workspace = (q.new_empty((_workspace_bytes(inputs, options, written),), dtype=torch.uint8)
+    workspace = (q.new_empty(_workspace_bytes(inputs, options, written), dtype=torch.uint8)
                  if allocates else None)
     run(inputs, options, written, workspace, stream)
 

@@ -49,14 +49,11 @@ def append_to(cache: Any, layer: int, inputs: Tuple, q_out: Any, interleaved: bo
 
 
 def _bypasses(operator: str, inputs: Tuple, written: Tuple, stream: Any) -> bool:
-    given = [(name, each) for name, each in zip(_NAMES + _WRITTEN, inputs + written)
-             if each is not None]
-    names, tensors = zip(*given)
-    return bypasses(operator, tensors, names, stream)
+    return bypasses(operator, inputs[:2], _NAMES + _WRITTEN, stream, inputs[2:] + written)
 
 
 def _empty(q: Any, shape: Tuple) -> Any:
-    return torch.empty(shape, dtype=q.dtype, device=q.device)
+    return q.new_empty(*shape)
 
 
 def _prepared(inputs: Tuple, stream: Any) -> tuple[Any, Tuple]:

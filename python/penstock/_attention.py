@@ -134,17 +134,18 @@ def result_shapes(q: Any, v: Any, cu_q: Any, names: tuple[str, str] = ("cu_q", "
     """The shapes of the result and of lse. The library checks everything else. `names` are those of
     `cu_q` and of the same for `v`."""
     rank = 4 if cu_q is None else 3
-    for name, each in (("q", q), ("v", v)):
-        if getattr(each, "shape", None) is None:
-            raise TypeError(f"{name}: expected an array, given {type(each).__name__}")
-    if len(q.shape) != rank:
+    shape, shape_v = getattr(q, "shape", None), getattr(v, "shape", None)
+    if shape is None or shape_v is None:
+        name, wrong = ("q", q) if shape is None else ("v", v)
+        raise TypeError(f"{name}: expected an array, given {type(wrong).__name__}")
+    if len(shape) != rank:
         expected = "(B, S, H, D)" if rank == 4 else f"(rows, H, D), because of {names[0]}"
-        raise InvalidArgument("q", expected, str(tuple(q.shape)))
-    if len(v.shape) not in (3, 4):
+        raise InvalidArgument("q", expected, str(tuple(shape)))
+    if len(shape_v) not in (3, 4):
         raise InvalidArgument("v", f"(B, S, H, D), or (rows, H, D) with {names[1]}",
-                              str(tuple(v.shape)))
-    *batch, rows, heads, _ = q.shape
-    return (*batch, rows, heads, v.shape[-1]), (*batch, heads, rows)
+                              str(tuple(shape_v)))
+    *batch, rows, heads, _ = shape
+    return (*batch, rows, heads, shape_v[-1]), (*batch, heads, rows)
 
 
 def _window(window: tuple[int | None, int | None] | None) -> tuple[int, int]:

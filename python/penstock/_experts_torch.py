@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from torch import contiguous_format, empty, empty_like, uint8
+from torch import contiguous_format, empty_like, uint8
 
 from ._errors import Unsupported
 from ._operators import EXCHANGES, bypasses, current_stream, tell_of_write
@@ -13,9 +13,7 @@ _NEEDED = 3
 
 def forward(core: Any, layer: int, inputs: tuple[Any, ...], options: tuple[Any, ...], out: Any,
             stream: Any) -> Any:
-    given = [at for at, each in enumerate(inputs) if each is not None or at < _NEEDED]
-    if not bypasses("StreamedExperts.forward", [inputs[at] for at in given],
-                    [_NAMES[at] for at in given], stream):
+    if not bypasses("StreamedExperts.forward", inputs[:_NEEDED], _NAMES, stream, inputs[_NEEDED:]):
         raise Unsupported("StreamedExperts.forward: torch cannot trace it, because experts are copied "
                           "as tokens need them; exclude it by torch.compiler.disable")
     x, ids, shared_gate_up = inputs[0], inputs[1], inputs[3]
@@ -27,7 +25,7 @@ def forward(core: Any, layer: int, inputs: tuple[Any, ...], options: tuple[Any, 
     if stream is None and x.is_cuda and core.slots:
         # From torch's allocator, which reuses it on the current stream.
         size = core.workspace_bytes(x, ids, shared_gate_up)
-        workspace = empty(size, dtype=uint8, device=x.device) if size else None
+        workspace = x.new_empty(size, dtype=uint8) if size else None
     if not EXCHANGES:
         stream = current_stream(stream, x)
     if stream is not None or not EXCHANGES:

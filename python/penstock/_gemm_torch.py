@@ -30,7 +30,7 @@ def gemm(a: Any, b: Any, out: Any, kernel: str, stream: Any) -> Any:
 
 
 def _new(a: Any, b: Any) -> Any:
-    return torch.empty(product_shape(a, b), dtype=a.dtype, device=a.device)
+    return a.new_empty(*product_shape(a, b))
 
 
 def _run(a: Any, b: Any, out: Any, kernel: str, stream: Any = None) -> None:

@@ -59,7 +59,7 @@ def experts(module: Any, hidden_states: Any, top_k_index: Any, top_k_weights: An
     call = _checked(module)
     gate_up, down = module.gate_up_proj, module.down_proj
     if module.is_transposed:
-        gate_up, down = gate_up.transpose(1, 2), down.transpose(1, 2)
+        gate_up, down = gate_up.mT, down.mT  # takes less time than transpose()
     gate_up_bias = module.gate_up_proj_bias if module.has_bias else None
     down_bias = module.down_proj_bias if module.has_bias else None
     dtype, d = hidden_states.dtype, down.shape[1]

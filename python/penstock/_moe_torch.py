@@ -8,7 +8,7 @@ the order of the schema. This module is imported at the first call with a tensor
 from typing import Any, TypeAlias
 
 import torch
-from torch import contiguous_format, empty, empty_like, uint8
+from torch import contiguous_format, empty_like, uint8
 
 from . import _core
 from ._operators import EXCHANGES, bypasses, current_stream, define, no_backward, tell_of_write
@@ -52,11 +52,7 @@ def step(name: str, inputs: Tuple, options: Tuple, out: Any, workspace: Any, str
 
 
 def _bypasses(operator: str, inputs: Tuple, stream: Any) -> bool:
-    if not [each for each in inputs[len(_NEEDED):] if each is not None]:  # most calls
-        return bypasses(operator, inputs[:len(_NEEDED)], _NEEDED, stream)
-    given = [index for index, each in enumerate(inputs) if each is not None or index < len(_NEEDED)]
-    return bypasses(operator, [inputs[index] for index in given], [_NAMES[index] for index in given],
-                    stream)
+    return bypasses(operator, inputs[:len(_NEEDED)], _NAMES, stream, inputs[len(_NEEDED):])
 
 
 def _result(x: Any) -> Any:
@@ -78,7 +74,7 @@ def _run_moe(inputs: Tuple, options: Tuple, out: Any, workspace: Any, stream: An
         # From torch's allocator, which knows the current stream and CUDA graphs. Otherwise the
         # library allocates.
         size = _core.moe_workspace_bytes(x, gate_up, ids, slots, shared_gate_up)
-        workspace = empty(size, dtype=uint8, device=x.device)
+        workspace = x.new_empty(size, dtype=uint8)
     _run(_core.moe, inputs, options, out, workspace, stream)
 
 

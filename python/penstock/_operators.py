@@ -45,17 +45,25 @@ def is_forward() -> bool:
     return level >= 0
 
 
-def bypasses(operator: str, tensors: Sequence[Any], names: Sequence[str], stream: Any) -> bool:
+def bypasses(operator: str, tensors: Sequence[Any], names: Sequence[str], stream: Any,
+             optional: Sequence[Any] = ()) -> bool:
     """Whether torch need not see a call of an operator that has no backward. True for most calls.
-    Raises an error if a gradient is asked for, or if not all of `tensors` are tensors."""
+    Raises an error if a gradient is asked for, or if not all of `tensors`, and of `optional` where it
+    is not None, are tensors. `names` are those of `tensors` and then of `optional`."""
     if not (is_traced() or is_forward() or tensors[0].is_meta):
         learns = is_grad_enabled()
         for each in tensors:
             if type(each) not in PLAIN or learns and each.requires_grad:
                 break
         else:
-            return True
-    for name, each in zip(names, tensors):
+            for each in optional:
+                if each is not None and (type(each) not in PLAIN or learns and each.requires_grad):
+                    break
+            else:
+                return True
+    for at, (name, each) in enumerate(zip(names, (*tensors, *optional))):
+        if each is None and at >= len(tensors):
+            continue
         refuse_others(name, each, names[0])
         if is_grad_enabled() and each.requires_grad or have_tangents([each]):
             raise Unsupported(f"{operator}: {name} requires a gradient, but {operator} has no "

@@ -24,8 +24,8 @@ def round_routes(logits: Any, ids: Any, weights: Any, tile: int, extra: int, sco
 
 def _results(logits: Any, ids: Any, weights: Any, tile: int, extra: int,
              scoring: str) -> tuple[Any, Any, Any]:
-    shape = (ids.shape[0], ids.shape[1] + extra)
-    return (ids.new_empty(shape), weights.new_empty(shape, dtype=torch.float32),
+    tokens, width = ids.shape[0], ids.shape[1] + extra
+    return (ids.new_empty(tokens, width), weights.new_empty(tokens, width, dtype=torch.float32),
             ids.new_empty(logits.shape[1], dtype=torch.int32))
 
 

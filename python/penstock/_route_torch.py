@@ -6,7 +6,7 @@ This module is imported at the first call with a tensor.
 from typing import Any
 
 import torch
-from torch import empty, float32
+from torch import float32
 
 from . import _core
 from ._dtypes import FULL_NAMES
@@ -43,11 +43,11 @@ def route(logits: Any, k: int, ids: Any, weights: Any, scoring: str, bias: Any, 
 
 
 def _outputs(logits: Any, k: int, ids: Any, weights: Any, element: Any) -> tuple[Any, Any]:
-    tokens, device = logits.shape[0], logits.device
+    tokens = logits.shape[0]
     if ids is None:
-        ids = empty(tokens, k, dtype=element, device=device)
+        ids = logits.new_empty(tokens, k, dtype=element)
     if weights is None:
-        weights = empty(tokens, k, dtype=float32, device=device)
+        weights = logits.new_empty(tokens, k, dtype=float32)
     return ids, weights
 
 
