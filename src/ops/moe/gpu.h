@@ -56,7 +56,7 @@ void moe_list(const MoeWork& work, MoePath path, cudaStream_t stream);
 void moe_products_portable(const MoeWork& work, Place place, cudaStream_t stream);
 void moe_products_sm90(const MoeWork& work, Place place, cudaStream_t stream);
 void moe_products_sequential_sm90(const MoeWork& work, Place place, cudaStream_t stream);
-// Both products of the listed passes, if work.decodes().
+// Both products of the listed passes, if work.decodes(work.held).
 void moe_products_decode_sm90(const MoeWork& work, Place place, cudaStream_t stream);
 void moe_add_up(const MoeWork& work, cudaStream_t stream);
 

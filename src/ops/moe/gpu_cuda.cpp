@@ -17,7 +17,7 @@ MoeWork runnable(MoeWork work, const Device& gpu) {
 // whether the columns of gate_up are contiguous, and its layout if they are.
 MoePath path_of(const MoeWork& work) {
   if (work.kernel == MoeKernel::decode) return MoePath::decode;
-  if (work.kernel != MoeKernel::best || work.batch_invariant || !work.decodes()) {
+  if (work.kernel != MoeKernel::best || work.batch_invariant || !work.decodes(work.held)) {
     return MoePath::large;
   }
   return moe_path(work.tokens, work.choices, work.experts);

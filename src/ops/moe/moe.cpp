@@ -26,24 +26,24 @@ bool plain(const MoeWork& work) {
          !work.shared.by_column();
 }
 
-// What to name instead of the kernel `decode`; empty if it takes the work. `best` never runs it for
-// such work.
-std::string_view instead_of_decode(const MoeWork& work) {
+// That the kernel `decode` takes the work. `best` never runs it for other work.
+void require_decode(const MoeWork& work) {
+  const auto refuse = [](const char* expected) {
+    throw InvalidArgument("kernel", expected, "decode");
+  };
+  if (!work.decodes(work.held) || !work.decodes(work.shared)) {
+    refuse("best, large or portable, for concatenated gate and up with contiguous columns");
+  }
+  if (work.batch_invariant) refuse("best, large or portable, with batch_invariant");
   // It counts chunks of 16 bytes of h in 32 bits.
   constexpr std::int64_t most = std::int64_t{1} << 36;
-  const auto h_bytes = [](const MoeWork& each) {
-    return each.rows() * each.width * static_cast<std::int64_t>(size_of(each.type));
-  };
-  const MoeWork shared = work.shared_work();
-  if (!work.decodes() || !shared.decodes()) {
-    return "best, large or portable, for concatenated gate and up with contiguous columns";
+  const auto element = static_cast<std::int64_t>(size_of(work.type));
+  if (work.rows() * work.width * element >= most ||
+      work.tokens * work.shared_width * element >= most) {
+    refuse(
+        "best, large or portable, for inputs of the down-projection (T K n elements) of 64 GiB "
+        "or more");
   }
-  if (work.batch_invariant) return "best, large or portable, with batch_invariant";
-  if (h_bytes(work) >= most || h_bytes(shared) >= most) {
-    return "best, large or portable, for inputs of the down-projection (T K n elements) of 64 GiB "
-           "or more";
-  }
-  return {};
 }
 
 // That the kernel named runs on the device and takes the work.
@@ -63,9 +63,7 @@ void require_kernel(const MoeOptions& options, const MoeWork& work, const Device
   if (options.x.dtype() == DType::f32) {
     throw InvalidArgument("kernel", "best or portable, for x of f32", std::string(name));
   }
-  if (options.kernel == MoeKernel::decode && !instead_of_decode(work).empty()) {
-    throw InvalidArgument("kernel", std::string(instead_of_decode(work)), std::string(name));
-  }
+  if (options.kernel == MoeKernel::decode) require_decode(work);
   if (options.kernel == MoeKernel::sequential && !plain(work)) {
     throw InvalidArgument(
         "kernel",

@@ -68,8 +68,10 @@ struct MoeWork {
 
   std::int64_t rows() const { return tokens * choices; }
 
-  // Whether the kernel `decode` takes the weights of the slots.
-  bool decodes() const { return held.gate_up_column == 1 || layout == GateUpLayout::interleaved; }
+  // Whether the kernel `decode` takes these weights, those of the slots or of the shared expert.
+  bool decodes(const MoeWeights& weights) const {
+    return weights.gate_up_column == 1 || layout == GateUpLayout::interleaved;
+  }
   std::size_t bytes() const { return space.bytes + shared_space.bytes; }
 
   // The shared expert as the only expert of a layer. Nothing reads its weights and out: its results
