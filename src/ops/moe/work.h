@@ -69,8 +69,8 @@ struct MoeWork {
   std::int64_t rows() const { return tokens * choices; }
 
   // Whether the kernel `decode` takes these weights, those of the slots or of the shared expert.
-  bool decodes(const MoeWeights& weights) const {
-    return weights.gate_up_column == 1 || layout == GateUpLayout::interleaved;
+  bool decodes(const MoeWeights& of) const {
+    return of.gate_up_column == 1 || layout == GateUpLayout::interleaved;
   }
   std::size_t bytes() const { return space.bytes + shared_space.bytes; }
 
