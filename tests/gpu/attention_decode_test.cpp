@@ -1,6 +1,7 @@
 // The decode kernels of attention() on a GPU, against the formula in f64.
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -322,6 +323,19 @@ TEST_P(AttentionDecodeGpu, BatchInvariant) {
       ASSERT_EQ(alone.bits(index), all.out().bits(index)) << "element " << i;
     }
   }
+}
+
+// Without max_q any of these sequences could have all queries: more rows than a grid has blocks.
+TEST_P(AttentionDecodeGpu, BatchInvariantWithManySequences) {
+  constexpr std::int32_t count = 1 << 15;
+  AttentionCase of{.q_rows = count, .k_rows = count + 2100, .heads_q = 8, .heads_k = 1};
+  of.cu_q.resize(count + 1);
+  std::iota(of.cu_q.begin(), of.cu_q.end(), 0);
+  of.cu_k = of.cu_q;
+  // The last but one has several chunks.
+  for (std::size_t i = count - 1; i < of.cu_k.size(); ++i) of.cu_k[i] += 2100;
+  AttentionCall call(10, of);
+  ASSERT_EQ(run(call, {.kernel = GetParam(), .batch_invariant = true}), "");
 }
 
 TEST_P(AttentionDecodeGpu, WrongLengthsStayInsideTheTensors) {

@@ -1,4 +1,5 @@
 // Combines what parts of the decode kernels computed of the same rows, in the order of their keys.
+#include <algorithm>
 #include <cstdint>
 
 #include "ops/attention/decode.h"
@@ -82,24 +83,27 @@ __global__ void __launch_bounds__(threads)
       [&](std::int32_t i) { return decode.partials.rows.of_part(part + i, i == 0, in_tile); });
 }
 
-// The chunks of every row.
+// The chunks of every row, of head blockIdx.y. Each block goes on with the rows and sequences that
+// are a whole grid away.
 template <class Element>
 __global__ void __launch_bounds__(threads)
     combine_chunks(const __grid_constant__ DecodeCall decode) {
   kit::let_next_start();
   kit::wait_for_previous();
-  const std::int64_t own = std::int64_t{blockIdx.x} * warps + kit::warp_index();
-  const std::int64_t rows = std::int64_t{decode.shape.sequences.max_q} * decode.shape.group;
-  const std::int64_t head = own / rows, b = head / decode.shape.heads_k;
-  if (b >= decode.shape.sequences.count) return;
-  const auto batch = static_cast<std::int32_t>(b);
-  const DecodeSequence sequence = decode.shape(batch);
-  const auto index = static_cast<std::int32_t>(own - head * rows);
-  if (sequence.pieces == 1 || index >= sequence.at.q_length * decode.shape.group) return;
-  const ResultRow row(decode, sequence.at, batch,
-                      static_cast<std::int32_t>(head - b * decode.shape.heads_k), index);
-  combine<Element>(decode, sequence.at, batch, row, sequence.pieces,
-                   [&](std::int32_t i) { return decode.partials.rows.of_chunk(row.number, i); });
+  const auto first = static_cast<std::int32_t>(blockIdx.x * warps + kit::warp_index());
+  const auto head = static_cast<std::int32_t>(blockIdx.y);
+  for (auto batch = static_cast<std::int32_t>(blockIdx.z); batch < decode.shape.sequences.count;
+       batch += static_cast<std::int32_t>(gridDim.z)) {
+    const DecodeSequence sequence = decode.shape(batch);
+    if (sequence.pieces == 1) continue;
+    const std::int32_t rows = sequence.at.q_length * decode.shape.group;
+    for (std::int32_t i = first; i < rows; i += static_cast<std::int32_t>(gridDim.x * warps)) {
+      const ResultRow row(decode, sequence.at, batch, head, i);
+      combine<Element>(decode, sequence.at, batch, row, sequence.pieces, [&](std::int32_t c) {
+        return decode.partials.rows.of_chunk(row.number, c);
+      });
+    }
+  }
 }
 
 template <class Element>
@@ -110,9 +114,13 @@ void combine(const AttentionWork& work, std::int32_t parts, std::int32_t keys,
   options.block = threads;
   options.overlaps_previous = true;
   if (work.batch_invariant) {
-    const std::int64_t rows =
-        std::int64_t{work.sequences.count} * work.heads_q * work.sequences.max_q;
-    options.grid = static_cast<unsigned>((rows + warps - 1) / warps);
+    // Without `max_q` any sequence may have all queries, so that most of these rows do not exist.
+    const auto blocks = [](std::int64_t wanted, std::int64_t most) {
+      return static_cast<unsigned>(std::min(wanted, most));
+    };
+    const std::int64_t rows = std::int64_t{work.sequences.max_q} * work.group();
+    options.grid = dim3(blocks((rows + warps - 1) / warps, 256),
+                        static_cast<unsigned>(work.heads_k), blocks(work.sequences.count, 4096));
     return kit::launch(combine_chunks<Element>, options, stream, call);
   }
   options.grid = dim3(static_cast<unsigned>(parts),
