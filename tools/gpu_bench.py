@@ -4,7 +4,7 @@
 A benchmark whose results were measured on the same sources is skipped. With --budget the run stops in
 time, and the same command continues where it stopped: finished parts are kept in build/bench.
 
-    scripts/gpu_bench.sh                             everything that is not current
+    scripts/gpu_bench.sh                             everything that is not current, what was never measured first
     scripts/gpu_bench.sh --list                      what there is, and which results are stale
     scripts/gpu_bench.sh --budget 540                nine minutes of it; run it again to continue
     scripts/gpu_bench.sh gemm overlap --again        these two, although their results are current
@@ -377,7 +377,9 @@ def main(words=None, root=benchmarks.ROOT):
         print(f"taken: {', '.join(bench.take(args.take)) or 'nothing'}")
         make_pages(root)
         return DONE
-    code = run_all(bench, args.names or list(bench.all), args.budget, args.again, bool(args.names))
+    # What was never measured comes first: a budget may not suffice for everything.
+    names = args.names or sorted(bench.all, key=lambda name: bench.state(name) != "missing")
+    code = run_all(bench, names, args.budget, args.again, bool(args.names))
     if args.pack:
         bench.pack(args.pack)
     if bench.output == bench.results:

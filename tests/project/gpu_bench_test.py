@@ -195,6 +195,13 @@ def test_results_of_another_commit_are_stale_if_asked_for(tree, capfd):
     assert "expected --commit ID" in capfd.readouterr().err
 
 
+def test_what_was_never_measured_comes_first(tree, write):
+    assert run(tree, "one") == gpu_bench.DONE
+    write("bench/support/shared.cpp", "int body = 2;\n")
+    assert run(tree) == gpu_bench.DONE
+    assert runs(tree) == ["one", "three", "two", "one"]
+
+
 def test_a_budget_stops_between_benchmarks_and_the_next_call_continues(tree, capfd):
     assert run(tree, "--budget", 60) == 3 and runs(tree) == ["one"], "others may take two minutes"
     assert "run the same command again" in capfd.readouterr().out
