@@ -4,7 +4,7 @@
 A benchmark whose results were measured on the same sources is skipped. With --budget the run stops in
 time, and the same command continues where it stopped: finished parts are kept in build/bench.
 
-    scripts/gpu_bench.sh                             everything that is not current, what was never measured first
+    scripts/gpu_bench.sh                             everything that is not current, unmeasured first
     scripts/gpu_bench.sh --list                      what there is, and which results are stale
     scripts/gpu_bench.sh --budget 540                nine minutes of it; run it again to continue
     scripts/gpu_bench.sh gemm overlap --again        these two, although their results are current
