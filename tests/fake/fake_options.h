@@ -33,6 +33,7 @@ struct FakeOptions {
   bool virtual_memory = true;
   bool stream_wait_value = true;
   bool registered_memory = true;
+  bool pageable_copies = false;  // of any memory that is not the driver's, as with a real one
   std::function<void(int device, cuda::Properties&)> adjust{};  // other changes to the properties
   std::size_t device_bytes = std::size_t{1} << 30;              // of each device
   std::size_t pinned_bytes = std::size_t{1} << 30;              // that may be page-locked

@@ -51,11 +51,18 @@ cuda::Status FakeDriver::copy(void* dst, const void* src, std::size_t bytes,
   const std::shared_ptr<FakeStream> stream = call.stream(handle);
   if (!stream || bytes == 0) return call.status();
   Ledger& ledger = simulation_->ledger;
-  const bool pageable = ledger.covers(dst, bytes, MemoryKind::pageable) ||
-                        ledger.covers(src, bytes, MemoryKind::pageable);
+  bool pageable = ledger.covers(dst, bytes, MemoryKind::pageable) ||
+                  ledger.covers(src, bytes, MemoryKind::pageable);
   if (pageable && call.forbidden_in_capture(*stream)) return call.status();
   if (stream->capturing) return call.status();
   if (overlap(dst, src, bytes)) return call.wrong("copy between overlapping bytes");
+  std::vector<const void*> callers;  // memory that is known for as long as the copy takes
+  for (const void* data : {static_cast<const void*>(dst), src}) {
+    if (!simulation_->options.pageable_copies || ledger.touches(data, bytes)) continue;
+    ledger.add(data, bytes, MemoryKind::pageable, 0);
+    callers.push_back(data);
+    pageable = true;
+  }
   launch(*simulation_, *stream, simulation_->next_operation(*stream, "copy"), {{src, bytes}},
          {{dst, bytes}}, [=] { std::memcpy(dst, src, bytes); });
   if (pageable) {
@@ -63,6 +70,7 @@ cuda::Status FakeDriver::copy(void* dst, const void* src, std::size_t bytes,
     simulation_->wait_for(call.lock(), *stream, stream->enqueued);
     if (call.on(stream->device)) simulation_->host.learn(clock);
   }
+  for (const void* data : callers) ledger.remove(data);
   return call.status();
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "ops/attention/mask.h"
+#include "penstock/kit/math.cuh"
 
 namespace ps::detail::portable_attention {
 
@@ -17,11 +18,7 @@ struct Scores {
   bool scaled_first;  // products are multiplied by the factor before the maximum is taken
 };
 
-__device__ inline float exp2_approximate(float x) {
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-}
+using kit::exp2_approximate;
 
 // With a softcap, or a factor that is not above 0. The instruction tanh.approx has an error of
 // 5e-4, which a softcap multiplies, so tanh is computed from its definition.

@@ -3,15 +3,12 @@
 
 #include <cstdint>
 
+#include "penstock/kit/math.cuh"
 #include "penstock/kit/packed.cuh"
 
 namespace ps::detail {
 
-__device__ inline float exp2_approximate(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
+using kit::exp2_approximate;
 
 // tanh(x) for y = 2 log2(e) x, accurate to a few 1e-7. The instruction tanh.approx has an error of
 // 5e-4, which a softcap multiplies.

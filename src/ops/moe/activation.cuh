@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ops/moe/work.h"
+#include "penstock/kit/math.cuh"
 
 namespace ps::detail {
 
@@ -10,10 +11,7 @@ namespace ps::detail {
 template <bool exact>
 __device__ inline float sigmoid(float value) {
   if constexpr (exact) return 1.F / (1.F + expf(-value));
-  float e, r;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(value * -1.4426950408889634F));
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1.F + e));
-  return r;
+  return kit::reciprocal_approximate(1.F + kit::exp2_approximate(value * -1.4426950408889634F));
 }
 
 // act(gate, up).
