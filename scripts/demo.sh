@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/setup.sh --no-python
+scripts/setup.sh build
 installed=$SECONDS
 preset=demo-cpu
 if nvidia-smi -L >/dev/null 2>&1 && [[ $(scripts/preset.sh) == gpu ]]; then preset=demo-gpu; fi
