@@ -58,11 +58,13 @@ class KitGemm : public ps::test::GpuTest {
       SCOPED_TRACE(testing::Message()
                    << blocks << " blocks of " << Config::tile_m << " x " << Config::tile_n
                    << ", clusters of " << Config::cluster_blocks);
-      matrices.poison(0);
-      kit::launch_gemm<Product>(operands(p), kit::gemm_steps<Config>(p.k),
-                                kit::gemm_map(gemm::view_c(p), kit::GemmStore<Config>::box_rows),
-                                order, blocks, ps::cuda_stream(stream));
-      EXPECT_NO_THROW(matrices.check(0));
+      for (const bool overlaps_previous : {false, true}) {
+        matrices.poison(0);
+        kit::launch_gemm<Product>(operands(p), kit::gemm_steps<Config>(p.k),
+                                  kit::gemm_map(gemm::view_c(p), kit::GemmStore<Config>::box_rows),
+                                  order, blocks, ps::cuda_stream(stream), {}, overlaps_previous);
+        EXPECT_NO_THROW(matrices.check(0));
+      }
     }
   }
 };

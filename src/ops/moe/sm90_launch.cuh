@@ -98,17 +98,6 @@ inline MoeOrder moe_order(const MoeSpace& space, bool up) {
           space.counters + (up ? 2 : 3)};
 }
 
-template <class Gemm>
-void run_product(const typename Gemm::Loader::Arguments& operands,
-                 const typename Gemm::Epilogue::Arguments& out, const MoeOrder& items,
-                 std::int64_t k, cudaStream_t stream,
-                 const kit::TraceBuffer<Gemm::Config::traced>& trace) {
-  kit::LaunchOptions options = kit::gemm_options<Gemm>(kit::gemm_resident<Gemm>());
-  options.overlaps_previous = true;
-  kit::launch(kit::gemm_kernel<Gemm>, options, stream, operands, out, items,
-              kit::gemm_steps<typename Gemm::Config>(k), trace);
-}
-
 // The kernels of moe(): slots in the ring of operands, and buffers of each consumer for results.
 struct MoeOverlapped {
   static constexpr unsigned depth = 3, pieces = 3;
@@ -134,10 +123,10 @@ void run_up(const MoeWork& work, Place place, cudaStream_t stream,
                                             static_cast<unsigned>(work.x_row / 8),
                                             static_cast<unsigned>(work.hidden / 8),
                                             gate_up_map<Columns>(work, place)};
-  run_product<Gemm>(
-      operands,
+  kit::launch_gemm<Gemm>(
+      operands, kit::gemm_steps<Config>(work.hidden),
       {kit::encode(kit::ragged_options(h)), up_bias<typename Config::Element>(work), work.gate},
-      moe_order(space, true), work.hidden, stream, trace);
+      moe_order(space, true), kit::gemm_resident<Gemm>(), stream, trace, true);
 }
 
 // The down-projection.
@@ -150,10 +139,11 @@ void run_down(const MoeWork& work, Place place, cudaStream_t stream,
   const MoeSpace space(work);
   const TensorView h(space.h, work.type, {work.rows(), work.width}, place);
   const TensorView y(space.y, work.type, {work.rows(), work.hidden}, place);
-  run_product<Gemm>(
+  kit::launch_gemm<Gemm>(
       {loaded(h, {moe_unit_rows, 64}), down_map<major>(work, place)},
+      kit::gemm_steps<Config>(work.width),
       {kit::encode(kit::ragged_options(y)), down_bias<typename Config::Element>(work), work.gate},
-      moe_order(space, false), work.width, stream, trace);
+      moe_order(space, false), kit::gemm_resident<Gemm>(), stream, trace, true);
 }
 
 // Where traced products write their records.
