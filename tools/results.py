@@ -400,7 +400,7 @@ def with_sections(text, documents):
 
 def stale_names(documents, root):
     """The benchmarks whose sources in the tree are others than those that were measured."""
-    known = benchmarks.every(root)
+    known = benchmarks.every(root) | benchmarks.MEASURED_ELSEWHERE
     return {name for name, (path, _) in documents.items()
             if name in known and benchmarks.state(known[name], path.parent, root) == "stale"}
 
