@@ -156,10 +156,10 @@ concept GemmStoring = requires(Epilogue& epilogue, const GemmTile& tile, const f
 //   schedule.run(tile, steps, epilogue, trace)   called for every tile of the block; multiplies its
 //                                       part of the tile, which may be none or all, and passes the
 //                                       sums to the epilogue, of which it requires GemmStoring for
-//                                       each count of sums that it passes. All consumers together wait for and
-//                                       release `steps` slots; with clusters they arrive at all
-//                                       blocks. It reports to `trace` (GemmTrace) by calling wait(),
-//                                       all_but() and stores(), as GemmConsumer does
+//                                       each count of sums that it passes. All consumers together
+//                                       wait for and release `steps` slots; with clusters they
+//                                       arrive at all blocks. It reports to `trace` (GemmTrace) by
+//                                       calling wait(), all_but() and stores(), as GemmConsumer does
 //   schedule.finish()                   called after the last tile
 template <class Schedule, class Config, class Epilogue>
 concept GemmSchedule = std::constructible_from<Schedule, GemmSlots<Config>&, unsigned> &&
