@@ -256,9 +256,9 @@ def summary(documents):
     rows = [[f"[{name}](results/{name}.md)", ABOUT.get(name, ""), headline(path, document),
              document["commit"] + (", older sources" if document.get("stale") else "")]
             for name, (path, document) in documents.items()]
-    missing = [f"`{name}` ({about})" for name, about in ABOUT.items() if name not in documents]
-    more = (f"\nNot measured yet: {'; '.join(missing)}. "
-            "`scripts/gpu_bench.sh NAME` measures them.\n" if missing else "")
+    missing = [[f"`{name}`", about] for name, about in ABOUT.items() if name not in documents]
+    more = ("\nNot measured yet; `scripts/gpu_bench.sh NAME` measures them:\n\n"
+            f"{table(['benchmark', 'measures'], missing)}\n" if missing else "")
     return f"{SUMMARY}\n{table(['benchmark', 'measures', 'result', 'commit'], rows)}\n{more}"
 
 
@@ -400,7 +400,7 @@ def with_sections(text, documents):
 
 def stale_names(documents, root):
     """The benchmarks whose sources in the tree are others than those that were measured."""
-    known = benchmarks.every(root)
+    known = benchmarks.every(root) | benchmarks.MEASURED_ELSEWHERE
     return {name for name, (path, _) in documents.items()
             if name in known and benchmarks.state(known[name], path.parent, root) == "stale"}
 

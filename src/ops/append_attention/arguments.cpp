@@ -62,7 +62,7 @@ void check_queries(const Named& q, const Named& k) {
   }
   throw_invalid(
       "q",
-      fmt::format("shape [{}, heads, dimension]: sequences and rows of k", fmt::join(rows, ", ")),
+      fmt::format("shape ({}, heads, dimension): sequences and rows of k", fmt::join(rows, ", ")),
       described(q.view));
 }
 

@@ -22,46 +22,25 @@ using detail::AttentionSequences;
 using detail::AttentionStrides;
 using detail::AttentionWork;
 using detail::AttentionWorkspace;
+using detail::check_aligned_rows;
 using detail::check_apart;
 using detail::check_contiguous;
 using detail::check_distinct_elements;
-using detail::check_last_contiguous;
 using detail::check_memory;
 using detail::described;
 using detail::given;
 using detail::Named;
+using detail::stride_or;
 using detail::throw_invalid;
-
-constexpr std::size_t row_alignment = 16;  // bytes, on a GPU
 
 AttentionStrides strides_of(const TensorView& view) {
   const std::size_t row = view.rank() - 3, head = row + 1, last = row + 2;
-  // For a single index the stride has no meaning, and the one of a contiguous view is taken.
-  const auto stride = [&](std::size_t dimension, std::int64_t usual) {
-    return view.elements() == 0 || view.extent(dimension) < 2 ? usual : view.strides()[dimension];
-  };
   AttentionStrides found;
-  found.head = stride(head, view.extent(last));
-  found.row = stride(row, view.extent(head) * view.extent(last));
+  found.head = stride_or(view, head, view.extent(last));
+  found.row = stride_or(view, row, view.extent(head) * view.extent(last));
   if (view.rank() == 4)
-    found.batch = stride(0, view.extent(row) * view.extent(head) * view.extent(last));
+    found.batch = stride_or(view, 0, view.extent(row) * view.extent(head) * view.extent(last));
   return found;
-}
-
-// On a GPU rows begin at multiples of 16 bytes.
-void check_rows(const Named& argument, const Device& device) {
-  check_last_contiguous(argument);
-  const TensorView& view = argument.view;
-  if (device.kind() == DeviceKind::cpu || view.elements() == 0) return;
-  detail::check_alignment(argument, row_alignment);
-  const auto each = static_cast<std::int64_t>(row_alignment / size_of(view.dtype()));
-  for (std::size_t d = 0; d + 1 < view.rank(); ++d) {
-    if (view.extent(d) < 2 || view.strides()[d] % each == 0) continue;
-    throw_invalid(
-        argument.name(),
-        fmt::format("strides that are multiples of {} elements (16 bytes) on a GPU", each),
-        fmt::format("{} with stride {} in dimension {}", view.describe(), view.strides()[d], d));
-  }
 }
 
 // The most rows of a sequence.
@@ -105,7 +84,8 @@ void check_numbers(const AttentionOptions& options) {
 }
 
 void check_memories(const Views& views, const Device& device) {
-  for (const Named* each : {&views.q, &views.k, &views.v, &views.out}) check_rows(*each, device);
+  for (const Named* each : {&views.q, &views.k, &views.v, &views.out})
+    check_aligned_rows(*each, device);
   for (const Named* each :
        {&views.sinks, &views.cu_q, &views.cu_k, &views.first_k, &views.lengths_k, &views.lse}) {
     check_contiguous(*each);

@@ -101,7 +101,7 @@ struct KVCache::State {
                        view.extent(3) == dim;
     if (alike) return;
     throw_invalid(argument.name(),
-                  fmt::format("{} of shape [{}, rows, {}, {}], as the cache was made for",
+                  fmt::format("{} of shape ({}, rows, {}, {}), as the cache was made for",
                               name(options.dtype), options.sequences, options.heads, dim),
                   detail::described(view));
   }
