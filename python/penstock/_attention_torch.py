@@ -79,7 +79,7 @@ def _takes(query: Any, key: Any, value: Any, is_causal: bool, scale: float | Non
             return False
     if scale == 0 or not (query.is_cpu or query.is_cuda) or has_slow_kernel(query):
         return False
-    if query.is_cuda and torch.cuda.get_device_capability(query.device) < (8, 0):
+    if query.is_cuda and torch.cuda.get_device_properties(query.device).major < 8:
         return False
     batch, heads, rows, dim = query.shape
     heads_k, keys, dim_v = key.shape[1], key.shape[2], value.shape[3]

@@ -106,9 +106,9 @@ class TestTorch:
                                    for name, each in tables(90).items()}}
 
     @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-    def test_compiled(self, torch, dtype):
+    def test_compiled(self, torch, dtype, device):
         dtype = getattr(torch, dtype)
-        plain, traced = self.arguments(torch, dtype), self.arguments(torch, dtype)
+        plain, traced = (self.arguments(torch, dtype, device) for _ in range(2))
         wanted = append_attention(**plain)
         compiled = torch.compile(lambda given: append_attention(**given) + 0, fullgraph=True,
                                  backend="aot_eager")

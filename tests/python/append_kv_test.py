@@ -162,18 +162,18 @@ class TestCache:
 
 @pytest.mark.torch
 class TestTorch:
-    def arguments(self, torch, dtype):
-        k, v, q = (torch.from_numpy(drawn(2, 3, heads, 16, seed=heads)).to(dtype)
+    def arguments(self, torch, dtype, device="cpu"):
+        k, v, q = (torch.from_numpy(drawn(2, 3, heads, 16, seed=heads)).to(device, dtype)
                    for heads in (2, 2, 4))
-        cos, sin = (torch.from_numpy(each) for each in tables())
-        return {"k": k, "v": v, "k_cache": torch.zeros(2, 9, 2, 16, dtype=dtype),
-                "v_cache": torch.zeros(2, 9, 2, 16, dtype=dtype), "q": q, "cos": cos, "sin": sin,
-                "lengths": torch.tensor([0, 4], dtype=torch.int32), "advance": True}
+        cos, sin = (torch.from_numpy(each).to(device) for each in tables())
+        k_cache, v_cache = torch.zeros(2, 2, 9, 2, 16, dtype=dtype, device=device)
+        return {"k": k, "v": v, "k_cache": k_cache, "v_cache": v_cache, "q": q, "cos": cos, "sin": sin,
+                "lengths": torch.tensor([0, 4], dtype=torch.int32, device=device), "advance": True}
 
     @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-    def test_compiled(self, torch, dtype):
+    def test_compiled(self, torch, dtype, device):
         dtype = getattr(torch, dtype)
-        plain, traced = self.arguments(torch, dtype), self.arguments(torch, dtype)
+        plain, traced = (self.arguments(torch, dtype, device) for _ in range(2))
         wanted = append_kv(**plain)
         compiled = torch.compile(lambda given: append_kv(**given) + 0, fullgraph=True,
                                  backend="aot_eager")

@@ -290,9 +290,9 @@ def test_generates_as_eager(small, name, cache, device):
     assert torch.equal(*tokens)
 
 
-def test_compiled(small):
+def test_compiled(small, device):
     torch.compiler.reset()
-    model, ids = small.build("qwen3_moe"), small.prompt()
+    model, ids = small.build("qwen3_moe", device), small.prompt(device)
     wanted = logits(model, "penstock", ids)
     compiled = torch.compile(model, backend="aot_eager")
     with torch.no_grad():
