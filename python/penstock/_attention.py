@@ -86,7 +86,8 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool = False,
     sequence among many thread blocks. A call that the kernel does not take raises InvalidArgument.
     ``"best"`` uses ``"decode"`` for at most 16 queries, given by `max_q` if there is `cu_q`. With
     `batch_invariant`, the result of a sequence is bitwise identical whatever other sequences are in
-    the call.
+    the call, as long as the same kernel computes it. ``"best"`` then chooses by `max_q` alone, which
+    calls with `cu_q` must give: pass the same one in all calls whose results are compared.
     """
     left, right = _window(window)
     inputs = q, k, v, sinks, cu_q, cu_k, first_k, lengths_k, pages
