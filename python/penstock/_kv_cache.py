@@ -54,8 +54,8 @@ class KVCache(_core.KVCache):
         On a GPU the work is enqueued on `stream`; for torch tensors the default is torch's current
         stream. A stream that is being captured into a CUDA graph is refused, since the graph would
         write the same rows again; capture :func:`append_kv` on :meth:`whole_k` and :meth:`whole_v`
-        with lengths on the device, after :meth:`reserve`. Raises InvalidArgument that names the
-        capacity if the cache is full.
+        with lengths on the device, after :meth:`reserve`, and call :meth:`set_length` after the
+        replays. Raises InvalidArgument that names the capacity if the cache is full.
         """
         torch_part = _torch.of(k)
         if torch_part is not None:

@@ -136,6 +136,19 @@ class TestCache:
         np.testing.assert_allclose(q_out, turned(q[:, 3:], cos[3:4], sin[3:4], False), rtol=0,
                                    atol=1e-5)
 
+    def test_rows_that_others_have_appended(self):
+        cache, new = self.make(), drawn(2, 3, 1, 8)
+        cache.reserve(40)
+        for layer in range(2):
+            append_kv(new, -new, cache.whole_k(layer), cache.whole_v(layer))
+        with pytest.raises(penstock.InvalidArgument, match=f"^rows: expected 0 to {cache.reserved}, "):
+            cache.set_length(cache.reserved + 1)
+        assert cache.length(1) == 0
+        cache.set_length(3)
+        cache.append(0, new, new)
+        assert cache.length(0) == 6 and cache.length(1) == 3
+        assert (cache.k(1).numpy() == new).all() and (cache.v(0).numpy()[:, :3] == -new).all()
+
     def test_arrays_keep_the_memory(self):
         cache = self.make()
         cache.append(0, drawn(2, 3, 1, 8), drawn(2, 3, 1, 8))
