@@ -194,6 +194,16 @@ class TestTorch:
         for name in ("k_cache", "v_cache", "lengths"):
             assert torch.equal(plain[name], traced[name]) and plain[name].any()
 
+    def test_the_operator_keeps_its_promises(self, torch):
+        of = self.arguments(torch, torch.float32)
+        append_kv(**of)  # defines it
+        inputs = [of.get(name) for name in ("k", "v", "lengths", "pages", "cu_new", "cos", "sin",
+                                            "positions", "q")]
+        torch.library.opcheck(
+            torch.ops.penstock.append_kv,
+            (*inputs, 0, True, False, False, of["k_cache"], of["v_cache"], torch.empty_like(of["q"])),
+            test_utils=("test_schema", "test_faketensor"))
+
     def test_autograd_knows_that_lengths_change(self, torch):
         of = self.arguments(torch, torch.float32)
         before = of["lengths"]._version
