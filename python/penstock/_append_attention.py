@@ -51,9 +51,9 @@ def append_attention(q: Any, k: Any, v: Any, k_cache: Any, v_cache: Any, *, leng
     (B, Snew, Hq, Dv). Row i of the new ones is the position of query i. With ``return_lse=True`` the
     call returns (result, lse).
 
-    On a GPU, bf16 and f16 with at most 16 new rows per sequence, given by `max_q` if there is
-    `cu_new`, are computed by one kernel, which writes the rows before it reads them; other calls run
-    the two functions one after the other. The bits are the same. ``advance=True`` adds a small kernel:
+    On a GPU, calls with at most 16 new rows per sequence, given by `max_q` if there is `cu_new`, are
+    computed by one kernel, which writes the rows before it reads them; other calls run the two
+    functions one after the other. The bits are the same. ``advance=True`` adds a small kernel:
     in a model whose layers have the same lengths, only the last layer needs it.
 
     Arrays are NumPy arrays, torch tensors, Penstock arrays or other DLPack arrays. D and Dv are
