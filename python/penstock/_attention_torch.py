@@ -11,8 +11,9 @@ from torch import empty, float32, is_grad_enabled, uint8
 
 from . import _core
 from ._attention import result_shapes
-from ._operators import (EXCHANGES, bypasses, current_stream, define, have_tangents, no_backward,
-                         tell_of_write)
+from ._core import Array
+from ._operators import (EXCHANGES, as_tensors, bypasses, current_stream, define, have_tangents,
+                         no_backward, tell_of_write)
 
 _NEEDED = ("q", "k", "v")
 _OPTIONAL = ("sinks", "cu_q", "cu_k", "first_k", "lengths_k", "pages")
@@ -29,6 +30,8 @@ _sizes: dict[Tuple, int] = {}  # of workspaces
 
 
 def attention(inputs: Tuple, options: Tuple, out: Any, return_lse: bool, stream: Any) -> Any:
+    if type(inputs[1]) is Array or type(inputs[2]) is Array:  # those of a KVCache
+        inputs = as_tensors(inputs)
     shape, lse_shape = result_shapes(inputs[0], inputs[2], inputs[4])
     if not bypasses("attention", inputs[:3], _NAMES, stream, inputs[3:]):
         if out is None:

@@ -33,7 +33,8 @@ class KVCache(_core.KVCache):
     >>> penstock.attention(row, cache.k(1), cache.v(1), causal=True)[0, 0, 0, 0]
     np.float32(2.0)
 
-    :meth:`k` and :meth:`v` return the rows of a layer as arrays of shape (sequences, rows, heads, dim);
+    :meth:`k` and :meth:`v` return the rows of a layer as arrays of shape (sequences, rows, heads, dim),
+    which :func:`attention` takes beside NumPy arrays and torch tensors.
     ``torch.from_dlpack(cache.k(layer))`` is a tensor of the same memory. They stay valid while the
     cache grows.
     """

@@ -212,6 +212,22 @@ class TestTorch:
         append_kv(**{**of, "advance": False})
         assert of["lengths"]._version == before + 1
 
+    def test_writes_to_the_arrays_of_a_cache(self, torch):
+        made = [KVCache(layers=1, sequences=2, heads=2, dim=16, dtype="f32", capacity=9, initial=9,
+                        device="cpu") for _ in range(3)]
+        of = self.arguments(torch, torch.float32) | {"lengths": None, "advance": False}
+        append_kv(**of)
+        others = {name: each for name, each in of.items() if name not in ("k_cache", "v_cache")}
+        append_kv(**others | {"k_cache": made[0].whole_k(0), "v_cache": made[0].whole_v(0)})
+        penstock.append_attention(**others, k_cache=made[1].whole_k(0), v_cache=made[1].whole_v(0))
+        # One of both is enough.
+        append_kv(**others | {"k_cache": torch.from_dlpack(made[2].whole_k(0)),
+                              "v_cache": made[2].whole_v(0)})
+        for each in made:
+            each.set_length(3)
+            assert torch.equal(torch.from_dlpack(each.k(0)), of["k_cache"][:, :3])
+            assert torch.equal(torch.from_dlpack(each.v(0)), of["v_cache"][:, :3])
+
     def test_has_no_backward(self, torch):
         arguments = self.arguments(torch, torch.float32)
         arguments["k"].requires_grad_()
@@ -227,5 +243,8 @@ class TestTorch:
         cache.append(0, new, 2 * new)
         tensor = torch.from_dlpack(cache.v(0))
         assert torch.equal(tensor, 2 * new)
+        q = torch.randn(2, 1, 6, 8).bfloat16()
+        wanted = penstock.attention(q, torch.from_dlpack(cache.k(0)), tensor)
+        assert torch.equal(penstock.attention(q, cache.k(0), cache.v(0)), wanted)
         with pytest.raises(penstock.Unsupported, match="k requires a gradient"):
             cache.append(0, new.clone().requires_grad_(), new)
