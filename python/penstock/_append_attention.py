@@ -3,7 +3,7 @@
 from typing import Any
 
 from . import _core
-from ._attention import _count, _number, _window, result_shapes
+from ._attention_arguments import count, number, result_shapes, sides
 from ._memory import empty_like
 from ._torch_part import TorchPart
 
@@ -63,10 +63,10 @@ def append_attention(q: Any, k: Any, v: Any, k_cache: Any, v_cache: Any, *, leng
     whose page is not one, are left out. Pages that get new rows belong to one sequence. torch can
     compile and capture the call. It has no backward.
     """
-    left, right = _window(window)
+    left, right = sides(window)
     inputs = q, k, v, lengths, pages, cu_new, cos, sin, positions, sinks, first_k
     options = (int(length), bool(advance), bool(interleaved), causal, left, right, softcap,
-               _number("scale", scale), _count("max_q", max_q), _count("max_k", max_k), kernel,
+               number("scale", scale), count("max_q", max_q), count("max_k", max_k), kernel,
                batch_invariant, check)
     shape, lse_shape = result_shapes(q, v, cu_new, ("cu_new", "cu_new"))
     torch_part = _torch.of(q)

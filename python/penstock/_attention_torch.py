@@ -10,7 +10,7 @@ import torch
 from torch import empty, float32, is_grad_enabled, uint8
 
 from . import _core
-from ._attention import result_shapes
+from ._attention_arguments import result_shapes
 from ._core import Array
 from ._operators import (EXCHANGES, as_tensors, bypasses, current_stream, define, have_tangents,
                          no_backward, tell_of_write)
