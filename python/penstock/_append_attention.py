@@ -65,9 +65,9 @@ def append_attention(q: Any, k: Any, v: Any, k_cache: Any, v_cache: Any, *, leng
     """
     left, right = sides(window)
     inputs = q, k, v, lengths, pages, cu_new, cos, sin, positions, sinks, first_k
-    options = (int(length), bool(advance), bool(interleaved), causal, left, right, softcap,
+    options = (int(length), bool(advance), bool(interleaved), bool(causal), left, right, softcap,
                number("scale", scale), count("max_q", max_q), count("max_k", max_k), kernel,
-               batch_invariant, check)
+               bool(batch_invariant), bool(check))
     shape, lse_shape = result_shapes(q, v, cu_new, ("cu_new", "cu_new"))
     torch_part = _torch.of(q)
     empty = empty_like if torch_part is None else torch_part.empty_like

@@ -91,8 +91,8 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool = False,
     """
     left, right = sides(window)
     inputs = q, k, v, sinks, cu_q, cu_k, first_k, lengths_k, pages
-    options = (causal, left, right, softcap, number("scale", scale), count("max_q", max_q),
-               count("max_k", max_k), kernel, batch_invariant, check)
+    options = (bool(causal), left, right, softcap, number("scale", scale), count("max_q", max_q),
+               count("max_k", max_k), kernel, bool(batch_invariant), bool(check))
     torch_part = _torch.of(q)
     if torch_part is not None:
         return torch_part.attention(inputs, options, out, return_lse, stream)

@@ -58,6 +58,7 @@ class KVCache(_core.KVCache):
         with lengths on the device, after :meth:`reserve`, and call :meth:`set_length` after the
         replays. Raises InvalidArgument that names the capacity if the cache is full.
         """
+        interleaved = bool(interleaved)
         torch_part = _torch.of(k)
         if torch_part is not None:
             inputs = k, v, None, None, None, cos, sin, positions, q

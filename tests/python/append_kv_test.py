@@ -131,7 +131,7 @@ class TestCache:
         k, q = drawn(2, 4, 1, 8), drawn(2, 4, 3, 8, seed=2)
         for part in range(4):
             q_out = cache.append(0, k[:, part:part + 1], k[:, part:part + 1], cos=cos, sin=sin,
-                                 q=q[:, part:part + 1])
+                                 interleaved=np.False_, q=q[:, part:part + 1])
         np.testing.assert_allclose(cache.k(0), turned(k, cos[:4], sin[:4], False), rtol=0, atol=1e-5)
         np.testing.assert_allclose(q_out, turned(q[:, 3:], cos[3:4], sin[3:4], False), rtol=0,
                                    atol=1e-5)
