@@ -198,10 +198,10 @@ NAMES = {
     "kv_cache": "A step appends a row to each of 4 layers, computes attention, and waits. *ours*: "
                 "penstock.KVCache. *allocated*: tensors for all rows, allocated beforehand. *concatenated*: "
                 "torch.cat at every step. *reallocated*: larger tensors every 64 rows, by torch's caching "
-                "allocator, and a copy. *cudaMalloc*: the same by cudaMalloc, a copy and cudaFree. "
-                "*other stream*: the longest time between two kernels of 30 µs that "
-                "are queued on another stream; where the queue ran dry because the host was late, it is "
-                "not counted. All are medians over several generations of every way, in interleaved runs.",
+                "allocator, and a copy. *cudaMalloc*: the same, and then torch.cuda.empty_cache(), "
+                "which frees the old tensors and all else that the allocator caches, so that the next tensors "
+                "need cudaMalloc. *other stream*: the longest time between two kernels of 30 µs that are queued "
+                "on another stream; where the queue ran dry because the host was late, it is not counted. All are medians over several generations of every way, in interleaved runs.",
     "moe": "Every time includes the router's projection, a matrix product of torch's, and the routing. "
            "*torch*: the grouped matrix products of torch, with sorting, gathering, activation and "
            "adding up as operations of their own. *SonicMoE* is there if its wheels were.",

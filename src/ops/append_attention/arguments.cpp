@@ -98,10 +98,6 @@ void check_workspace(const AppendKVOptions& append, const Work& work, const Devi
 
 }  // namespace
 
-bool Work::is_fused() const {
-  return detail::attention_decodes(attention.kernel, attention.sequences.max_q);
-}
-
 std::size_t Work::rotated_bytes() const {
   return is_fused() || !rotates_q() ? 0 : options.q.bytes();
 }

@@ -52,9 +52,19 @@ std::int32_t most(std::string_view name, std::int64_t asked, std::int64_t rows) 
 // Sequences of the same length have all rows of q.
 std::int32_t most_queries(const AttentionOptions& options, const Extents& q) {
   const std::int32_t found = most("max_q", options.max_q, q.rows);
-  if (given(options.cu_q) || found == q.rows) return found;
-  throw_invalid("max_q", fmt::format("{} or more, the rows of q, or 0 if not known", q.rows),
-                std::to_string(options.max_q));
+  if (!given(options.cu_q) && found != q.rows) {
+    throw_invalid("max_q", fmt::format("{} or more, the rows of q, or 0 if not known", q.rows),
+                  std::to_string(options.max_q));
+  }
+  if (given(options.cu_q) && options.batch_invariant && options.kernel == AttentionKernel::best &&
+      options.max_q == 0) {
+    throw_invalid(
+        "max_q",
+        "1 or more, because of batch_invariant: kernel best chooses by the most rows of a "
+        "sequence",
+        "0");
+  }
+  return found;
 }
 
 std::int32_t reach(std::string_view name, std::int64_t window) {
@@ -131,7 +141,9 @@ Spaces sized(const AttentionOptions& options, const Shapes& shapes) {
   const bool several_lengths = given(options.cu_q);
   Spaces sized{.space = detail::attention_workspace(q.rows, q.sequences, several_lengths)};
   const std::int64_t max_q = most_queries(options, q);
-  if (detail::attention_decodes(options.kernel, max_q)) {
+  // The rows of all sequences may be fewer than max_q, but depend on the batch.
+  const bool by_argument = several_lengths && options.batch_invariant;
+  if (detail::attention_decodes(options.kernel, by_argument ? options.max_q : max_q)) {
     const std::int64_t rows = several_lengths ? q.rows : q.sequences * q.rows;
     sized.decode = detail::attention_decode_space(rows * q.heads, q.heads / k.heads, max_q,
                                                   most("max_k", options.max_k, k.rows), v.dim,
@@ -161,7 +173,6 @@ AttentionWork sized_work(const AttentionOptions& options, const Names& names) {
   work.decode_space = spaces.decode;
   work.type = options.q.dtype();
   work.kernel = options.kernel;
-  work.sequences.max_q = most_queries(options, shapes.q);
   return work;
 }
 

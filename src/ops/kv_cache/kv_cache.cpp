@@ -209,6 +209,15 @@ void KVCache::reserve(std::int64_t rows) {
 }
 std::int64_t KVCache::reserved() const { return state_->reserved(); }
 
+void KVCache::set_length(std::int64_t rows) {
+  if (rows < 0 || rows > reserved()) {
+    throw_invalid("rows", fmt::format("0 to {}, the rows that are reserved", reserved()),
+                  std::to_string(rows));
+  }
+  state_->need(rows);  // an earlier shrink() may be about to unmap them
+  std::ranges::fill(state_->lengths, rows);
+}
+
 void KVCache::crop(std::int64_t rows) {
   check_within("rows", rows, 0, state_->options.capacity);
   for (std::int64_t& length : state_->lengths) length = std::min(length, rows);
