@@ -2,9 +2,10 @@
 the memory from which they are streamed."""
 
 import os
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import torch
 import transformers
@@ -38,7 +39,6 @@ def load(path_or_name: Any, options: Options, dtype: Any, revision: str | None,
     checkpoint = weights.open(folder)
     config = AutoConfig.from_pretrained(folder)
     _refuse_quantised(config)
-    loading = _Loading(checkpoint, str(path_or_name), options)
     more: dict[str, Any] = {}
     if attn_implementation is not None:
         more["attn_implementation"] = attn_implementation
@@ -46,22 +46,35 @@ def load(path_or_name: Any, options: Options, dtype: Any, revision: str | None,
         _need_accelerate()
         more["device_map"] = {"": options.torch_device}
     plain = _class_of(config)
-    with _bars(options.progress):
-        model, report = _stripped(plain, loading).from_pretrained(
-            folder, config=config, dtype=_torch_dtype(dtype), use_safetensors=True,
-            local_files_only=True, output_loading_info=True, ignore_mismatched_sizes=True, **more)
-    model.__class__ = plain
-    _check(report, plain.__name__, str(path_or_name))
-    loading.finish(model)
+    with _Loading(checkpoint, str(path_or_name), options) as loading:
+        with _bars(options.progress):
+            model, report = _stripped(plain, loading).from_pretrained(
+                folder, config=config, dtype=_torch_dtype(dtype), use_safetensors=True,
+                local_files_only=True, output_loading_info=True, ignore_mismatched_sizes=True, **more)
+        model.__class__ = plain
+        _check(report, plain.__name__, str(path_or_name))
+        loading.finish(model)
     return model
 
 
 class _Loading:
-    """What is known about the experts when transformers has built the model on the meta device."""
+    """What is known about the experts when transformers has built the model on the meta device.
+
+    The end of the `with` block releases the memory of the experts, unless a model has it by then. The class
+    of _stripped() refers to this object, and classes live until Python collects garbage. An error refers to
+    the memory by the frames in its traceback, and the interactive interpreter keeps the last error.
+    """
 
     def __init__(self, checkpoint: weights.Checkpoint, where: str, options: Options) -> None:
         self._checkpoint, self._where, self._options = checkpoint, where, options
         self._store: ExpertStore | CompressedExpertStore | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        vars(self).clear()
+        traceback.clear_frames(trace)
 
     def strip(self, model: Any) -> None:
         """Takes the experts out of a model on the meta device. Checks everything that can be checked

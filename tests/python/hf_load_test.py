@@ -4,10 +4,12 @@ Needs torch and transformers, on the CPU and, where there is one, on a GPU. With
 missing transformers is an error.
 """
 
+import gc
 import json
 import re
 import sys
 import types
+import weakref
 
 import pytest
 
@@ -240,6 +242,59 @@ def test_an_interrupted_load(small, saved, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         load(saved("mixtral", True))
     assert logits(load(saved("mixtral", True)), small.prompt()).isfinite().all()
+
+
+class TestMemoryOfExperts:
+    """Page-locked memory is freed without the cyclic garbage collector, which may not run for long."""
+
+    @pytest.fixture
+    def stores(self, monkeypatch):
+        """Weak references to stores that are made from now on, and to views of their memory."""
+        from penstock import _core, _hf_streaming
+
+        made = []
+        make, part_of = _hf_streaming.Experts.store, _core.expert_part
+
+        def store(*arguments):
+            made.append(weakref.ref(found := make(*arguments)))
+            return found
+
+        def expert_part(of, *which):
+            # As an array that can have weak references.
+            made.append(weakref.ref(view := part_of(of, *which).numpy()))
+            return view
+
+        monkeypatch.setattr(_hf_streaming.Experts, "store", store)
+        monkeypatch.setattr(_core, "expert_part", expert_part)
+        gc.collect()
+        gc.disable()
+        yield made
+        gc.enable()
+
+    @pytest.mark.parametrize("compress", [False, True])
+    def test_is_freed_with_the_model(self, small, saved, device, stores, compress):
+        model = load(saved("mixtral"), device, dtype="bf16", compress=compress)
+        assert logits(model, small.prompt(device)).isfinite().all() and stores[0]() is not None
+        del model
+        assert not any(each() for each in stores)
+
+    @pytest.mark.parametrize("where", ["from_pretrained", "the experts"])
+    @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+    def test_is_freed_after_an_error(self, saved, device, stores, monkeypatch, where, error):
+        """Also while the error and its traceback are still referred to."""
+        from penstock import _hf_loading
+
+        def fail(*_):
+            raise error
+
+        if where == "the experts":
+            monkeypatch.setattr(_hf_loading.ByteProgress, "add", fail)
+        else:
+            monkeypatch.setattr(_hf_loading, "_check", fail)
+        with pytest.raises(error) as raised:
+            load(saved("mixtral"), device)
+        assert stores and not any(each() for each in stores)
+        assert raised.traceback[-1].name == "fail"
 
 
 class TestOffload:
