@@ -469,6 +469,20 @@ class TestRefuses:
                 with pytest.raises(InvalidArgument, match="host_share: expected a number above 0"):
                     load(saved("mixtral"), device=device, host_experts="fixed", host_share=share)
 
+    def test_balanced_with_deterministic_algorithms(self, small):
+        """Before anything is loaded. The device need not be there."""
+        from penstock import _hf_streaming
+
+        device = types.SimpleNamespace(kind="cuda", name="cuda:0")
+        options = _hf_streaming.Options(device, 1 << 30, "lru", "none", (), False, host_experts="balanced")
+        torch.use_deterministic_algorithms(True)
+        try:
+            with pytest.raises(Unsupported, match="^host_experts='balanced': results depend on measured times"):
+                _hf_streaming._check_host_experts(options)
+        finally:
+            torch.use_deterministic_algorithms(False)
+        _hf_streaming._check_host_experts(options)
+
     def test_compression_of_other_types(self, saved):
         with pytest.raises(Unsupported, match="expected experts in bf16 to compress them, given f32"):
             load(saved("mixtral"), compress=True)
