@@ -4,6 +4,7 @@ Needs torch and transformers, on the CPU and, where there is one, on a GPU. With
 missing transformers is an error.
 """
 
+import dataclasses
 import gc
 import json
 import re
@@ -21,6 +22,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed here")
 
 NAMES = ("qwen3_moe", "mixtral", "olmoe", "deepseek_v3", "gpt_oss")
 OTHERS = ("qwen2_moe", "qwen3_next", "deepseek_v2", "glm4_moe")
+NOT_LISTED = ("dots1", "ernie4_5_moe", "flex_olmo", "hunyuan_v1_moe")
 SHARD = "250KB"  # so that the experts of a layer are in several files
 FORWARD = {"use_cache": False}
 WITH_INDUCTOR = ("qwen3_moe",)  # on a GPU, where transformers compiles models with a static cache
@@ -92,8 +94,9 @@ def test_as_eager(small, saved, name, sharded, device):
     assert type(model) is type(small.build(name)) and not model.training
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", [*OTHERS, *NOT_LISTED])
 def test_other_types(small, saved, name):
+    """Also those that are only known from transformers' own conversions."""
     from penstock import _hf_names
 
     assert {*NAMES, *OTHERS} == set(_hf_names.NAMINGS)
@@ -439,6 +442,11 @@ class TestRefuses:
         with pytest.raises(Unsupported, match="of type deepseek_v2, .*, given phimoe; .*offload"):
             load(tmp_path)
 
+    def test_a_version_of_transformers_without_conversions(self, saved, monkeypatch):
+        monkeypatch.setitem(sys.modules, "transformers.conversion_mapping", None)
+        with pytest.raises(Unsupported, match="of type deepseek_v2, .*, given flex_olmo; .*offload"):
+            load(saved("flex_olmo"))
+
     def test_a_model_without_experts(self, saved):
         with pytest.raises(Unsupported, match="Gemma2ForCausalLM has no experts"):
             load(saved("gemma2"))
@@ -666,33 +674,15 @@ class TestProgress:
 class TestNames:
     """The table of names against what transformers does when it loads such a checkpoint."""
 
-    def converted(self, model_type):
-        """Per tensor of the experts module: the names in the checkpoint and the operations."""
-        from transformers.conversion_mapping import get_checkpoint_conversion_mapping
-        from transformers.core_model_loading import WeightConverter
-
-        found = {}
-        for entry in get_checkpoint_conversion_mapping(model_type) or []:
-            if isinstance(entry, WeightConverter) and "experts" in entry.target_patterns[0]:
-                found[entry.target_patterns[0].rpartition(".")[2]] = (
-                    [each.lstrip(".") for each in entry.source_patterns],
-                    [(type(each).__name__, each.dim) for each in entry.operations])
-        return found
-
     def test_the_table(self, small):
         from penstock import _hf_names
 
         for model_type, naming in _hf_names.NAMINGS.items():
-            found = self.converted(model_type)
-            if naming is None:
-                assert found == {}, model_type
-                continue
-            folder = naming.folder.removeprefix("block_sparse_moe.")
-            merge, join = ("MergeModulelist", 0), ("Concatenate", 1)
-            assert found == {
-                "gate_up_proj": ([f"{folder}.*.{naming.gate}.weight",
-                                  f"{folder}.*.{naming.up}.weight"], [merge, join]),
-                "down_proj": ([f"{folder}.*.{naming.down}.weight"], [merge])}, model_type
+            wanted = {}
+            if naming is not None:
+                folder = naming.folder.removeprefix("block_sparse_moe.")
+                wanted = _hf_names.merged_from(dataclasses.replace(naming, folder=folder))
+            assert _hf_names.conversions(model_type) == wanted, model_type
 
     def test_the_modules(self, small):
         """Every type has its experts where the table expects them."""
