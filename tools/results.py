@@ -162,8 +162,9 @@ NAMES = {
                           "penstock.weights.load into new NumPy arrays; *page-locked memory*: into memory that is "
                           "there, as far behind a multiple of 4 KiB as the file has each tensor, so that reads are "
                           "direct; *page-aligned*: at such multiples, as stores of experts have them, through slots; "
-                          "*device*: into GPU memory. The floor is the disk, by bare direct reads of the same files, "
-                          "or the link, if that is slower.",
+                          "*device*: into GPU memory; *experts into an ExpertStore*: as penstock.hf.load() does, "
+                          "into a new store, whose memory is locked meanwhile. The floor is the disk, by bare direct "
+                          "reads of the same files, or if that is slower, the link or a new store alone.",
     "copy": "*device*: within the GPU; *upload*, *download*: from and to page-locked memory of the host. "
             "*CUB*: the faster of two ways to call its DeviceTransform, on elements and on vectors.",
     "decompress": "The bytes are those of the compressed data and of the values. *96 thread blocks*: with this "

@@ -118,9 +118,9 @@ def test_has_the_bits_of_resident_experts(small, saved, name, device):
 def test_compressed_experts_have_the_bits_of_resident_ones(small, saved, name, sharded, device,
                                                            monkeypatch):
     """Also if the checkpoint is converted to bf16, and if few experts are read at a time."""
-    from penstock import _hf_loading
+    from penstock import _expert_reader
 
-    monkeypatch.setattr(_hf_loading, "_COMPRESSED_BATCH", 100_000)
+    monkeypatch.setattr(_expert_reader, "_COMPRESSED_BATCH", 100_000)
     folder, ids = saved(name, sharded), small.prompt(device)
     model = load(folder, device, dtype="bf16", compress=True)
     store = model.streamed_experts.store
