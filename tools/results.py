@@ -187,12 +187,14 @@ NAMES = {
                                      "*forward*: a whole forward pass. *decode*: one token per sequence, "
                                      "after 128 tokens. The cache of experts on the GPU is empty before every "
                                      "run. The floor is the time in which the bytes of the needed experts "
-                                     "cross the link. *accelerate*: its cpu_offload; *resident*: all experts on "
+                                     "cross the link. *accelerate*: device_map=\"auto\" with as much GPU memory "
+                                     "for weights as the streamed model has; *resident*: all experts on "
                                      "the GPU, by penstock.moe, measured before and freed; then torch's memory "
                                      "pool is limited, so that pool and cache together are smaller than the "
                                      "model. The yardstick of a forward pass is what can be "
                                      "expected: copies of a prompt's experts can overlap with everything else, "
-                                     "those of single tokens are known only after the router.",
+                                     "those of single tokens are known only after the router, so that the "
+                                     "GPU's time of everything else adds to theirs.",
     "gemm": "Cases are M x N x K, in bf16 if nothing else is said; *odd*: N and K are not multiples of 8. "
             "*cuBLASLt*: the first algorithm that its heuristic returns. *cuBLASLt-best16*: the fastest "
             "of the sixteen that it returns at most. Both have a workspace of 32 MiB.",
