@@ -351,7 +351,8 @@ TABLES = {"append_attention": results_attention.steps, "attention": results_atte
           "attention_decode": results_attention.decoding,
           "attention_transformers": results_attention.generating,
           "expert_streaming": results_experts.link, "expert_streaming-cpu": results_experts.with_cpu,
-          "expert_streaming-cache": results_experts.cached, "kv_cache-growth": results_caches.growth, "overlap": overlap_table, "gpu": gpu_table, "resample": results_resample.gpu_table,
+          "expert_streaming-cache": results_experts.cached, "expert_streaming-goals": results_experts.goals,
+          "kv_cache-growth": results_caches.growth, "overlap": overlap_table, "gpu": gpu_table, "resample": results_resample.gpu_table,
           "resample-cpu": results_resample.cpu_table, "moe": results_moe.layers,
           "moe_cpu": results_moe.on_cpu, "moe_decode": results_moe.decoding,
           "moe_layouts": results_moe.layouts, "moe_portable": results_moe.portable,
@@ -359,7 +360,8 @@ TABLES = {"append_attention": results_attention.steps, "attention": results_atte
           "moe_rounding": results_moe.rounding, "route": results_moe.routing}
 
 # The benchmarks of tables that have another name.
-TABLES_OF = {"gpu": ("copy", "gemm", "attention", "transform"), "resample-cpu": ("resample_cpu",)}
+TABLES_OF = {"gpu": ("copy", "gemm", "attention", "transform"), "resample-cpu": ("resample_cpu",),
+             "expert_streaming-goals": results_experts.MEASURED_BY}
 
 
 def benchmarks_of(name):
