@@ -104,6 +104,7 @@ ABOUT = {
     "operator_calls": "what calls of operators cost the host in C++",
     "overlap": "copies and kernels in a Pipeline",
     "overlap-kernel": "copies and arithmetic inside one kernel",
+    "page_locking": "getting page-locked host memory",
     "python": "cost of a Python stage, and of the import",
     "resample": "resample on the GPU",
     "resample_cpu": "resample on the CPU",
@@ -238,6 +239,7 @@ NAMES = {
     "overlap-kernel": "Cases give the amount of arithmetic (*balanced*: as long as the copies), the bytes of "
                       "a slot, the depth of the ring and the warps that compute. *synchronous*: the fastest "
                       "kernel without warp roles.",
+    "page_locking": "*PinnedBuffer*; *PinnedArena*: until all of it may be used. Freeing is not timed.",
     "python": "*import*: `import penstock`. The other cases are the time per item of a host stage: *empty* "
               "does nothing, *with_slot* gets a slot, *with_numpy* also gets its NumPy array.",
     "resample": "*cudaMemcpy*: a copy within the GPU that moves the same bytes; with *pages* in its name, "

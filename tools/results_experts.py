@@ -51,12 +51,14 @@ PROMPTS, TOKENS = ("prefill 1x4096", "prefill 4x4096"), ("decode B1", "decode B8
 CACHED, WITH_CPU = ("zipf B1", "zipf B8"), "decode B1, with the CPU"
 COMPRESSED = [f"{name}, compressed" for name in (*PROMPTS, "decode B1")]
 LARGE, BALANCED, FROM_DISK = "large experts", "large experts, balanced", "prefill from a disk"
+LOCKED = [f"{kind}, {size} GiB" for size in (1, 8) for kind in ("PinnedBuffer", "PinnedArena")]
 LOADS = ("host memory", "page-locked memory", "page-locked memory, page-aligned", "device",
          "experts into an ExpertStore")
 MODEL_PROMPTS = [f"forward, {name}" for name in PROMPTS]
 MODEL_TOKENS = [f"forward, decode, batch {count}" for count in (1, 8, 64)]
 # Whose results the goals are compared with.
-MEASURED_BY = ("expert_streaming", "expert_overlap", "checkpoint_loading", "expert_streaming_transformers")
+MEASURED_BY = ("expert_streaming", "expert_overlap", "page_locking", "checkpoint_loading",
+               "expert_streaming_transformers")
 
 
 def goals(documents):
@@ -104,6 +106,8 @@ def goals(documents):
                    metric("speedup")),
         comparison("expert_overlap", "plain reads of the packed file / Penstock", [FROM_DISK], 0.9,
                    alone("disk_alone_us")),
+        comparison("page_locking", "cudaHostAlloc / Penstock, page-locked memory", LOCKED, 1.0,
+                   lambda case: over(judged_us(case["peer"].get("cudaHostAlloc")), judged_us(case["ours"]))),
         comparison("checkpoint_loading", "slower of disk and memory / loading a checkpoint", LOADS, 0.9,
                    metric("of_floor")),
         comparison("expert_streaming_transformers", "accelerate / Penstock, whole model, prompts", MODEL_PROMPTS, 9.0,

@@ -86,6 +86,8 @@ def test_goals_name_cases_of_the_benchmarks():
     assert 'f"forward, {name}"' in model
     for name in (*results_experts.MODEL_PROMPTS, *results_experts.MODEL_TOKENS):
         assert f'"{name.removeprefix("forward, ")}"' in model
+    assert 'fmt::format("{}, {} GiB"' in source("page_locking_cuda.cpp")
+    assert "gibibytes{1, 8}" in source("page_locking_cuda.cpp")
     passes = source("expert_streaming.cpp")
     for name in (*results_experts.PROMPTS, *results_experts.TOKENS, *results_experts.CACHED,
                  *results_experts.COMPRESSED, results_experts.WITH_CPU):
