@@ -11,7 +11,8 @@ are timed in interleaved runs. accelerate dispatches the model as from_pretraine
 much GPU memory for weights as the streamed model has. The floor is the time in which the bytes of the needed
 experts cross the link, by the best of several plain copies in the same run.
 
-Runs that take long are repeated less often, so that the samples of each take ten seconds or are one.
+Long runs are repeated less often: all samples of a run take ten seconds at most, unless a single one takes
+longer.
 """
 
 import argparse
