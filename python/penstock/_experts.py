@@ -224,11 +224,10 @@ class StreamedExperts:
             raise InvalidArgument("store", "one in page-locked memory, made with device='cuda'",
                                   "one that was made with device='cpu'")
         size = 0 if device_bytes is None else as_bytes("device_bytes", device_bytes)
-        self.store = store
+        self.store, self._repeatable = store, host_experts != "balanced"
         self._core = _core.StreamedExperts(
             store._core, where, size, policy, [as_pair("pinned", each) for each in pinned], prefetch,
             host_experts, as_share("host_share", host_share), not_negative("calls_in_flight", calls_in_flight), not_negative("records", records))
-        self._repeatable = host_experts != "balanced"
 
     def forward(self, layer: int, x: Any, ids: Any, weights: Any, out: Any = None, *,
                 activation: str = "swiglu", alpha: float = 1.702, limit: float = 7.0,
