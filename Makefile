@@ -12,7 +12,7 @@ test: ## check everything that needs no GPU
 	@scripts/test.sh
 
 wheel: ## make a manylinux wheel in build/wheel/dist, and try it with NumPy alone
-	@scripts/setup.sh
+	@scripts/setup.sh build python
 	@scripts/wheel.sh
 
 gpu-test: ## run the tests that need a GPU or torch, C++ and Python
@@ -31,11 +31,11 @@ fuzz: ## run every fuzzer for ten minutes
 	@scripts/fuzz.sh
 
 format: ## lay out the sources
-	@scripts/setup.sh
+	@scripts/setup.sh python
 	@scripts/format.sh
 
 lint: ## run clang-tidy over what changed
-	@scripts/setup.sh
+	@scripts/setup.sh build python
 	@scripts/build.sh cpu
 	@scripts/lint.sh
 

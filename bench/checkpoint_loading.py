@@ -3,12 +3,12 @@
     python3 bench/checkpoint_loading.py --output bench/results/checkpoint_loading.json --directory /data
 
 The checkpoint is synthetic, of several files, with tensors of the sizes of Qwen3-30B-A3B. It is loaded
-into new host memory, into page-locked memory, and to the device. Engines alone are timed in the same
-interleaved passes: the disk by bare reads past the page cache of whole files, with several block sizes
-and numbers of threads; and for the device, copies from page-locked memory. The floor is the best pass
-of the slower engine. The first touch of as much new memory is timed, too. It is no floor: how long it
-takes depends on whether the system has huge pages at that moment. Files leave the page cache before
-every pass.
+into new host memory, into page-locked memory, and to the device; and its experts are loaded into a new
+ExpertStore, as penstock.hf.load() does. Engines alone are timed in the same interleaved passes: the disk by
+bare reads past the page cache of whole files, with several block sizes and numbers of threads; for the
+device, copies from page-locked memory; and a new ExpertStore that is not filled. The floor is the best pass
+of the slower engine. The first touch of as much new memory is timed, too. It is no floor: how long it takes
+depends on whether the system has huge pages at that moment. Files leave the page cache before every pass.
 """
 
 import argparse
@@ -24,30 +24,35 @@ from pathlib import Path
 import numpy
 import penstock
 from penstock import weights
+from penstock._expert_reader import ExpertReader
+from penstock._hf_names import Source
+from penstock._progress import ByteProgress
 from penstock.bench import _results
 from penstock.bench._floor import Floor
 
 MIB, PAGE, SEED = 1 << 20, 4096, 1
 SHARDS = 4
 HIDDEN, WIDTH, ROWS = 2048, 768, 16384  # of a token, an expert, and a table of embeddings
+EXPERTS = 4  # of a layer
+PARTS = (("gate", "gate_up", 0), ("up", "gate_up", HIDDEN * WIDTH), ("down", "down", 0))
+IN_STORE = "experts into an ExpertStore"
 WAYS = ((1, 16), (4, 8), (16, 4))  # MiB of a bare read, and threads
 TOUCHED_AT_ONCE, COPIED_AT_ONCE = 8 * MIB, 8 * MIB
 
 
 def shapes_of(total):
-    """Names and shapes of 2-byte tensors of about `total` bytes: a table, then experts and norms."""
+    """Names and shapes of 2-byte tensors of about `total` bytes: a table, then layers of experts and norms."""
     rows = min(ROWS, max(1, total // (8 * HIDDEN)))
     yield "model.embed_tokens.weight", (rows, HIDDEN)
-    left, number = total - 2 * rows * HIDDEN, 0
-    while number == 0 or left > 0:
-        start = f"model.layers.{number // 128}.mlp.experts.{number % 128}"
-        for part in ("gate", "up", "down"):
-            shape = (HIDDEN, WIDTH) if part == "down" else (WIDTH, HIDDEN)
-            yield f"{start}.{part}_proj.weight", shape
-            left -= 2 * HIDDEN * WIDTH
-        if number % 128 == 0:
-            yield f"model.layers.{number // 128}.input_layernorm.weight", (HIDDEN,)
-        number += 1
+    for layer in range(max(1, (total - 2 * rows * HIDDEN) // (EXPERTS * len(PARTS) * 2 * HIDDEN * WIDTH))):
+        yield f"model.layers.{layer}.input_layernorm.weight", (HIDDEN,)
+        for expert in range(EXPERTS):
+            for name, *_ in PARTS:
+                yield name_of(layer, expert, name), (HIDDEN, WIDTH) if name == "down" else (WIDTH, HIDDEN)
+
+
+def name_of(layer, expert, part):
+    return f"model.layers.{layer}.mlp.experts.{expert}.{part}_proj.weight"
 
 
 def write_checkpoint(folder, total):
@@ -145,6 +150,48 @@ def placed(memory, checkpoint, as_in_files):
     return views
 
 
+class Experts:
+    """The experts of a checkpoint, loaded into a new store at each pass."""
+
+    def __init__(self, checkpoint, device):
+        self._checkpoint, self._device = checkpoint, device
+        self._layers = sum(name.endswith("input_layernorm.weight") for name in checkpoint)
+        self._sources = [self._source(layer, expert, *part) for layer in range(self._layers)
+                         for expert in range(EXPERTS) for part in PARTS]
+        self.nbytes = 2 * sum(source.count for source in self._sources)
+        self._store = None
+
+    def allocate(self):
+        """Makes a new store, whose memory is locked in the background if the device is a GPU."""
+        self._store = None  # gives the memory of the last pass back
+        self._store = penstock.ExpertStore(layers=self._layers, experts=EXPERTS, hidden=HIDDEN, width=WIDTH,
+                                           device=self._device)
+
+    def lock(self):
+        self.allocate()
+        self._store.down(self._layers - 1, EXPERTS - 1)  # waits until all memory is locked
+
+    def load(self):
+        self.allocate()
+        with ByteProgress("", self.nbytes, False) as progress:
+            ExpertReader(self._checkpoint, self._sources, "bf16").fill(self._store, progress)
+
+    def are(self, tensors):
+        """Whether the last pass loaded these."""
+        for layer in range(self._layers):
+            for expert in range(EXPERTS):
+                gate, up, down = (tensors[name_of(layer, expert, name)] for name, *_ in PARTS)
+                if not (numpy.array_equal(self._store.gate_up(layer, expert), numpy.concatenate([gate, up]))
+                        and numpy.array_equal(self._store.down(layer, expert), down)):
+                    return False
+        return True
+
+    def _source(self, layer, expert, name, part, begin):
+        tensor = name_of(layer, expert, name)
+        return Source(tensor, layer, expert, part, begin, HIDDEN * WIDTH,
+                      place=self._checkpoint._files.info(tensor)[2:4])
+
+
 class Loads:
     """The ways to load, and the tensors that the last pass loaded, as bytes on the host."""
 
@@ -166,6 +213,11 @@ class Loads:
             sizes = [min(COPIED_AT_ONCE, self.checkpoint.nbytes - at)
                      for at in range(0, self.checkpoint.nbytes, COPIED_AT_ONCE)]
             self.engines["link"] = uploading(device, pinned, there, sizes)
+        self._experts = Experts(self.checkpoint, device)
+        self.ways[IN_STORE] = self._experts.load
+        self.engines["new ExpertStore"] = self._experts.lock
+        self.engines_of[IN_STORE] = ("disk", "new ExpertStore")
+        self.nbytes_of = {IN_STORE: self._experts.nbytes}
         for name, views in self._views.items():
             self.ways[name] = lambda views=views: weights.open(self.folder).read_into(views)
             self.engines_of[name] = ("disk", "link") if name == "device" else ("disk",)
@@ -181,6 +233,8 @@ class Loads:
         for view in views.values() if views else ():
             penstock.copy(view, self._one[:view.nbytes])
         self.ways[name]()
+        if name == IN_STORE:
+            return self._experts.are(self.tensors)
         for tensor, wanted in self.tensors.items():
             got = self._loaded[tensor] if views is None else self._on_host(views[tensor])
             if not numpy.array_equal(got.reshape(-1).view("u1"), wanted.reshape(-1).view("u1")):
@@ -230,10 +284,12 @@ def measure(directory, device, mebibytes, repeats, threads):
                          repeats)
         engines = {name: floor_of(seconds[name]) for name in loads.engines}
         engines["disk"] = floor_of(*(seconds[name] for name in bare))
-        nbytes = loads.checkpoint.nbytes
+        every = loads.checkpoint.nbytes
         for name in loads.ways:
+            nbytes = loads.nbytes_of.get(name, every)
             ours = statistics.median(seconds[name]) * 1e6
-            mine = {each: engines[each] for each in loads.engines_of[name]}
+            mine = {each: engines[each] * (nbytes / every if each == "disk" else 1)
+                    for each in loads.engines_of[name]}
             floor = max(mine.values())
             yield {
                 "case": name,

@@ -1,7 +1,8 @@
 // Loading and computing experts: sequentially, in a pipeline and by StreamedExperts, beside the
 // slowest engine alone. Large experts, whose loading takes longer than computing them; so many
-// tokens that both take as long; f32; and experts on a disk, which is measured by bare reads. On
-// the CPU device only the disk has anything to load. Writes bench/results/expert_overlap.json.
+// tokens that both take as long; f32; and experts on a disk, which is measured by bare reads of the
+// same file. On the CPU device only the disk has anything to load. Writes
+// bench/results/expert_overlap.json.
 //
 //   bench_expert_overlap --output bench/results/expert_overlap.json --directory /fast_disk
 #include <fcntl.h>
@@ -29,7 +30,6 @@
 #include "support/bare_read.h"
 #include "support/guarded.h"
 #include "support/results.h"
-#include "support/test_file.h"
 
 namespace {
 
@@ -80,16 +80,15 @@ std::vector<Case> cases(bool quick) {
   return all;
 }
 
-// The disk alone: a file of as many bytes as a pass loads, by system calls and nothing else. One of
-// the ways is timed whenever the measurement times its own reads, so that both see the same disk.
+// The disk alone: the file of packed experts, read by system calls and nothing else. One of the
+// ways is timed whenever the measurement times its own reads, so that both see the same disk.
 class BareDisk {
  public:
-  BareDisk(const std::filesystem::path& directory, std::size_t bytes)
-      : bytes_(bytes / bench::TestFile::piece * bench::TestFile::piece),
-        file_(directory, bytes_),
-        fd_(open(file_.path().c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC)),
-        memory_(ps::Device::cpu(), most_in_flight * bench::TestFile::piece) {
-    if (fd_ < 0) throw ps::SystemError(errno, "open for direct reads", file_.path().string());
+  explicit BareDisk(const std::filesystem::path& file)
+      : bytes_(std::filesystem::file_size(file) / piece * piece),
+        fd_(open(file.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC)),
+        memory_(ps::Device::cpu(), most_in_flight * piece) {
+    if (fd_ < 0) throw ps::SystemError(errno, "open for direct reads", file.string());
   }
   ~BareDisk() { close(fd_); }
   BareDisk(const BareDisk&) = delete;
@@ -97,8 +96,7 @@ class BareDisk {
 
   void pass() {
     for (const std::size_t in_flight : {std::size_t{8}, most_in_flight}) {
-      const bench::BareRead work{fd_, bytes_, bench::TestFile::piece, in_flight,
-                                 memory_.view().data};
+      const bench::BareRead work{fd_, bytes_, piece, in_flight, memory_.view().data};
       floor_.time([&] { bench::read_by_threads(work); });
       bool has_uring = true;
       const double seconds = ps::seconds_of([&] { has_uring = bench::read_by_uring(work); });
@@ -112,9 +110,9 @@ class BareDisk {
   }
 
  private:
+  static constexpr std::size_t piece = 4 * ps::MiB;
   static constexpr std::size_t most_in_flight = 32;
-  std::size_t bytes_;
-  bench::TestFile file_;
+  std::size_t bytes_;  // whole pieces
   int fd_;
   ps::PinnedBuffer memory_;
   ps::Floor floor_;
@@ -124,9 +122,7 @@ void measure(const Settings& settings, const ps::Device& device, Case each,
              bench::Results& results) {
   std::optional<BareDisk> disk;
   if (each.options.from == ps::ExpertsFrom::disk) {
-    const ps::ExpertShape& of = each.options.shape;
-    disk.emplace(settings.directory, static_cast<std::size_t>(of.layers * of.experts) *
-                                         ps::ExpertStore::block_bytes(of));
+    each.options.packed = [&](const std::filesystem::path& file) { disk.emplace(file); };
     each.options.timer = [&](std::string_view what, const std::function<void()>& run) {
       if (what == "read alone") disk->pass();
       return ps::seconds_of(run);

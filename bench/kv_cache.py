@@ -10,7 +10,8 @@ for its token. All ways do the same with the same kernels and differ in where th
   cost would take;
 - concatenated: torch.cat at every step, as transformers' DynamicCache does;
 - reallocated: larger tensors every 64 rows, by torch's caching allocator, and a copy;
-- cudaMalloc: the same by cudaMalloc, a copy and cudaFree.
+- cudaMalloc: the same, and then torch.cuda.empty_cache(): cudaFree of the old tensors and of all other
+  memory that the allocator caches. The next tensors, also temporary ones, are made by cudaMalloc.
 
 Every generation begins with nothing in torch's caching allocator, as in a new process.
 
@@ -123,7 +124,7 @@ class Reallocated(Allocated):
 
 class CudaMalloc(Reallocated):
     def free_old(self):
-        torch.cuda.empty_cache()  # cudaFree of the old ones; the next are made by cudaMalloc
+        torch.cuda.empty_cache()
 
 
 WAYS = {"ours": Ours, "allocated": Allocated, "concatenated": Concatenated,

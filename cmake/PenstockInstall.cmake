@@ -1,9 +1,10 @@
 include(CMakePackageConfigHelpers)
 
 install(TARGETS penstock EXPORT PenstockTargets)
+# Those that were built.
 foreach(program IN ITEMS penstock_cli penstock_ladder)
   if(TARGET ${program})
-    install(TARGETS ${program})
+    install(TARGETS ${program} OPTIONAL)
   endif()
 endforeach()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/penstock" "${PROJECT_BINARY_DIR}/include/penstock"

@@ -14,7 +14,7 @@ if [[ ! $number =~ ^[0-9]$ || -z $file || $# -gt 2 || (-n ${2:-} && $kind == exe
 fi
 [[ $kind == exercise ]] || file=${file/exercises/exercises\/solutions}
 
-scripts/setup.sh --no-python
+scripts/setup.sh build
 preset=$(scripts/preset.sh)
 if [[ $file == *.cu && $preset != gpu ]]; then
   echo "exercise $number needs the CUDA toolkit, 12.8 or newer; 1 and 2 do without" >&2

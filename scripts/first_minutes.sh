@@ -28,7 +28,7 @@ for target in "${targets[@]}"; do
   git clone --quiet "$source" "$clone"
   cd "$clone"
   setup=(scripts/setup.sh)
-  [[ $target == demo ]] && setup+=(--no-python)
+  [[ $target == demo ]] && setup+=(build)
   install=$(seconds "${setup[@]}")
   export CCACHE_DIR=$scratch/cache-$target
   measured=$(python3 "$tool" run "$scratch/$target.log" make "$target")

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # fuzz.sh [SECONDS]: runs every fuzzer for that long (600), at the same time, from the kept corpus;
-# what covers something new is added to it, made small. Needs clang 16 with libFuzzer.
+# what covers something new is added to it, made small. Uses clang 19.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 seconds=${1:-600}
-scripts/setup.sh --fuzz
+scripts/setup.sh build clang
 scripts/build.sh fuzz
 failed=0
 for fuzzer in build/fuzz/bin/fuzz_*; do

@@ -1,15 +1,10 @@
 #!/usr/bin/env bash
-# Prints the preset that suits this machine: gpu where a CUDA toolkit of 12.8 or newer works, else cpu.
+# preset.sh [--why]: prints the preset that suits this machine: gpu where a CUDA toolkit of 12.8 or newer
+# works, else cpu. With --why, prints instead why there is no such toolkit, or nothing if there is one.
 set -euo pipefail
 
 minimum=12.8
 nvcc=${CUDACXX:-$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")}
-
-is_new_enough() {
-  local version
-  version=$("$nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
-  [[ -n $version ]] && printf '%s\n' "$minimum" "$version" | sort -V -C
-}
 
 # A toolkit without its runtime library, or beside a compiler that it refuses, cannot do this.
 can_link() {
@@ -21,4 +16,24 @@ can_link() {
   return $status
 }
 
-if is_new_enough && can_link; then echo gpu; else echo cpu; fi
+# What keeps the toolkit from being used; nothing if it can be.
+problem() {
+  local version
+  version=$("$nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\),.*/\1/p') || true
+  if [[ -z $version ]]; then
+    echo "no CUDA toolkit was found ($nvcc does not run)"
+  elif ! printf '%s\n' "$minimum" "$version" | sort -V -C; then
+    echo "the CUDA toolkit is too old ($nvcc is $version, older than $minimum)"
+  elif ! can_link; then
+    echo "the CUDA toolkit does not work ($nvcc cannot build an empty program)"
+  fi
+}
+
+problem=$(problem)
+if [[ ${1:-} == --why ]]; then
+  echo "$problem"
+elif [[ -z $problem ]]; then
+  echo gpu
+else
+  echo cpu
+fi

@@ -22,12 +22,16 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks import MEASURED_ELSEWHERE
+
+BUILDS = MEASURED_ELSEWHERE["first_minutes"]
 CORES = 2
 IDLE = 0.5  # load before the first run, in cores
 OTHERS = 0.05 * CORES  # what other programs may use during a run, in cores
 FIELDS = 5  # per target
 PHASE = re.compile(r"== (.+): (\d+) s")  # as scripts/test.sh prints it
-OF_A_RUN = ("date", "commit", "machine", "load_before", "idle")  # what a case that stays keeps
+# What a case that stays keeps.
+OF_A_RUN = ("date", "commit", "sources", "code_bytes", "machine", "load_before", "idle")
 
 
 def busy_seconds(cores, stat=Path("/proc/stat")):
@@ -119,6 +123,8 @@ def document(load, cases):
         "name": "first_minutes",
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "commit": first_line("git", "rev-parse", "--short=12", "HEAD"),
+        "sources": BUILDS.sources_hash(),
+        "code_bytes": BUILDS.code_bytes(),
         "machine": machine(),
         "load_before": float(load),
         "idle": True,
@@ -131,7 +137,7 @@ def document(load, cases):
 def merged(old, new):
     """`new` with the cases of `old` that it lacks, which name the run that they are from."""
     names = {case["case"] for case in new["cases"]}
-    kept = [{field: old[field] for field in OF_A_RUN if old[field] != new[field]} | case
+    kept = [{field: old.get(field) for field in OF_A_RUN if old.get(field) != new[field]} | case
             for case in old["cases"] if case["case"] not in names]
     return new | {"cases": sorted(kept + new["cases"], key=lambda case: case["case"])}
 

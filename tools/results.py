@@ -104,6 +104,7 @@ ABOUT = {
     "operator_calls": "what calls of operators cost the host in C++",
     "overlap": "copies and kernels in a Pipeline",
     "overlap-kernel": "copies and arithmetic inside one kernel",
+    "page_locking": "getting page-locked host memory",
     "python": "cost of a Python stage, and of the import",
     "resample": "resample on the GPU",
     "resample_cpu": "resample on the CPU",
@@ -162,8 +163,9 @@ NAMES = {
                           "penstock.weights.load into new NumPy arrays; *page-locked memory*: into memory that is "
                           "there, as far behind a multiple of 4 KiB as the file has each tensor, so that reads are "
                           "direct; *page-aligned*: at such multiples, as stores of experts have them, through slots; "
-                          "*device*: into GPU memory. The floor is the disk, by bare direct reads of the same files, "
-                          "or the link, if that is slower.",
+                          "*device*: into GPU memory; *experts into an ExpertStore*: as penstock.hf.load() does, "
+                          "into a new store, whose memory is locked meanwhile. The floor is the disk, by bare direct "
+                          "reads of the same files, or if that is slower, the link or a new store alone.",
     "copy": "*device*: within the GPU; *upload*, *download*: from and to page-locked memory of the host. "
             "*CUB*: the faster of two ways to call its DeviceTransform, on elements and on vectors.",
     "decompress": "The bytes are those of the compressed data and of the values. *96 thread blocks*: with this "
@@ -186,22 +188,24 @@ NAMES = {
                                      "*forward*: a whole forward pass. *decode*: one token per sequence, "
                                      "after 128 tokens. The cache of experts on the GPU is empty before every "
                                      "run. The floor is the time in which the bytes of the needed experts "
-                                     "cross the link. *accelerate*: its cpu_offload; *resident*: all experts on "
+                                     "cross the link. *accelerate*: device_map=\"auto\" with as much GPU memory "
+                                     "for weights as the streamed model has; *resident*: all experts on "
                                      "the GPU, by penstock.moe, measured before and freed; then torch's memory "
                                      "pool is limited, so that pool and cache together are smaller than the "
                                      "model. The yardstick of a forward pass is what can be "
                                      "expected: copies of a prompt's experts can overlap with everything else, "
-                                     "those of single tokens are known only after the router.",
+                                     "those of single tokens are known only after the router, so that the "
+                                     "GPU's time of everything else adds to theirs.",
     "gemm": "Cases are M x N x K, in bf16 if nothing else is said; *odd*: N and K are not multiples of 8. "
             "*cuBLASLt*: the first algorithm that its heuristic returns. *cuBLASLt-best16*: the fastest "
             "of the sixteen that it returns at most. Both have a workspace of 32 MiB.",
     "kv_cache": "A step appends a row to each of 4 layers, computes attention, and waits. *ours*: "
                 "penstock.KVCache. *allocated*: tensors for all rows, allocated beforehand. *concatenated*: "
                 "torch.cat at every step. *reallocated*: larger tensors every 64 rows, by torch's caching "
-                "allocator, and a copy. *cudaMalloc*: the same by cudaMalloc, a copy and cudaFree. "
-                "*other stream*: the longest time between two kernels of 30 µs that "
-                "are queued on another stream; where the queue ran dry because the host was late, it is "
-                "not counted. All are medians over several generations of every way, in interleaved runs.",
+                "allocator, and a copy. *cudaMalloc*: the same, and then torch.cuda.empty_cache(), "
+                "which frees the old tensors and all else that the allocator caches, so that the next tensors "
+                "need cudaMalloc. *other stream*: the longest time between two kernels of 30 µs that are queued "
+                "on another stream; where the queue ran dry because the host was late, it is not counted. All are medians over several generations of every way, in interleaved runs.",
     "moe": "Every time includes the router's projection, a matrix product of torch's, and the routing. "
            "*torch*: the grouped matrix products of torch, with sorting, gathering, activation and "
            "adding up as operations of their own. *SonicMoE* is there if its wheels were.",
@@ -235,6 +239,7 @@ NAMES = {
     "overlap-kernel": "Cases give the amount of arithmetic (*balanced*: as long as the copies), the bytes of "
                       "a slot, the depth of the ring and the warps that compute. *synchronous*: the fastest "
                       "kernel without warp roles.",
+    "page_locking": "*PinnedBuffer*; *PinnedArena*: until all of it may be used. Freeing is not timed.",
     "python": "*import*: `import penstock`. The other cases are the time per item of a host stage: *empty* "
               "does nothing, *with_slot* gets a slot, *with_numpy* also gets its NumPy array.",
     "resample": "*cudaMemcpy*: a copy within the GPU that moves the same bytes; with *pages* in its name, "
@@ -256,9 +261,9 @@ def summary(documents):
     rows = [[f"[{name}](results/{name}.md)", ABOUT.get(name, ""), headline(path, document),
              document["commit"] + (", older sources" if document.get("stale") else "")]
             for name, (path, document) in documents.items()]
-    missing = [f"`{name}` ({about})" for name, about in ABOUT.items() if name not in documents]
-    more = (f"\nNot measured yet: {'; '.join(missing)}. "
-            "`scripts/gpu_bench.sh NAME` measures them.\n" if missing else "")
+    missing = [[f"`{name}`", about] for name, about in ABOUT.items() if name not in documents]
+    more = ("\nNot measured yet; `scripts/gpu_bench.sh NAME` measures them:\n\n"
+            f"{table(['benchmark', 'measures'], missing)}\n" if missing else "")
     return f"{SUMMARY}\n{table(['benchmark', 'measures', 'result', 'commit'], rows)}\n{more}"
 
 
@@ -348,7 +353,8 @@ TABLES = {"append_attention": results_attention.steps, "attention": results_atte
           "attention_decode": results_attention.decoding,
           "attention_transformers": results_attention.generating,
           "expert_streaming": results_experts.link, "expert_streaming-cpu": results_experts.with_cpu,
-          "expert_streaming-cache": results_experts.cached, "kv_cache-growth": results_caches.growth, "overlap": overlap_table, "gpu": gpu_table, "resample": results_resample.gpu_table,
+          "expert_streaming-cache": results_experts.cached, "expert_streaming-goals": results_experts.goals,
+          "kv_cache-growth": results_caches.growth, "overlap": overlap_table, "gpu": gpu_table, "resample": results_resample.gpu_table,
           "resample-cpu": results_resample.cpu_table, "moe": results_moe.layers,
           "moe_cpu": results_moe.on_cpu, "moe_decode": results_moe.decoding,
           "moe_layouts": results_moe.layouts, "moe_portable": results_moe.portable,
@@ -356,7 +362,8 @@ TABLES = {"append_attention": results_attention.steps, "attention": results_atte
           "moe_rounding": results_moe.rounding, "route": results_moe.routing}
 
 # The benchmarks of tables that have another name.
-TABLES_OF = {"gpu": ("copy", "gemm", "attention", "transform"), "resample-cpu": ("resample_cpu",)}
+TABLES_OF = {"gpu": ("copy", "gemm", "attention", "transform"), "resample-cpu": ("resample_cpu",),
+             "expert_streaming-goals": results_experts.MEASURED_BY}
 
 
 def benchmarks_of(name):
@@ -400,7 +407,7 @@ def with_sections(text, documents):
 
 def stale_names(documents, root):
     """The benchmarks whose sources in the tree are others than those that were measured."""
-    known = benchmarks.every(root)
+    known = benchmarks.every(root) | benchmarks.MEASURED_ELSEWHERE
     return {name for name, (path, _) in documents.items()
             if name in known and benchmarks.state(known[name], path.parent, root) == "stale"}
 

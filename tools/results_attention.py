@@ -156,7 +156,8 @@ class Comparison:
             goal = f"at {'most' if self.at_most else 'least'} {self.shown(self.goal)}"
             if found is not None:
                 met = "yes" if (found <= self.goal if self.at_most else found >= self.goal) else "no"
-        return [what, f"{len(values)} of {len(self.names)}", goal, self.shown(found), met, where]
+        measured = "not measured" if found is None else self.shown(found)
+        return [what, f"{len(values)} of {len(self.names)}" if self.names else NONE, goal, measured, met, where]
 
 
 GQA, PACKED = "GQA, 32 over 8 heads", "packed, 128 to 8192 rows"
@@ -166,18 +167,18 @@ DECODE = {"1 sequence, 131072 keys": 0.87, "16 sequences, 16384 keys": 0.92,
           "64 sequences, 4096 keys": 0.92, "128 sequences, 2048 keys, 32 heads of k": 0.92}
 TWO_CALLS = "append_kv, attention"
 CHUNK = "1024 rows behind 8192"
-GROWTH = "step, 99th percentile"
+GROWTH, GAP = "step, 99th percentile", "other stream, longest gap"
+TORCH = "FlashAttention 2", "cuDNN", "efficient"  # kernels of its scaled_dot_product_attention
 # A claim about FlashAttention, which is no kernel of ours.
 DRAM_CASE, DRAM_SHARE = name_of(128, 4096, "full"), 0.85
 DRAM_COUNTER = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
 
 
 def compared(documents):
-    """What was compared with what, the goal, and what was measured, for all results of attention that there
-    are."""
+    """What was compared with what, the goal, and what was measured, also where there are no results yet."""
     found = {name: cases_of(documents, name) if name in documents else {}
              for name in ("attention", "attention_portable", "attention_cpu", "attention_decode",
-                          "append_attention", "kv_cache", "attention_profiles")}
+                          "append_attention", "kv_cache", "attention_transformers", "attention_profiles")}
 
     def values(benchmark, names, value):
         return {name: value(found[benchmark][name]) for name in names if name in found[benchmark]}
@@ -204,10 +205,10 @@ def compared(documents):
         return over(case["profiles"].get("FlashAttention", {}).get(DRAM_COUNTER), 100)
 
     def comparison(benchmark, what, names, goal, value, **more):
-        return benchmark, Comparison(what, list(names), goal, values(benchmark, names, value), **more)
+        return Comparison(what, list(names), goal, values(benchmark, names, value), **more)
 
-    prefill, on_cpu_cases, steps = (list(found[name]) for name in (
-        "attention", "attention_cpu", "append_attention"))
+    prefill, on_cpu_cases, steps, generations = (list(found[name]) for name in (
+        "attention", "attention_cpu", "append_attention", "attention_transformers"))
     short = [name for name in LISTED if int(name.split(", ")[1]) <= SHORT]
     first = [name for name in prefill if "first_call_us" in found["attention"][name]["metrics"]]
     growth = "99th percentile of a step: cache that grows / allocated cache"
@@ -242,10 +243,14 @@ def compared(documents):
         comparison("kv_cache", worst, [GROWTH], 1.05,
                    lambda case: max(case["metrics"].get("p99_over_allocated_by_round", [None])),
                    at_most=True),
+        comparison("kv_cache", "longest gap on another stream: cache that grows / allocated cache", [GAP], None,
+                   lambda case: over(1, beside("allocated")(case)), at_most=True),
+        comparison("attention_transformers", "torch's fastest kernel / Penstock, a token of a transformers model",
+                   generations, None, beside(*TORCH)),
         comparison("attention_profiles", f"DRAM bandwidth that FlashAttention uses, {DRAM_CASE}", [DRAM_CASE],
                    DRAM_SHARE, dram_share, shown=percent)]
     return table(["what", "cases measured", "goal", "measured", "met", "at"],
-                 [found_values.row() for benchmark, found_values in comparisons if found[benchmark]])
+                 [each.row() for each in comparisons])
 
 
 def steps(documents):
@@ -267,13 +272,13 @@ def generating(documents):
     rows = []
     for name, case in cases_of(documents, "attention_transformers").items():
         ours, peers, metrics = judged_us(case["ours"]), case["peer"], case["metrics"]
-        torch = [judged_us(peers.get(peer)) for peer in ("FlashAttention 2", "cuDNN", "efficient")]
+        torch = [judged_us(peers.get(peer)) for peer in TORCH]
         fastest, eager = min(filter(None, torch), default=None), judged_us(peers.get("eager"))
         rows.append([name, shown_us(ours), *map(shown_us, torch), ratio(over(fastest, ours), 2),
                      shown_us(eager), ratio(over(eager, ours), 2),
                      f"{metrics['compared']} of {case['params']['tokens']}",
                      metrics["mismatches"]["ours"]])
-    return table(["model", "Penstock", "FlashAttention 2", "cuDNN", "efficient",
+    return table(["model", "Penstock", *TORCH,
                   "fastest of these / Penstock", "eager", "eager / Penstock", "positions compared",
                   "other tokens"], rows)
 

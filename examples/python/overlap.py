@@ -15,7 +15,7 @@ def upload(item):
 
 
 def compute(item):
-    penstock.iterate(item.slot(work), rounds=100, stream=item.stream)
+    penstock.transform.scale(item.slot(work), 3, out=item.slot(work), stream=item.stream)
 
 
 def download(item):
@@ -30,4 +30,4 @@ timeline = penstock.Timeline()  # shown as a chart in a notebook
 report = pipeline.run(chunks, recorder=timeline)
 busy = sum(map(timeline.busy_seconds, ("upload", "compute", "download")))
 print(f"{report.items} chunks in {report.seconds * 1e3:.1f} ms, {busy * 1e3:.1f} ms of work")
-assert numpy.allclose(result.numpy(), 1 + (data.numpy() - 1) * 0.9990234375**100)
+assert (result.numpy() == 3 * data.numpy()).all()

@@ -3,7 +3,7 @@
 from typing import Any
 
 from . import _core
-from ._attention import _count, _number, _window, result_shapes
+from ._attention_arguments import count, number, result_shapes, sides
 from ._memory import empty_like
 from ._torch_part import TorchPart
 
@@ -51,9 +51,9 @@ def append_attention(q: Any, k: Any, v: Any, k_cache: Any, v_cache: Any, *, leng
     (B, Snew, Hq, Dv). Row i of the new ones is the position of query i. With ``return_lse=True`` the
     call returns (result, lse).
 
-    On a GPU, bf16 and f16 with at most 16 new rows per sequence, given by `max_q` if there is
-    `cu_new`, are computed by one kernel, which writes the rows before it reads them; other calls run
-    the two functions one after the other. The bits are the same. ``advance=True`` adds a small kernel:
+    On a GPU, calls with at most 16 new rows per sequence, given by `max_q` if there is `cu_new`, are
+    computed by one kernel, which writes the rows before it reads them; other calls run the two
+    functions one after the other. The bits are the same. ``advance=True`` adds a small kernel:
     in a model whose layers have the same lengths, only the last layer needs it.
 
     Arrays are NumPy arrays, torch tensors, Penstock arrays or other DLPack arrays. D and Dv are
@@ -63,11 +63,11 @@ def append_attention(q: Any, k: Any, v: Any, k_cache: Any, v_cache: Any, *, leng
     whose page is not one, are left out. Pages that get new rows belong to one sequence. torch can
     compile and capture the call. It has no backward.
     """
-    left, right = _window(window)
+    left, right = sides(window)
     inputs = q, k, v, lengths, pages, cu_new, cos, sin, positions, sinks, first_k
-    options = (int(length), bool(advance), bool(interleaved), causal, left, right, softcap,
-               _number("scale", scale), _count("max_q", max_q), _count("max_k", max_k), kernel,
-               batch_invariant, check)
+    options = (int(length), bool(advance), bool(interleaved), bool(causal), left, right, softcap,
+               number("scale", scale), count("max_q", max_q), count("max_k", max_k), kernel,
+               bool(batch_invariant), bool(check))
     shape, lse_shape = result_shapes(q, v, cu_new, ("cu_new", "cu_new"))
     torch_part = _torch.of(q)
     empty = empty_like if torch_part is None else torch_part.empty_like

@@ -7,7 +7,8 @@ import torch
 
 from . import _core
 from ._append_attention import run
-from ._operators import EXCHANGES, bypasses, current_stream, define, tell_of_write
+from ._core import Array
+from ._operators import EXCHANGES, as_tensors, bypasses, current_stream, define, tell_of_write
 
 _NAMES = ("q", "k", "v", "lengths", "pages", "cu_new", "cos", "sin", "positions", "sinks", "first_k")
 _WRITTEN = ("k_cache", "v_cache", "out", "lse")
@@ -21,6 +22,8 @@ Tuple: TypeAlias = tuple[Any, ...]
 
 
 def append_attention(inputs: Tuple, options: Tuple, written: Tuple, stream: Any) -> None:
+    if type(written[0]) is Array or type(written[1]) is Array:  # those of a KVCache
+        written = as_tensors(written)
     if not bypasses("append_attention", inputs[:3], _NAMES + _WRITTEN, stream, inputs[3:] + written):
         torch.ops.penstock.append_attention(*inputs, *options, *written)
         return

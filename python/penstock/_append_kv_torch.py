@@ -7,8 +7,10 @@ import torch
 
 from . import _core
 from ._append_kv import rotated
+from ._core import Array
 from ._errors import Unsupported
-from ._operators import EXCHANGES, bypasses, current_stream, define, is_traced, tell_of_write
+from ._operators import (EXCHANGES, as_tensors, bypasses, current_stream, define, is_traced,
+                         tell_of_write)
 
 _NAMES = ("k", "v", "lengths", "pages", "cu_new", "cos", "sin", "positions", "q")
 _WRITTEN = ("k_cache", "v_cache", "q_out")
@@ -20,6 +22,8 @@ Tuple: TypeAlias = tuple[Any, ...]
 
 def append_kv(inputs: Tuple, options: Tuple, written: Tuple, stream: Any) -> Any:
     k_cache, v_cache, q_out = written
+    if type(k_cache) is Array or type(v_cache) is Array:  # those of a KVCache
+        k_cache, v_cache = as_tensors((k_cache, v_cache))
     q_out = rotated(inputs[-1], q_out, _empty)
     written = k_cache, v_cache, q_out
     if not _bypasses("append_kv", inputs, written, stream):

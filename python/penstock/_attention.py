@@ -3,7 +3,7 @@
 from typing import Any
 
 from . import _core
-from ._errors import InvalidArgument
+from ._attention_arguments import count, number, result_shapes, sides
 from ._memory import empty_like
 from ._torch_part import TorchPart
 
@@ -86,12 +86,13 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool = False,
     sequence among many thread blocks. A call that the kernel does not take raises InvalidArgument.
     ``"best"`` uses ``"decode"`` for at most 16 queries, given by `max_q` if there is `cu_q`. With
     `batch_invariant`, the result of a sequence is bitwise identical whatever other sequences are in
-    the call.
+    the call, as long as the same kernel computes it. ``"best"`` then chooses by `max_q` alone, which
+    calls with `cu_q` must give: pass the same one in all calls whose results are compared.
     """
-    left, right = _window(window)
+    left, right = sides(window)
     inputs = q, k, v, sinks, cu_q, cu_k, first_k, lengths_k, pages
-    options = (causal, left, right, softcap, _number("scale", scale), _count("max_q", max_q),
-               _count("max_k", max_k), kernel, batch_invariant, check)
+    options = (bool(causal), left, right, softcap, number("scale", scale), count("max_q", max_q),
+               count("max_k", max_k), kernel, bool(batch_invariant), bool(check))
     torch_part = _torch.of(q)
     if torch_part is not None:
         return torch_part.attention(inputs, options, out, return_lse, stream)
@@ -127,49 +128,3 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
                         "penstock.attention for other arrays")
     return torch_part.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal,
                                                    scale, enable_gqa)
-
-
-def result_shapes(q: Any, v: Any, cu_q: Any, names: tuple[str, str] = ("cu_q", "cu_k")
-                  ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shapes of the result and of lse. The library checks everything else. `names` are those of
-    `cu_q` and of the same for `v`."""
-    rank = 4 if cu_q is None else 3
-    shape, shape_v = getattr(q, "shape", None), getattr(v, "shape", None)
-    if shape is None or shape_v is None:
-        name, wrong = ("q", q) if shape is None else ("v", v)
-        raise TypeError(f"{name}: expected an array, given {type(wrong).__name__}")
-    if len(shape) != rank:
-        expected = "(B, S, H, D)" if rank == 4 else f"(rows, H, D), because of {names[0]}"
-        raise InvalidArgument("q", expected, str(tuple(shape)))
-    if len(shape_v) not in (3, 4):
-        raise InvalidArgument("v", f"(B, S, H, D), or (rows, H, D) with {names[1]}",
-                              str(tuple(shape_v)))
-    *batch, rows, heads, _ = shape
-    return (*batch, rows, heads, shape_v[-1]), (*batch, heads, rows)
-
-
-def _window(window: tuple[int | None, int | None] | None) -> tuple[int, int]:
-    if window is None:
-        return -1, -1
-    try:
-        left, right = window
-    except (TypeError, ValueError):
-        raise InvalidArgument("window", "None or (left, right)", repr(window)) from None
-    return -1 if left is None else left, -1 if right is None else right
-
-
-def _number(name: str, value: float | None) -> float:
-    """0 stands for the default in the library."""
-    if value is None:
-        return 0.0
-    if value == 0:
-        raise InvalidArgument(name, "None, or a number that is not 0", repr(value))
-    return value
-
-
-def _count(name: str, value: int | None) -> int:
-    if value is None:
-        return 0
-    if value < 1:
-        raise InvalidArgument(name, "None, or 1 or more", repr(value))
-    return value

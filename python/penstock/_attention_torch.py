@@ -10,9 +10,10 @@ import torch
 from torch import empty, float32, is_grad_enabled, uint8
 
 from . import _core
-from ._attention import result_shapes
-from ._operators import (EXCHANGES, bypasses, current_stream, define, have_tangents, no_backward,
-                         tell_of_write)
+from ._attention_arguments import result_shapes
+from ._core import Array
+from ._operators import (EXCHANGES, as_tensors, bypasses, current_stream, define, have_tangents,
+                         no_backward, tell_of_write)
 
 _NEEDED = ("q", "k", "v")
 _OPTIONAL = ("sinks", "cu_q", "cu_k", "first_k", "lengths_k", "pages")
@@ -29,6 +30,8 @@ _sizes: dict[Tuple, int] = {}  # of workspaces
 
 
 def attention(inputs: Tuple, options: Tuple, out: Any, return_lse: bool, stream: Any) -> Any:
+    if type(inputs[1]) is Array or type(inputs[2]) is Array:  # those of a KVCache
+        inputs = as_tensors(inputs)
     shape, lse_shape = result_shapes(inputs[0], inputs[2], inputs[4])
     if not bypasses("attention", inputs[:3], _NAMES, stream, inputs[3:]):
         if out is None:
@@ -79,7 +82,7 @@ def _takes(query: Any, key: Any, value: Any, is_causal: bool, scale: float | Non
             return False
     if scale == 0 or not (query.is_cpu or query.is_cuda) or has_slow_kernel(query):
         return False
-    if query.is_cuda and torch.cuda.get_device_capability(query.device) < (8, 0):
+    if query.is_cuda and torch.cuda.get_device_properties(query.device).major < 8:
         return False
     batch, heads, rows, dim = query.shape
     heads_k, keys, dim_v = key.shape[1], key.shape[2], value.shape[3]

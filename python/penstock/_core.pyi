@@ -267,6 +267,11 @@ class KVCache:
         Maps memory for this many rows and returns when that is done, without waiting for the device.
         """
 
+    def set_length(self, rows: int) -> None:
+        """
+        Says that every layer has this many rows, at most `reserved`, after append_kv() or append_attention() has appended them to whole_k() and whole_v(), for example in a CUDA graph. Without it, length() does not change, append() overwrites their rows and shrink() gives their memory back.
+        """
+
     def crop(self, rows: int) -> None:
         """
         Removes the last rows of all layers that have more than this. Keeps the memory.

@@ -224,7 +224,7 @@ class StreamedExperts:
             raise InvalidArgument("store", "one in page-locked memory, made with device='cuda'",
                                   "one that was made with device='cpu'")
         size = 0 if device_bytes is None else as_bytes("device_bytes", device_bytes)
-        self.store = store
+        self.store, self._repeatable = store, host_experts != "balanced"
         self._core = _core.StreamedExperts(
             store._core, where, size, policy, [as_pair("pinned", each) for each in pinned], prefetch,
             host_experts, as_share("host_share", host_share), not_negative("calls_in_flight", calls_in_flight), not_negative("records", records))
@@ -242,12 +242,15 @@ class StreamedExperts:
 
         On a GPU the work is enqueued on `stream`, by default torch's current stream, and the call
         returns. Calls cannot be captured into a CUDA graph or traced by torch. If copying an expert
-        failed in an earlier call, the error is raised here.
+        failed in an earlier call, the error is raised here. Raises Unsupported with
+        ``host_experts="balanced"`` and torch tensors while ``torch.use_deterministic_algorithms`` is set.
         """
         inputs = x, ids, weights, shared_gate_up, shared_down, shared_weights
         options = activation, alpha, limit, kernel, batch_invariant, check
         torch_part = _torch.of(x)
         if torch_part is not None:
+            if not self._repeatable:
+                torch_part.refuse_if_deterministic()
             return torch_part.forward(self._core, layer, inputs, options, out, stream)
         if out is None:
             out = empty_like(x, getattr(x, "shape", ()))

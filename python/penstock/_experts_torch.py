@@ -1,7 +1,9 @@
 """StreamedExperts.forward() for torch tensors."""
 
+import warnings
 from typing import Any
 
+import torch
 from torch import contiguous_format, empty_like, uint8
 
 from ._errors import Unsupported
@@ -9,6 +11,18 @@ from ._operators import EXCHANGES, bypasses, current_stream, tell_of_write
 
 _NAMES = ("x", "ids", "weights", "shared_gate_up", "shared_down", "shared_weights")
 _NEEDED = 3
+
+
+def refuse_if_deterministic() -> None:
+    """For host_experts="balanced", whose split depends on measured times: raises what
+    torch.use_deterministic_algorithms() asks for, or warns."""
+    if not torch.are_deterministic_algorithms_enabled():
+        return
+    text = ("host_experts='balanced': results depend on measured times, but "
+            "torch.use_deterministic_algorithms() is set; use host_experts='fixed' with a host_share, or 'none'")
+    if not torch.is_deterministic_algorithms_warn_only_enabled():
+        raise Unsupported(text)
+    warnings.warn(text, stacklevel=2)
 
 
 def forward(core: Any, layer: int, inputs: tuple[Any, ...], options: tuple[Any, ...], out: Any,

@@ -8,10 +8,11 @@ for those of padding, also if generate() has made them before the forward pass. 
 bool or floating-point, and attention() calls torch's function with them.
 
 Which kind a mask is can only be read on the host, which then waits for the GPU. mask() reads those of
-prompts, but few of those of the tokens that are generated: see _Generation.
+prompts, but not those of the tokens that are generated: see _Generation.
 """
 
 import threading
+from collections import deque
 from typing import Any
 
 import torch
@@ -25,7 +26,6 @@ from ._errors import Unsupported
 
 _DIM_MULTIPLE, _MOST_DIM = 8, 256
 _DTYPES = torch.bfloat16, torch.float16, torch.float32
-_READ_EVERY = 63  # masks of a generation; odd, so that full and sliding ones take turns
 
 
 def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, *,
@@ -117,8 +117,8 @@ def mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_o
     there = attention_mask[:, kv_offset:kv_offset + kv_length]
     decodes = q_length == 1 and not bidirectional
     # On the CPU nothing waits, and every mask is read.
-    expected = decodes and _waits(there) and _generation.goes_on(attention_mask, sliding, others)
-    if expected and not _generation.is_due():
+    if decodes and _waits(there) and _generation.goes_on(attention_mask, sliding, others):
+        _generation.watch(there)
         return _behind_padding(there, end)
     # Older versions of generate() pass a mask without padding.
     if (there.shape[1] == kv_length or not bidirectional) and _read(there.all()):
@@ -132,9 +132,6 @@ def mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_o
                                              (behind == columns).all())))
     _generation.begin(attention_mask, sliding, others, is_padding and is_left)
     if not is_padding:
-        if expected:
-            raise Unsupported("penstock.hf: attention_mask: expected the padding of the prompt to stay while "
-                              "tokens are generated, found rows that are hidden between others")
         return masking_utils.sdpa_mask(**call, **others)
     # Positions count from the end, so padding on the right of a causal batch stays: only queries in
     # the padding, whose results mean nothing, attend to it.
@@ -158,26 +155,50 @@ def _behind_padding(there: Any, end: Any) -> Any:
     return limits.T[:, None, None]
 
 
+def _hides_rows(there: Any) -> Any:
+    """Whether a mask hides rows between others, found on the device."""
+    there = there.bool()
+    runs = (there[:, 1:] > there[:, :-1]).sum(-1) + there[:, 0]
+    return (runs > 1).any()
+
+
+class _Flag:
+    """A bool that is copied from a GPU to the host, without a wait."""
+
+    def __init__(self, flag: Any) -> None:
+        self._flag = torch.empty((), dtype=torch.bool, device="cpu", pin_memory=True)
+        self._flag.copy_(flag, non_blocking=True)
+        self._copied = torch.cuda.Event()
+        self._copied.record(torch.cuda.current_stream(flag.device))
+
+    def value(self) -> bool | None:
+        """None until it has arrived."""
+        return bool(self._flag) if self._copied.query() else None
+
+
 class _Generation(threading.local):
     """What the host knows of the masks of the generation that runs in a thread.
 
     If a mask has padding on the left or none, generate() makes the next ones by adding columns of ones.
-    So after such a mask was read, masks with one more column each are not read, except one of
-    _READ_EVERY: mask() raises Unsupported if that is no padding mask. The limits of a mask that is not
-    read are found on the device. They are right for whatever sequences it belongs to, as long as it is a
-    padding mask.
+    So after such a mask was read, the host does not wait for masks with one more column each. Their limits
+    are found on the device. They are right for whatever sequences a mask belongs to, as long as it is a
+    padding mask. Whether it is one arrives on the host later: then mask() raises Unsupported if it is not.
     """
 
     like: Any = None  # None: the next mask must be read
-    columns = unread = 0
+    columns = 0
     kinds: frozenset[bool] = frozenset()  # of the masks with this many columns: full, sliding
+
+    def __init__(self) -> None:
+        self.hides: deque[_Flag] = deque()  # of masks that were not read: whether they hide rows
 
     def begin(self, mask: Any, sliding: bool, others: Any, is_left: bool) -> None:
         """After a mask was read."""
         like = self._like(mask, others)
         same = self.like == like and self.columns == mask.shape[1]
         self.kinds = (self.kinds if same else frozenset()) | {sliding}
-        self.like, self.columns, self.unread = like if is_left else None, mask.shape[1], 0
+        self.like, self.columns = like if is_left else None, mask.shape[1]
+        self.hides.clear()
 
     def goes_on(self, mask: Any, sliding: bool, others: Any) -> bool:
         """Whether a mask has one column more than the last one, or is the other kind of mask that the same
@@ -191,9 +212,19 @@ class _Generation(threading.local):
         self.columns += new
         return True
 
-    def is_due(self) -> bool:
-        self.unread += 1
-        return self.unread >= _READ_EVERY
+    def watch(self, there: Any) -> None:
+        """Instead of reading a mask. Raises Unsupported if an earlier one was no padding mask."""
+        if there.is_cuda and torch.cuda.is_current_stream_capturing():
+            return
+        while self.hides and (hides := self.hides[0].value()) is not None:
+            self.hides.popleft()
+            if hides:
+                self.like = None
+                self.hides.clear()
+                raise Unsupported("penstock.hf: attention_mask: expected the padding of the prompt to stay "
+                                  "while tokens are generated, found rows that are hidden between others in "
+                                  "the mask of an earlier token")
+        self.hides.append(_Flag(_hides_rows(there)))
 
     @staticmethod
     def _like(mask: Any, others: Any) -> Any:

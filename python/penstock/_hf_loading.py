@@ -2,9 +2,10 @@
 the memory from which they are streamed."""
 
 import os
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import torch
 import transformers
@@ -13,21 +14,16 @@ from transformers.utils import logging
 
 from . import _hf_packing, weights
 from ._compressed_experts import CompressedExpertStore
-from ._dtypes import FULL_NAMES, SIZES, float_name
+from ._dtypes import FULL_NAMES, float_name
 from ._errors import InvalidArgument, Unsupported
+from ._expert_reader import ExpertReader
 from ._experts import ExpertStore
-from ._hf_names import Source, sources
+from ._hf_names import sources
 from ._hf_streaming import (Options, cache_bytes, check_before_loading, described, found_in, install,
                             predictors_for, resident_bytes, streamed_from)
-from ._memory import empty
 from ._packed_experts import DiskExpertStore
 from ._progress import ByteProgress
 
-# Read at a time, between two steps of the progress bar. Less if it is converted, since it then takes
-# memory besides that of the experts.
-_BATCH, _CONVERTED_BATCH = 1 << 30, 1 << 28
-# Of experts that are compressed, which are read to other memory first.
-_COMPRESSED_BATCH = 1 << 28
 # Names of experts' weights in checkpoints: transformers is told not to miss them.
 _EXPERTS = r"\.experts\."
 
@@ -38,7 +34,6 @@ def load(path_or_name: Any, options: Options, dtype: Any, revision: str | None,
     checkpoint = weights.open(folder)
     config = AutoConfig.from_pretrained(folder)
     _refuse_quantised(config)
-    loading = _Loading(checkpoint, str(path_or_name), options)
     more: dict[str, Any] = {}
     if attn_implementation is not None:
         more["attn_implementation"] = attn_implementation
@@ -46,22 +41,35 @@ def load(path_or_name: Any, options: Options, dtype: Any, revision: str | None,
         _need_accelerate()
         more["device_map"] = {"": options.torch_device}
     plain = _class_of(config)
-    with _bars(options.progress):
-        model, report = _stripped(plain, loading).from_pretrained(
-            folder, config=config, dtype=_torch_dtype(dtype), use_safetensors=True,
-            local_files_only=True, output_loading_info=True, ignore_mismatched_sizes=True, **more)
-    model.__class__ = plain
-    _check(report, plain.__name__, str(path_or_name))
-    loading.finish(model)
+    with _Loading(checkpoint, str(path_or_name), options) as loading:
+        with _bars(options.progress):
+            model, report = _stripped(plain, loading).from_pretrained(
+                folder, config=config, dtype=_torch_dtype(dtype), use_safetensors=True,
+                local_files_only=True, output_loading_info=True, ignore_mismatched_sizes=True, **more)
+        model.__class__ = plain
+        _check(report, plain.__name__, str(path_or_name))
+        loading.finish(model)
     return model
 
 
 class _Loading:
-    """What is known about the experts when transformers has built the model on the meta device."""
+    """What is known about the experts when transformers has built the model on the meta device.
+
+    The end of the `with` block releases the memory of the experts, unless a model has it by then. The class
+    of _stripped() refers to this object, and classes live until Python collects garbage. An error refers to
+    the memory by the frames in its traceback, and the interactive interpreter keeps the last error.
+    """
 
     def __init__(self, checkpoint: weights.Checkpoint, where: str, options: Options) -> None:
         self._checkpoint, self._where, self._options = checkpoint, where, options
         self._store: ExpertStore | CompressedExpertStore | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        vars(self).clear()
+        traceback.clear_frames(trace)
 
     def strip(self, model: Any) -> None:
         """Takes the experts out of a model on the meta device. Checks everything that can be checked
@@ -86,93 +94,19 @@ class _Loading:
         model._keys_to_ignore_on_load_unexpected = kind((*(ignored or ()), _EXPERTS))
 
     def finish(self, model: Any) -> None:
+        reader = ExpertReader(self._checkpoint, self._sources, self._experts.dtype)
         store: ExpertStore | CompressedExpertStore | DiskExpertStore
         if self._store is None:
             store = _hf_packing.opened(self._options, self._experts, len(self._paths), self._where,
-                                       self._reader())
+                                       reader.read)
         else:
-            self._fill(self._store)
+            with ByteProgress("Loading experts", reader.nbytes, self._options.progress) as progress:
+                reader.fill(self._store, progress)
             store = self._store
         device_bytes = cache_bytes(self._options, self._experts, len(self._paths),
                                    resident_bytes(model, ()))
         install(model, self._paths, streamed_from(store, self._options, device_bytes),
                 self._experts, self._options)
-
-    def _fill(self, store: ExpertStore | CompressedExpertStore) -> None:
-        total = sum(source.count for source in self._sources) * self._element_size()
-        with ByteProgress("Loading experts", total, self._options.progress) as progress:
-            if isinstance(store, CompressedExpertStore):
-                self._fill_compressed(store, progress)
-                return
-            for batch in self._batches():
-                self._read(batch, [store._bytes(source.layer, source.expert, source.part)
-                                   for source in batch])
-                progress.add(sum(source.count for source in batch) * self._element_size())
-
-    def _fill_compressed(self, store: CompressedExpertStore, progress: ByteProgress) -> None:
-        """Reads a few whole experts at a time and compresses them."""
-        block = self._experts.shape(1).nbytes // self._experts.experts
-        most = max(1, min(_COMPRESSED_BATCH // block, self._experts.experts))
-        plain, read = self._experts.plain(most), self._reader()
-        experts = [(layer, expert) for layer in range(store.layers) for expert in range(store.experts)]
-        total = sum(source.count for source in self._sources) * self._element_size()
-        for first in range(0, len(experts), most):
-            some = experts[first:first + most]
-            read(some, plain)
-            for number, (layer, expert) in enumerate(some):
-                store._set(layer, expert, plain, number)
-            progress.add(total // len(experts) * len(some))
-
-    def _reader(self) -> _hf_packing.Read:
-        """Reads whole experts into a store with one layer."""
-        by_expert: dict[tuple[int, int], list[Source]] = {}
-        for source in self._sources:
-            by_expert.setdefault((source.layer, source.expert), []).append(source)
-
-        def read(experts: list[tuple[int, int]], plain: ExpertStore) -> None:
-            batch = [(source, plain._bytes(0, number, source.part))
-                     for number, expert in enumerate(experts) for source in by_expert[expert]]
-            self._read([source for source, _ in batch], [part for _, part in batch])
-
-        return read
-
-    def _batches(self) -> Iterator[list[Source]]:
-        """The sources in the order in which the files have them."""
-        converts = any(source.dtype != self._dtype() for source in self._sources)
-        most = (_CONVERTED_BATCH if converts else _BATCH) // self._element_size()
-        batch: list[Source] = []
-        elements = 0
-        for source in sorted(self._sources, key=lambda each: each.place):
-            if batch and elements + source.count > most:
-                yield batch
-                batch, elements = [], 0
-            batch.append(source)
-            elements += source.count
-        if batch:
-            yield batch
-
-    def _read(self, batch: list[Source], parts: list[Any]) -> None:
-        """Each source to its place in the part of its expert."""
-        reads, converted = [], []
-        size = self._element_size()
-        for source, part in zip(batch, parts, strict=True):
-            place: Any = part[source.begin * size:(source.begin + source.count) * size]
-            if source.dtype != self._dtype():
-                element = getattr(torch, source.dtype)
-                room = empty(source.count * element.itemsize, "u8", device="cpu")
-                converted.append((place, room, element))
-                place = room
-            reads.append((source.tensor, place, source.first_row, source.rows))
-        self._checkpoint._files.read(reads)
-        for place, room, element in converted:
-            values = torch.from_dlpack(room).view(element)
-            torch.from_dlpack(place).view(getattr(torch, self._dtype())).copy_(values)
-
-    def _dtype(self) -> str:
-        return FULL_NAMES[self._experts.dtype]
-
-    def _element_size(self) -> int:
-        return SIZES[self._experts.dtype]
 
 
 def _stripped(plain: Any, loading: _Loading) -> Any:

@@ -1,7 +1,8 @@
 """Where checkpoints of transformers models have the weights of experts.
 
 Most models are stored with three tensors per expert, whose names differ. transformers merges them
-when it loads a model (its conversion_mapping.py); the tests compare this table with it.
+when it loads a model (its conversion_mapping.py); the tests compare this table with it. A type that is
+not in the table is understood if transformers merges its experts from the usual names.
 """
 
 import math
@@ -36,6 +37,7 @@ NAMINGS: dict[str, Naming | None] = {
     "qwen3_moe": _USUAL,
     "qwen3_next": _USUAL,
 }
+Conversions = dict[str, tuple[list[str], list[tuple[str, int | None]]]]
 DTYPES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 
 
@@ -59,11 +61,7 @@ def sources(checkpoint: Any, where: str, path: str, layer: int, experts: Any, pr
             ) -> list[Source]:
     """Where `checkpoint`, whose name is `where`, has the weights of the experts of the module at
     `path`: layer `layer` of the store. `prefix` is the one that the names of the base model lack."""
-    if experts.model_type not in NAMINGS:
-        raise Unsupported(
-            f"penstock.hf.load: expected a model of type {', '.join(NAMINGS)}, given "
-            f"{experts.model_type}; load it with from_pretrained() and call penstock.hf.offload()")
-    naming = NAMINGS[experts.model_type]
+    naming = _naming_of(experts.model_type)
     for start in (path, path.removeprefix(prefix + "."), f"{prefix}.{path}"):
         if f"{start}.gate_up_proj" in checkpoint:
             return list(_merged(checkpoint, where, start, layer, experts))
@@ -77,6 +75,42 @@ def sources(checkpoint: Any, where: str, path: str, layer: int, experts: Any, pr
         first = f"{path.removesuffix(MODULE)}{naming.folder}.0.{naming.gate}.weight"
     raise InvalidArgument("path_or_name", f"a checkpoint with the tensor {first}",
                           f"{where}, which does not have it")
+
+
+def _naming_of(model_type: str) -> Naming | None:
+    if model_type in NAMINGS:
+        return NAMINGS[model_type]
+    if conversions(model_type) == merged_from(_USUAL):
+        return _USUAL
+    raise Unsupported(
+        f"penstock.hf.load: expected a model of type {', '.join(NAMINGS)}, or one whose experts transformers "
+        f"merges from {_USUAL.folder}.N.{_USUAL.gate}.weight, {_USUAL.up} and {_USUAL.down}, given {model_type}; "
+        "load it with from_pretrained() and call penstock.hf.offload()")
+
+
+def merged_from(naming: Naming) -> Conversions:
+    """The conversions() of models with such names."""
+    names = [f"{naming.folder}.*.{name}.weight" for name in (naming.gate, naming.up, naming.down)]
+    merge, join = ("MergeModulelist", 0), ("Concatenate", 1)
+    return {"gate_up_proj": (names[:2], [merge, join]), "down_proj": (names[2:], [merge])}
+
+
+def conversions(model_type: str) -> Conversions:
+    """From what transformers makes each tensor of a module with experts: the names in the checkpoint, and
+    the operations with their dimensions. Empty if this version of transformers does not say so."""
+    try:
+        from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+        from transformers.core_model_loading import WeightConverter
+    except ImportError:
+        return {}
+    found: Conversions = {}
+    for entry in get_checkpoint_conversion_mapping(model_type) or []:
+        target = entry.target_patterns[0]
+        if isinstance(entry, WeightConverter) and "experts" in target:
+            found[target.rpartition(".")[2]] = (
+                [each.lstrip(".") for each in entry.source_patterns],
+                [(type(each).__name__, getattr(each, "dim", None)) for each in entry.operations])
+    return found
 
 
 def _per_expert(checkpoint: Any, where: str, folder: str, naming: Naming, layer: int, experts: Any

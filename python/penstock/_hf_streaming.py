@@ -13,6 +13,7 @@ from ._compressed_experts import CompressedExpertStore
 from ._dtypes import FULL_NAMES, dtype_name
 from ._errors import InvalidArgument, Unsupported
 from ._experts import ExpertStore, StreamedExperts, as_pair, as_share
+from ._experts_torch import refuse_if_deterministic
 from ._hf_experts import activation, check
 from ._hf_routers import Predict, predictors
 from ._packed_experts import DiskExpertStore
@@ -118,6 +119,8 @@ def _check_host_experts(options: Options) -> None:
     if named != "none" and options.packed:
         raise InvalidArgument("host_experts", "'none', because experts on a disk cannot be computed "
                               "where they are", repr(named))
+    if named == "balanced":
+        refuse_if_deterministic()
     if named == "fixed" and not 0 < share <= 1:
         raise InvalidArgument("host_share", "a number above 0 and at most 1", repr(share))
     if named != "fixed" and share != 0:

@@ -33,7 +33,8 @@ class KVCache(_core.KVCache):
     >>> penstock.attention(row, cache.k(1), cache.v(1), causal=True)[0, 0, 0, 0]
     np.float32(2.0)
 
-    :meth:`k` and :meth:`v` return the rows of a layer as arrays of shape (sequences, rows, heads, dim);
+    :meth:`k` and :meth:`v` return the rows of a layer as arrays of shape (sequences, rows, heads, dim),
+    which :func:`attention` takes beside NumPy arrays and torch tensors.
     ``torch.from_dlpack(cache.k(layer))`` is a tensor of the same memory. They stay valid while the
     cache grows.
     """
@@ -54,9 +55,10 @@ class KVCache(_core.KVCache):
         On a GPU the work is enqueued on `stream`; for torch tensors the default is torch's current
         stream. A stream that is being captured into a CUDA graph is refused, since the graph would
         write the same rows again; capture :func:`append_kv` on :meth:`whole_k` and :meth:`whole_v`
-        with lengths on the device, after :meth:`reserve`. Raises InvalidArgument that names the
-        capacity if the cache is full.
+        with lengths on the device, after :meth:`reserve`, and call :meth:`set_length` after the
+        replays. Raises InvalidArgument that names the capacity if the cache is full.
         """
+        interleaved = bool(interleaved)
         torch_part = _torch.of(k)
         if torch_part is not None:
             inputs = k, v, None, None, None, cos, sin, positions, q

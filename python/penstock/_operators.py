@@ -13,6 +13,7 @@ from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 from torch.compiler import is_compiling
 
+from ._core import Array
 from ._errors import InvalidArgument, Unsupported
 
 PLAIN = (Tensor, torch.nn.Parameter)
@@ -81,6 +82,11 @@ def refuse_others(name: str, given: Any, first: str) -> None:
     """Refuses arrays of other libraries beside the tensor `first`."""
     if not isinstance(given, Tensor):
         raise InvalidArgument(name, f"a torch tensor, as {first} is one", type(given).__name__)
+
+
+def as_tensors(arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """With tensors of the same memory in place of Penstock's arrays."""
+    return tuple(torch.from_dlpack(each) if isinstance(each, Array) else each for each in arrays)
 
 
 def tell_of_write(name: str, tensor: Any) -> None:

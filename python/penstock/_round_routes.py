@@ -3,6 +3,7 @@
 from typing import Any
 
 from . import _core
+from ._check import whole
 from ._dtypes import dtype_name
 from ._errors import InvalidArgument
 from ._memory import empty_like
@@ -62,7 +63,7 @@ def round_routes(logits: Any, ids: Any, weights: Any, *, tile: int = 128, extra:
     work is enqueued on `stream`; for torch tensors the default is torch's current stream. torch can
     compile and capture the call. It has no backward.
     """
-    tile = int(tile)
+    tile = whole("tile", tile)
     for name, array, meaning in (("logits", logits, "(T, E)"), ("ids", ids, "(T, K)")):
         shape = getattr(array, "shape", None)
         if shape is None:
@@ -72,7 +73,7 @@ def round_routes(logits: Any, ids: Any, weights: Any, *, tile: int = 128, extra:
     tokens, choices = ids.shape
     if choices > MOST_CHOICES:
         raise InvalidArgument("ids", f"at most {MOST_CHOICES} choices per token", str(tuple(ids.shape)))
-    extra = usual_extra(choices, logits.shape[1]) if extra is None else int(extra)
+    extra = usual_extra(choices, logits.shape[1]) if extra is None else whole("extra", extra)
     if not 0 <= extra <= MOST_CHOICES - choices:
         expected = f"0 to {MOST_CHOICES - choices}, for {choices} choices per token"
         raise InvalidArgument("extra", expected, str(extra))

@@ -3,6 +3,7 @@
 from typing import Any
 
 from . import _core
+from ._check import whole
 from ._dtypes import dtype_name
 from ._errors import InvalidArgument
 from ._memory import empty_like
@@ -57,7 +58,7 @@ def route(logits: Any, k: int, *, scoring: str = "softmax_topk", bias: Any = Non
     enqueued on `stream`; for torch tensors the default is torch's current stream. torch can compile
     and capture the call. It has no backward.
     """
-    renormalise, scale = bool(renormalise), float(scale)
+    k, renormalise, scale = whole("k", k), bool(renormalise), float(scale)
     shape = getattr(logits, "shape", None)
     if shape is None:
         raise TypeError(f"logits: expected an array, given {type(logits).__name__}")

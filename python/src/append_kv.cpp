@@ -172,6 +172,17 @@ void bind_cache(nb::module_& m) {
           "Maps memory for this many rows and returns when that is done, without waiting for the "
           "device.")
       .def(
+          "set_length",
+          [](const C& c, std::int64_t rows) {
+            c.with([&](KVCache& cache) { cache.set_length(rows); });
+          },
+          nb::arg("rows"),
+          "Says that every layer has this many rows, at most `reserved`, after append_kv() or "
+          "append_attention() has appended them to whole_k() and whole_v(), for example in a CUDA "
+          "graph. Without it, length() does not change, append() overwrites their rows and "
+          "shrink() "
+          "gives their memory back.")
+      .def(
           "crop",
           [](const C& c, std::int64_t rows) { c.with([&](KVCache& cache) { cache.crop(rows); }); },
           nb::arg("rows"),

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t gpu_alignment = 256;  // bytes, of a workspace
 constexpr std::size_t host_alignment = 64;  // the same on the CPU: what torch gives
+constexpr std::size_t run_alignment = 16;   // bytes, of rows that a GPU loads
 
 struct ByteRange {
   std::uintptr_t begin = 0, end = 0;
@@ -94,6 +95,10 @@ std::int64_t step(const TensorView& view, std::size_t dimension) {
   return view.elements() == 0 ? 0 : view.strides()[dimension];
 }
 
+std::int64_t stride_or(const TensorView& view, std::size_t dimension, std::int64_t usual) {
+  return view.elements() == 0 || view.extent(dimension) < 2 ? usual : view.strides()[dimension];
+}
+
 void check_type(const Named& argument, std::initializer_list<DType> types) {
   if (std::ranges::find(types, argument.view.dtype()) != types.end()) return;
   std::string list;
@@ -115,7 +120,7 @@ void check_same_type(const Named& argument, const Named& as) {
 void check_shape(const Named& argument, std::initializer_list<std::int64_t> shape,
                  std::string_view meaning) {
   if (std::ranges::equal(argument.view.shape(), shape)) return;
-  throw_invalid(argument.name(), fmt::format("shape [{}]: {}", fmt::join(shape, ", "), meaning),
+  throw_invalid(argument.name(), fmt::format("shape ({}): {}", fmt::join(shape, ", "), meaning),
                 described(argument.view));
 }
 
@@ -170,6 +175,25 @@ void check_memory(const Named& argument, const Device& device) {
 
 void check_alignment(const Named& argument, std::size_t bytes) {
   check_aligned(argument, bytes, "");
+}
+
+void check_aligned_runs(const Named& argument, std::size_t contiguous) {
+  const TensorView& view = argument.view;
+  check_alignment(argument, run_alignment);
+  const auto each = static_cast<std::int64_t>(run_alignment / size_of(view.dtype()));
+  for (std::size_t d = 0; d < view.rank(); ++d) {
+    if (d == contiguous || view.extent(d) < 2 || view.strides()[d] % each == 0) continue;
+    throw_invalid(
+        argument.name(),
+        fmt::format("strides that are multiples of {} elements (16 bytes) on a GPU", each),
+        fmt::format("{} with stride {} in dimension {}", view.describe(), view.strides()[d], d));
+  }
+}
+
+void check_aligned_rows(const Named& argument, const Device& device) {
+  check_last_contiguous(argument);
+  if (argument.view.elements() == 0 || on_cpu(device)) return;
+  check_aligned_runs(argument, argument.view.rank() - 1);
 }
 
 void check_distinct_elements(const Named& result) {

@@ -12,6 +12,7 @@
 #include "penstock/base/view.h"
 #include "penstock/host/device.h"
 #include "penstock/host/pool.h"
+#include "penstock/host/stream.h"
 
 namespace ps::detail {
 
@@ -35,6 +36,13 @@ std::string described(const TensorView& view);
 // The stride of a dimension; 0 if the view has no elements.
 std::int64_t step(const TensorView& view, std::size_t dimension);
 
+// The same for kernels that rely on the stride of a single index too: it has no meaning there, and
+// is `usual`, as in a view without elements.
+std::int64_t stride_or(const TensorView& view, std::size_t dimension, std::int64_t usual);
+
+inline bool on_cpu(const Device& device) { return device.kind() == DeviceKind::cpu; }
+inline bool on_cpu(const Stream& stream) { return on_cpu(stream.device()); }
+
 // These throw InvalidArgument. `meaning` explains the dimensions.
 void check_type(const Named& argument, std::initializer_list<DType> types);
 void check_same_type(const Named& argument, const Named& as);
@@ -56,6 +64,13 @@ void check_memory(const Named& argument, const Device& device);
 
 // That the first element is at a multiple of `bytes`.
 void check_alignment(const Named& argument, std::size_t bytes);
+
+// That the runs of elements along a contiguous dimension begin at multiples of 16 bytes.
+void check_aligned_runs(const Named& argument, std::size_t contiguous);
+
+// That the elements of a row are contiguous and, on a GPU, that rows begin at multiples of 16
+// bytes.
+void check_aligned_rows(const Named& argument, const Device& device);
 
 // For results. No two elements share memory.
 void check_distinct_elements(const Named& result);

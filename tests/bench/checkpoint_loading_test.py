@@ -14,7 +14,8 @@ import penstock
 from penstock import weights
 
 SCRIPT = Path(__file__).resolve().parents[2] / "bench/checkpoint_loading.py"
-CASES = {"host memory", "page-locked memory", "page-locked memory, page-aligned"}
+IN_STORE = "experts into an ExpertStore"
+CASES = {"host memory", "page-locked memory", "page-locked memory, page-aligned", IN_STORE}
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +55,20 @@ def test_loads_are_checked(loading, folder):
     assert set(loads.ways) == CASES
     for name in loads.ways:
         assert loads.is_right(name)
-        if name != "host memory":
+        if name not in ("host memory", IN_STORE):
             loads.ways[name] = lambda: None
             assert not loads.is_right(name), "what the pass before loaded is poisoned"
     folder[1]["model.embed_tokens.weight"] = folder[1]["model.embed_tokens.weight"] ^ 1
     assert not loads.is_right("host memory")
+
+
+@pytest.mark.parametrize("part", ["gate", "up", "down"])
+def test_stores_are_checked(loading, folder, part):
+    loads = loading.Loads(*folder, penstock.Device("cpu"), 2)
+    assert loads.is_right(IN_STORE)
+    changed = f"model.layers.0.mlp.experts.3.{part}_proj.weight"
+    folder[1][changed] = folder[1][changed] ^ 1
+    assert not loads.is_right(IN_STORE)
 
 
 def test_results(tmp_path):
@@ -74,6 +84,8 @@ def test_results(tmp_path):
         assert case["floor_us"] == max(metrics["engines_us"].values()) and "disk" in metrics["engines_us"]
         assert math.isclose(metrics["of_floor"], case["floor_us"] / case["ours"]["call_us"])
         assert len(metrics["bare_us"]) == 3 and case["params"]["files"] > 1
+        if case["case"] == IN_STORE:
+            assert case["params"]["bytes"] == 4 * 3 * 2048 * 768 * 2
     assert list(tmp_path.iterdir()) == [output]
 
 

@@ -77,6 +77,9 @@ TEST(AttentionVerdicts, TheSecondPhaseByItsFastestRow) {
   for (const char* part : {"phase 2: at least 10", "50 %", "L2 hit rate", "as many bytes"}) {
     EXPECT_EQ(find(other, part).met, false) << part;
   }
+  const std::vector<Verdict> fewer = verdicts({rung("scalar", {counted(0.4, 100e6, 0.1, 0.9)}),
+                                               rung("tma", {counted(0.02, 94e6, 0.55, 0.5)})});
+  EXPECT_EQ(find(fewer, "as many bytes").met, false);
   const std::vector<Verdict> alone = verdicts({rung("tma", {counted(0.03, 106e6, 0.49, 0.61)})});
   EXPECT_FALSE(find(alone, "as many bytes").met);
 }

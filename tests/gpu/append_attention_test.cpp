@@ -166,33 +166,43 @@ TEST_P(AppendAttentionGpu, ShapesOfModels) {
 }
 
 TEST_P(AppendAttentionGpu, RowsWithoutRoomAndBadPages) {
-  for (const std::int64_t page_rows : {0, 8}) {
-    for (const std::int32_t length : {-100, -3, 36, 39, 40, 1000, INT32_MAX, INT32_MIN}) {
-      expect_same(4,
-                  {.each = 5,
-                   .group = length % 2 == 0 ? 2 : 40,
-                   .page_rows = page_rows,
-                   .lengths = {length, 20},
-                   .advance = true,
-                   .bad_pages = page_rows > 0},
-                  GetParam());
-      if (HasFatalFailure()) return;
+  for (const DType type : {DType::bf16, DType::f32}) {
+    for (const std::int64_t page_rows : {0, 8}) {
+      for (const std::int32_t length : {-100, -3, 36, 39, 40, 1000, INT32_MAX, INT32_MIN}) {
+        expect_same(4,
+                    {.each = 5,
+                     .group = length % 2 == 0 ? 2 : 40,
+                     .type = type,
+                     .page_rows = page_rows,
+                     .lengths = {length, 20},
+                     .advance = true,
+                     .bad_pages = page_rows > 0},
+                    GetParam());
+        if (HasFatalFailure()) return;
+      }
     }
   }
 }
 
 // Rows that no query attends to are written, too.
 TEST_P(AppendAttentionGpu, RowsThatNoQuerySees) {
-  expect_same(1, {.each = 3, .capacity = 600, .lengths = {400, 500}, .first_k = {600, 600}},
-              GetParam());
-  expect_same(2, {.each = 3, .capacity = 600, .lengths = {400, 500}, .max_k = 100}, GetParam());
-  expect_same(3,
-              {.capacity = 600,
-               .cu_new = {0, 200, 330},
-               .lengths = {300, 400},
-               .window_left = 1,
-               .max_q = 2},
-              GetParam());
+  for (const DType type : {DType::bf16, DType::f32}) {
+    const AppendAttentionCase of{.each = 3, .capacity = 600, .type = type, .lengths = {400, 500}};
+    AppendAttentionCase hidden = of, beyond = of;
+    hidden.first_k = {600, 600};
+    expect_same(1, hidden, GetParam());
+    beyond.max_k = 100;
+    expect_same(2, beyond, GetParam());
+    expect_same(3,
+                {.capacity = 600,
+                 .type = type,
+                 .cu_new = {0, 200, 330},
+                 .lengths = {300, 400},
+                 .window_left = 1,
+                 .max_q = 2},
+                GetParam());
+    if (HasFatalFailure()) return;
+  }
 }
 
 TEST_P(AppendAttentionGpu, SurvivesAbsurdBegins) {

@@ -1,6 +1,7 @@
 // attention() on a GPU: every kernel that runs here, against the formula in f64.
 #include "penstock/ops/attention.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -235,22 +236,54 @@ TEST_F(AttentionCallsGpu, OtherDimensionsAndF32) {
   }
 }
 
+// Index 0 of one dimension for all indices, or the indices backwards.
+enum class Indices : std::uint8_t { constant, backwards };
+TensorView with_indices(const TensorView& view, std::size_t dimension, Indices indices) {
+  std::vector<std::int64_t> strides(view.strides().begin(), view.strides().end());
+  const std::int64_t stride = std::exchange(
+      strides[dimension], indices == Indices::constant ? 0 : -view.strides()[dimension]);
+  const std::int64_t first =
+      indices == Indices::constant ? 0 : (view.extent(dimension) - 1) * stride;
+  return {static_cast<std::byte*>(view.data()) +
+              first * static_cast<std::int64_t>(size_of(view.dtype())),
+          view.dtype(), view.shape(), strides, view.place()};
+}
+
 TEST_F(AttentionCallsGpu, StridesThatTensorMapsDoNotTake) {
-  AttentionCall call(3, {.q_rows = 70, .k_rows = 90, .dim = 64, .dim_v = 64});
-  const Stream stream(gpu);
+  const Stream stream(gpu), cpu(Device::cpu());
   const Pool pool(gpu);
-  Copies copies(gpu, stream);
-  AttentionOptions options = call.options([&](Strided& array) { return copies.of(array); });
-  options.pool = &pool;
-  // All queries are the first one of their head: stride 0.
-  const auto strides = options.q.strides();
-  options.q =
-      TensorView(options.q.data(), options.q.dtype(), options.q.shape(),
-                 std::vector<std::int64_t>{strides[0], 0, strides[2], 1}, options.q.place());
-  attention(options, stream);
-  copies.fetch();
-  for (std::int64_t i = 1; i < 70; ++i) {
-    ASSERT_EQ(call.out().bits({1, i, 1, 5}), call.out().bits({1, 0, 1, 5})) << i;
+  const auto expect_right = [&](const AttentionCase& of, TensorView AttentionOptions::* array,
+                                std::size_t dimension, Indices indices) {
+    AttentionCall expected(3, of);
+    AttentionOptions options = expected.options();
+    options.*array = with_indices(options.*array, dimension, indices);
+    attention(options, cpu);
+    cpu.synchronize();
+    for (const AttentionKernel kernel :
+         {AttentionKernel::best, AttentionKernel::decode, AttentionKernel::portable}) {
+      AttentionCall call(3, of);
+      Copies copies(gpu, stream);
+      options = call.options([&](Strided& each) { return copies.of(each); });
+      options.*array = with_indices(options.*array, dimension, indices);
+      options.kernel = kernel;
+      options.pool = &pool;
+      attention(options, stream);
+      copies.fetch();
+      ASSERT_EQ(call.differs(expected), "")
+          << "kernel " << static_cast<int>(kernel) << ", dimension " << dimension
+          << (indices == Indices::constant ? ", constant" : ", backwards");
+    }
+  };
+  for (const std::int64_t queries : {3, 70}) {
+    for (const auto array : {&AttentionOptions::q, &AttentionOptions::k, &AttentionOptions::v}) {
+      for (const std::size_t dimension : {0, 1, 2}) {
+        for (const Indices indices : {Indices::constant, Indices::backwards}) {
+          expect_right({.q_rows = queries, .k_rows = 90, .dim = 64, .dim_v = 64}, array, dimension,
+                       indices);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
   }
 }
 

@@ -11,6 +11,51 @@
 #include "penstock/kit/gemm/row_loader.cuh"
 #include "support/kernel_page.h"
 
+// Parts that lack something are refused where a product names them. They are only declared.
+namespace incomplete {
+
+namespace kit = ps::kit;
+using Usual = kit::GemmConfig<__nv_bfloat16, 128, 128, 4, 1, 2>;
+using Wide = kit::GemmConfig<__nv_bfloat16, 128, 256, 2, 1, 2>;
+using Tallest = kit::GemmConfig<__nv_bfloat16, 192, 128, 3, 1, 2>;
+
+struct OrderForWholeWarps : kit::GridOrder<Usual> {
+  template <bool warps>
+  struct Tiles {
+    __device__ Tiles(const OrderForWholeWarps&, Shared&, bool);
+    __device__ bool take(kit::GemmTile&)
+      requires warps;
+    __device__ void look_ahead(unsigned, unsigned);
+  };
+};
+static_assert(kit::GemmOrder<kit::GridOrder<Usual>> && !kit::GemmOrder<OrderForWholeWarps>);
+
+struct LoaderWithoutSlots : kit::TensorLoader<Usual> {
+  __device__ explicit LoaderWithoutSlots(const Arguments&);
+};
+static_assert(kit::GemmLoading<kit::TensorLoader<Usual>, Usual>);
+static_assert(kit::GemmLoading<kit::RowLoader<Usual>, Usual>);
+static_assert(!kit::GemmLoading<LoaderWithoutSlots, Usual>);
+
+struct ScheduleWithoutNumber : kit::Cooperative<Usual> {
+  __device__ explicit ScheduleWithoutNumber(kit::GemmSlots<Usual>&);
+};
+static_assert(kit::GemmSchedule<kit::Cooperative<Usual>, Usual, kit::GemmStore<Usual>>);
+static_assert(!kit::GemmSchedule<ScheduleWithoutNumber, Usual, kit::GemmStore<Usual>>);
+
+// Tiles of 128 columns: 64 sums per thread, with Tall also 32.
+struct StoreOf64Sums : kit::GemmStore<Usual> {
+  using GemmStore::GemmStore;
+  __device__ void store(const float (&)[64], const kit::GemmTile&, unsigned, unsigned);
+};
+static_assert(kit::GemmEpilogue<StoreOf64Sums>);
+static_assert(kit::GemmSchedule<kit::Cooperative<Usual>, Usual, StoreOf64Sums>);
+static_assert(!kit::GemmSchedule<kit::Cooperative<Wide>, Wide, StoreOf64Sums>);
+static_assert(kit::GemmSchedule<kit::Tall<Tallest>, Tallest, kit::GemmStore<Tallest>>);
+static_assert(!kit::GemmSchedule<kit::Tall<Tallest>, Tallest, StoreOf64Sums>);
+
+}  // namespace incomplete
+
 namespace {
 
 namespace kit = ps::kit;
@@ -58,11 +103,13 @@ class KitGemm : public ps::test::GpuTest {
       SCOPED_TRACE(testing::Message()
                    << blocks << " blocks of " << Config::tile_m << " x " << Config::tile_n
                    << ", clusters of " << Config::cluster_blocks);
-      matrices.poison(0);
-      kit::launch_gemm<Product>(operands(p), kit::gemm_steps<Config>(p.k),
-                                kit::gemm_map(gemm::view_c(p), kit::GemmStore<Config>::box_rows),
-                                order, blocks, ps::cuda_stream(stream));
-      EXPECT_NO_THROW(matrices.check(0));
+      for (const bool overlaps_previous : {false, true}) {
+        matrices.poison(0);
+        kit::launch_gemm<Product>(operands(p), kit::gemm_steps<Config>(p.k),
+                                  kit::gemm_map(gemm::view_c(p), kit::GemmStore<Config>::box_rows),
+                                  order, blocks, ps::cuda_stream(stream), {}, overlaps_previous);
+        EXPECT_NO_THROW(matrices.check(0));
+      }
     }
   }
 };

@@ -6,6 +6,7 @@
 
 #include "gpu/kit_tensor_test.h"
 #include "penstock/kit/fence.cuh"
+#include "penstock/kit/piece_store.cuh"
 #include "penstock/kit/tma.cuh"
 
 namespace {
@@ -52,6 +53,13 @@ __global__ void reduce(const __grid_constant__ TensorMap map, Corner corner, uns
     at_corner<rank>(corner, [&](auto... at) {
       ps::kit::tensor_reduce<reduction>(map, shared, hint_of(hint), at...);
     });
+  });
+}
+
+__global__ void store_ragged(const __grid_constant__ TensorMap map, unsigned row, unsigned valid,
+                             unsigned column, unsigned bytes, const unsigned char* in) {
+  from_shared(in, bytes, [&](const unsigned char* shared) {
+    ps::kit::ragged_store(map, shared, hint_of(0), row, valid, column);
   });
 }
 
@@ -136,6 +144,37 @@ TEST_F(KitTensorStoreGpu, TakesEveryHintAndPromotion) {
         copy.hint = hint;
         copy.options.l2_promotion = promotion;
         check_store(copy);
+      }
+    }
+  }
+}
+
+// Any number of rows of a box, anywhere in a matrix: the rows behind them, and the 16 before the
+// matrix, stay as they were.
+TEST_F(KitTensorStoreGpu, RaggedRows) {
+  constexpr unsigned rows = 37, columns = 72, stride = 80, box_rows = 16, box_columns = 64;
+  constexpr std::int64_t shape[] = {rows, columns}, strides[] = {stride, 1};
+  const std::size_t all = std::size_t{stride} * (box_rows + rows);
+  for (unsigned valid = 1; valid <= box_rows; ++valid) {
+    for (const unsigned row : {0U, 1U, 13U, rows - valid}) {
+      for (const unsigned column : {0U, box_columns}) {
+        SCOPED_TRACE(testing::Message() << valid << " rows from " << row << ", column " << column);
+        const auto box = noise<std::uint16_t>(std::size_t{box_rows} * box_columns);
+        const DeviceArray<std::uint16_t> in(box), matrix(all);
+        std::vector<std::uint16_t> want = matrix.values();
+        const TensorMap map = ps::kit::encode(ps::kit::ragged_options(
+            ps::TensorView(matrix.data() + std::size_t{stride} * box_rows, DType::bf16, shape,
+                           strides, {ps::Memory::device, 0})));
+        run(store_ragged, {.block = 128, .shared_bytes = in.bytes() + 1024}, map, row, valid,
+            column, static_cast<unsigned>(in.bytes()),
+            reinterpret_cast<const unsigned char*>(in.data()));
+        for (unsigned i = 0; i < valid; ++i) {
+          for (unsigned j = 0; j < box_columns && column + j < columns; ++j) {
+            const unsigned in_shared = ps::kit::swizzled(2 * (i * box_columns + j), Swizzle::b128);
+            want[std::size_t{stride} * (box_rows + row + i) + column + j] = box[in_shared / 2];
+          }
+        }
+        EXPECT_TRUE(same(matrix.values(), want));
       }
     }
   }

@@ -1,6 +1,7 @@
 // Device memory: owned, pooled, growing; and running out of it.
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -238,6 +239,24 @@ TEST_F(MemoryGpu, AGrowableBufferWaitsForItsStreamsBeforeItGoes) {
   }  // the gate opens first
   const auto* got = out.view().as<std::uint8_t>();
   EXPECT_TRUE(all_are({got, got + out.bytes()}, 6));
+}
+
+TEST_F(MemoryGpu, AGrowableBufferWaitsForTheWorkOfStreamsThatAreGone) {
+  const PinnedBuffer out(gpu, 1000);
+  {
+    GrowableBuffer buffer(gpu, {.capacity = MiB});
+    std::optional<Gate> gate;
+    {
+      const Stream dropped(gpu);
+      buffer.grow(1000, dropped);
+      gate.emplace(cuda_stream(dropped));
+      fill(buffer.view(), 7, dropped);
+      copy(out.view(), buffer.view(), dropped);
+    }
+    EXPECT_FALSE(gate->is_open()) << "a stream that goes waits for nothing";
+  }  // the gate opens first
+  const auto* got = out.view().as<std::uint8_t>();
+  EXPECT_TRUE(all_are({got, got + out.bytes()}, 7));
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ TEST_F(MoeDecodeGpu, AgreesWithTheFormula) {
 }
 
 TEST_F(MoeDecodeGpu, AnyNumberOfRows) {
-  const std::vector<int> counts{0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 129, 0};
+  const std::vector<int> counts{0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 129, 193, 0};
   EXPECT_EQ(decode(with_counts(counts, 72, 136, DType::bf16, 1)), "");
   EXPECT_EQ(decode(with_counts(counts, 264, 40, DType::f16, 2)), "");
 }
@@ -141,9 +141,11 @@ TEST_F(MoeDecodeGpu, PartsHaveTheBitsOfTheWhole) {
 
 // Two inputs take turns in one workspace, so that nothing right is left there by the call before,
 // and the two calls of a repeat follow each other without a pause, so that their kernels overlap.
-// Of 150 tokens the counts choose, `decode` for the first input and `large` for the second.
+// Of 150 tokens the counts choose, `decode` for the first input and `large` for the second. Kernels
+// of another stream take multiprocessors in some of the repeats.
 TEST_F(MoeDecodeGpu, TheSameBitsEveryTime) {
   std::mt19937 random(10);
+  OtherWork other(gpu);
   for (const std::int64_t tokens : {1, 8, 50, 150}) {
     SCOPED_TRACE(testing::Message() << tokens << " tokens");
     const MoeShape shape{
@@ -167,6 +169,7 @@ TEST_F(MoeDecodeGpu, TheSameBitsEveryTime) {
     for (int repeat = 0; repeat < 1000; ++repeat) {
       const int before = repeat % 2, after = 1 - before;
       for (const OnGpu& each : calls) each.poison_out();
+      if (repeat % 3 > 0) other.enqueue();
       moe(calls[before].options(), *stream);
       moe(calls[after].options(), *stream);
       for (const int which : {0, 1}) {

@@ -11,6 +11,7 @@
 #include "gpu/copies.h"
 #include "gpu/gpu_test.h"
 #include "ops/moe/arguments.h"
+#include "penstock/ops/iterate.h"
 #include "penstock/ops/moe.h"
 #include "support/moe_arrays.h"
 
@@ -93,6 +94,26 @@ class OnGpu {
   Copies copies_;
   MoeOptions options_;
   std::size_t bytes_ = 0;
+  DeviceBuffer memory_;
+};
+
+// Kernels of another stream, which take multiprocessors from those that are tested.
+class OtherWork {
+ public:
+  explicit OtherWork(const Device& gpu) : stream_(gpu), memory_(gpu, bytes) {
+    fill(memory_.view(), 0, stream_);
+  }
+
+  // Enqueues some tens of microseconds of work.
+  void enqueue() {
+    const TensorView data = floats(memory_.view(), 0, bytes / sizeof(float));
+    iterate({.in = data, .out = data, .rounds = 64}, stream_);
+  }
+
+ private:
+  static constexpr std::size_t bytes = std::size_t{1} << 25;
+
+  Stream stream_;
   DeviceBuffer memory_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -14,8 +15,10 @@
 #include "gpu/gpu_pipeline.h"
 #include "gpu/gpu_test.h"
 #include "penstock/base/recorder.h"
+#include "penstock/base/units.h"
 #include "penstock/host/buffer.h"
 #include "penstock/host/cuda.h"
+#include "penstock/host/pool.h"
 #include "penstock/ops/iterate.h"
 
 namespace ps::test {
@@ -59,6 +62,25 @@ TEST_F(PipelineGpu, GivesItsScratchBack) {
   pipeline.run_well(30);
   gpu.synchronize();
   EXPECT_EQ(pool.statistics().allocations, 60U);
+  EXPECT_EQ(pool.statistics().in_use, 0U);
+}
+
+// The ring lets four items be in flight. All items together need far more than the limit.
+TEST_F(PipelineGpu, ScratchIsBoundedByWhatIsInFlight) {
+  constexpr std::size_t each = 8 * MiB;
+  const Pool pool(gpu, {.limit = 16 * each});
+  Pipeline pipeline({.device = gpu, .depth = 4, .pool = pool});
+  const RingId ring = pipeline.ring("ring", {.memory = Memory::device, .bytes = 16});
+  std::map<std::uint64_t, MemoryView> scratch;
+  StageId second;
+  const StageId first = pipeline.stage("first", {.uses = {ring}}, [&](Item& item) {
+    scratch[item.index()] = item.scratch(each, second);
+    fill(scratch[item.index()], 1, item.stream());
+  });
+  second = pipeline.stage("second", {.after = {first}, .uses = {ring}},
+                          [&](Item& item) { fill(scratch[item.index()], 2, item.stream()); });
+  EXPECT_EQ(pipeline.run({.items = 60}).items, 60U);
+  gpu.synchronize();
   EXPECT_EQ(pool.statistics().in_use, 0U);
 }
 

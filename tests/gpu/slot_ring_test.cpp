@@ -98,6 +98,23 @@ TEST_P(SlotRingGpu, ExhaustionWaitsOtherwise) {
   EXPECT_EQ(ring.statistics().acquired, 2U);
 }
 
+TEST_P(SlotRingGpu, ASlotIsNotHeldUpByOneReleasedBeforeIt) {
+  const Stream slow(gpu), fast(gpu);
+  const DeviceBuffer target(gpu, 2 * bytes);
+  SlotRing ring(gpu, options(2));
+  const Gate gate(cuda_stream(slow));
+  SlotRing::Slot first = ring.acquire(), second = ring.acquire();
+  const std::size_t index = second.index();
+  copy(target.view().sub(0, bytes), first.view(), slow);
+  first.release_after(slow);
+  copy(target.view().sub(bytes, bytes), second.view(), fast);
+  second.release_after(fast);
+  const auto back = ring.try_acquire(std::chrono::seconds(10));
+  EXPECT_FALSE(gate.is_open());
+  ASSERT_TRUE(back.has_value()) << "the stream of the second slot was done long ago";
+  EXPECT_EQ(back->index(), index);
+}
+
 TEST_P(SlotRingGpu, SeveralThreadsMayShareIt) {
   SlotRingOptions measured = options(4);
   measured.measure = true;

@@ -326,6 +326,52 @@ TEST(TensorMap, TheDriverGetsItsOwnOrder) {
   EXPECT_EQ(map.element_strides, (std::array<std::uint32_t, 5>{1, 4, 1, 2, 1}));
 }
 
+// What a tensor store of ragged_store(), which is given (row + valid, 16 - valid, column), writes:
+// for every element of the box, in its order, the element of the matrix or -1.
+std::vector<std::int64_t> written(const detail::TiledMap& map, const std::byte* matrix,
+                                  std::uint64_t row, std::uint64_t valid, std::uint64_t column) {
+  const std::uint64_t corner[] = {column, 16 - valid, row + valid};
+  const std::int64_t first = (static_cast<const std::byte*>(map.address) - matrix) / 2;
+  std::vector<std::int64_t> elements;
+  for (std::uint64_t i = 0; i < map.box[2] * map.box[1] * map.box[0]; ++i) {
+    const std::uint64_t at[] = {corner[0] + i % map.box[0], corner[1] + i / map.box[0] % map.box[1],
+                                corner[2] + i / map.box[0] / map.box[1]};
+    const bool inside =
+        at[0] < map.dimensions[0] && at[1] < map.dimensions[1] && at[2] < map.dimensions[2];
+    const auto offset = static_cast<std::int64_t>(at[0] + at[1] * map.stride_bytes[0] / 2 +
+                                                  at[2] * map.stride_bytes[1] / 2);
+    elements.push_back(inside ? first + offset : -1);
+  }
+  return elements;
+}
+
+TEST(TensorMap, ARaggedStoreWritesItsValidRowsAlone) {
+  constexpr std::int64_t rows = 37, columns = 72, stride = 80, box_rows = 16, box_columns = 64;
+  alignas(16) static std::array<std::byte, std::size_t{2} * stride*(box_rows + rows)> buffer;
+  std::byte* const data = buffer.data() + 2 * stride * box_rows;
+  const std::int64_t shape[] = {rows, columns}, strides[] = {stride, 1};
+  const detail::TiledMap map =
+      detail::tiled_map(ragged_options(TensorView(data, DType::bf16, shape, strides, gpu)));
+  ASSERT_EQ(map.rank, 3U);
+  EXPECT_EQ(map.box[1] * map.box[2], box_rows);
+  for (std::int64_t valid = 1; valid <= box_rows; ++valid) {
+    for (std::int64_t row = 0; row + valid <= rows; ++row) {
+      for (const std::int64_t column : {std::int64_t{0}, box_columns}) {
+        SCOPED_TRACE(testing::Message() << valid << " rows from " << row << ", column " << column);
+        std::vector<std::int64_t> expected;
+        for (std::int64_t i = 0; i < box_rows; ++i) {
+          for (std::int64_t j = column; j < column + box_columns; ++j) {
+            expected.push_back(i < valid && j < columns ? (row + i) * stride + j : -1);
+          }
+        }
+        ASSERT_EQ(written(map, data, static_cast<std::uint64_t>(row),
+                          static_cast<std::uint64_t>(valid), static_cast<std::uint64_t>(column)),
+                  expected);
+      }
+    }
+  }
+}
+
 TEST(TensorMap, ElementTypesAreTheDrivers) {
   const std::pair<DType, int> types[] = {{DType::u8, 0},  {DType::boolean, 0}, {DType::i32, 3},
                                          {DType::i64, 5}, {DType::f16, 6},     {DType::f32, 7},

@@ -176,6 +176,22 @@ TEST_F(ExpertsFromADisk, FasterThanItsFloorIsMeasuredAgainAndThenDropped) {
   EXPECT_EQ(*r->streamed_seconds, 1.0);
 }
 
+TEST_F(ExpertsFromADisk, ThePackedFileCanBeReadBeforeAnythingIsTimed) {
+  ExpertOverlapOptions options = small();
+  std::uintmax_t bytes = 0;
+  bool timed = false;
+  options.packed = [&](const std::filesystem::path& file) {
+    EXPECT_FALSE(timed);
+    bytes = std::filesystem::file_size(file);
+  };
+  options.timer = [&](std::string_view, const std::function<void()>& run) {
+    timed = true;
+    return seconds_of(run);
+  };
+  const auto r = measure_expert_overlap(options);
+  EXPECT_GE(bytes, r->bytes);
+}
+
 TEST_F(ExpertsFromADisk, TheReportAndItsPageHaveTheFigures) {
   ExpertOverlapOptions options = small();
   options.sweep_depths = {1, 2};

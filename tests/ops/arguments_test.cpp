@@ -89,9 +89,9 @@ TEST_F(Arguments, Shapes) {
   const TensorView x = floats(0, {2, 3});
   EXPECT_EQ(refused([&] { check_shape({"x", x}, {2, 3}, "rows, columns"); }), "");
   EXPECT_EQ(refused([&] { check_shape({"x", x}, {3, 2}, "rows, columns"); }),
-            "x: shape [3, 2]: rows, columns | f32[2, 3] on cpu");
+            "x: shape (3, 2): rows, columns | f32[2, 3] on cpu");
   EXPECT_EQ(refused([&] { check_shape({"x", x}, {6}, "rows"); }),
-            "x: shape [6]: rows | f32[2, 3] on cpu");
+            "x: shape (6): rows | f32[2, 3] on cpu");
   EXPECT_EQ(refused([&] { check_same_shape({"y", floats(8, {2, 3})}, {"x", x}); }), "");
   EXPECT_EQ(refused([&] { check_same_shape({"y", floats(8, {6})}, {"x", x}); }),
             "y: the shape of x, f32[2, 3] on cpu | f32[6] on cpu");

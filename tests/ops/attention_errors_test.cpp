@@ -158,6 +158,20 @@ TEST_F(AttentionErrors, Numbers) {
   EXPECT_EQ(named([](auto& o) { o.kernel = static_cast<AttentionKernel>(77); }), "kernel");
 }
 
+// `best` would choose by the rows of all sequences.
+TEST_F(AttentionErrors, BatchInvariantCallsWithoutTheMostQueries) {
+  AttentionOptions options = lengths.options();
+  options.batch_invariant = true;
+  EXPECT_EQ(refusal(options, stream).argument, "max_q");
+  EXPECT_THROW(attention_workspace_bytes(options), InvalidArgument);
+  options.max_q = 9;
+  EXPECT_EQ(refusal(options, stream).argument, "");
+  options.max_q = 0;
+  options.kernel = AttentionKernel::decode;
+  EXPECT_EQ(refusal(options, stream).argument, "");
+  EXPECT_EQ(named([](auto& o) { o.batch_invariant = true; }), "");
+}
+
 TEST_F(AttentionErrors, ACheckFindsLengthsThatAreWrong) {
   const auto with = [&](TensorView AttentionOptions::* member, std::vector<std::int32_t> values) {
     return named_of_lengths([&](AttentionOptions& o) {
@@ -381,6 +395,22 @@ TEST_F(AttentionGpuErrors, DecodeKernelsTakeEveryTypeButNotVeryManyQueries) {
       if (kernel == AttentionKernel::best) continue;
       work.sequences.max_q = 1 << 30;
       EXPECT_THROW(attending::require_kernel(work, machine->gpu()), InvalidArgument);
+    }
+  }
+}
+
+// Not by the number of rows of all sequences, which may be fewer.
+TEST_F(AttentionGpuErrors, BatchInvariantCallsChooseByTheMostQueriesAlone) {
+  AttentionCall few(1, {.q_rows = 9, .heads_q = 4, .cu_q = {0, 4, 9}, .padding = 8});
+  AttentionOptions call_of_few =
+      few.options([&](Strided& array) { return array.view(machine->gpu().place()); });
+  call_of_few.pool = &*pool;
+  for (const bool batch_invariant : {false, true}) {
+    for (const std::int64_t max_q : {16, 17}) {
+      call_of_few.batch_invariant = batch_invariant;
+      call_of_few.max_q = max_q;
+      EXPECT_EQ(attending::checked(call_of_few, machine->gpu()).decodes(),
+                max_q == 16 || !batch_invariant);
     }
   }
 }

@@ -90,9 +90,9 @@ TEST_F(GemmErrors, Shapes) {
   EXPECT_EQ(message([&](auto& o) { o.b = view(b.data(), {1, N, K}); }),
             "b: expected shape (N, K), got bf16[1, 16, 8] on cpu");
   EXPECT_EQ(message([&](auto& o) { o.b = view(b.data(), {N, K + 1}); }),
-            "b: expected shape [16, 8]: N, and K as in a, got bf16[16, 9] on cpu");
+            "b: expected shape (16, 8): N, and K as in a, got bf16[16, 9] on cpu");
   EXPECT_EQ(message([&](auto& o) { o.out = view(out.data(), {N, M}); }),
-            "out: expected shape [3, 16]: the rows of a, the rows of b, got bf16[16, 3] on cpu");
+            "out: expected shape (3, 16): the rows of a, the rows of b, got bf16[16, 3] on cpu");
   EXPECT_EQ(message([&](auto& o) { o.a = strided(a.data(), {std::int64_t{1} << 31, K}, {0, 1}); }),
             "a: expected fewer than 2^31 rows and columns, got bf16[2147483648, 8] on cpu");
 }

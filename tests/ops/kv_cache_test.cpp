@@ -54,9 +54,15 @@ class KVCacheTest : public testing::Test {
 
   // Appends `count` rows to every layer.
   void append(std::int64_t count) {
+    append(count, [&](std::int64_t layer, const TensorView& new_k, const TensorView& new_v) {
+      cache.append(layer, {.k = new_k, .v = new_v}, stream);
+    });
+  }
+  template <class AppendTo>
+  void append(std::int64_t count, const AppendTo& append_to) {
     for (std::int64_t layer = 0; layer < layers; ++layer) {
       const TensorView new_k = k.next(count), new_v = v.next(count);
-      cache.append(layer, {.k = new_k, .v = new_v}, stream);
+      append_to(layer, new_k, new_v);
       stream.synchronize();
       auto& kept = expected[static_cast<std::size_t>(layer)];
       for (std::int64_t r = 0; r < count; ++r) {
@@ -136,6 +142,28 @@ TEST_F(KVCacheTest, CropsAndShrinks) {
   EXPECT_LT(cache.mapped_bytes(), before);
 }
 
+// As a graph appends them.
+TEST_F(KVCacheTest, KeepsRowsThatOthersHaveAppendedOnceTheirNumberIsSet) {
+  append(5);
+  cache.reserve(300);
+  append(95, [&](std::int64_t layer, const TensorView& new_k, const TensorView& new_v) {
+    append_kv({.k = new_k,
+               .v = new_v,
+               .k_cache = cache.whole_k(layer),
+               .v_cache = cache.whole_v(layer),
+               .length = 5},
+              stream);
+  });
+  EXPECT_EQ(cache.length(1), 5);
+  cache.set_length(100);
+  expect_rows();
+  cache.shrink();
+  while (cache.reserved() == 300) std::this_thread::yield();
+  EXPECT_GE(cache.reserved(), 100);
+  append(1);
+  expect_rows();
+}
+
 TEST_F(KVCacheTest, AFullCacheNamesItsCapacity) {
   append(299);
   try {
@@ -171,6 +199,8 @@ TEST_F(KVCacheTest, ErrorsNameTheArgumentAndLeaveTheCache) {
   EXPECT_EQ(append_to(0, {.k = new_k, .v = new_v, .cos = new_k}), "sin");
   EXPECT_EQ(refused_argument([&] { cache.crop(-1); }), "rows");
   EXPECT_EQ(refused_argument([&] { cache.reserve(301); }), "rows");
+  EXPECT_EQ(refused_argument([&] { cache.set_length(-1); }), "rows");
+  EXPECT_EQ(refused_argument([&] { cache.set_length(cache.reserved() + 1); }), "rows");
   EXPECT_EQ(refused_argument([&] { (void)cache.k(2); }), "layer");
   expect_rows();
 

@@ -70,7 +70,7 @@ TEST_F(MoeErrors, RanksAndShapes) {
   EXPECT_EQ(named([](auto& o) { o.slots = changed(o.slots, {2, 2}); }), "slots");
   const MoeRefusal refusal = spoilt([](auto& o) { o.down = changed(o.down, {5, 8, 16}); });
   EXPECT_EQ(refusal.expected,
-            "shape [5, 16, 8]: slots as in gate_up, d as in x, n (half of the rows of gate_up)");
+            "shape (5, 16, 8): slots as in gate_up, d as in x, n (half of the rows of gate_up)");
   EXPECT_EQ(refusal.given, "bf16[5, 8, 16] on host");
 }
 

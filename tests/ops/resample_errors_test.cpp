@@ -99,7 +99,7 @@ TEST_F(ResampleErrors, Shapes) {
     options.out = view(out.data(), DType::f32, {B, T, 7});
     resample(options, stream);
   });
-  EXPECT_EQ(refusal.expected, "shape [2, 4, 8]: episodes, target times, columns");
+  EXPECT_EQ(refusal.expected, "shape (2, 4, 8): episodes, target times, columns");
   EXPECT_EQ(refusal.given, "f32[2, 4, 7] on cpu");
 }
 

@@ -88,14 +88,14 @@ TEST_F(RouteErrors, Types) {
 
 TEST_F(RouteErrors, Shapes) {
   EXPECT_EQ(message([&](auto& o) { o.logits = view(logits.data(), DType::f32, {T * E}); }),
-            "logits: expected shape [T, E]: tokens, experts, got f32[36] on cpu");
+            "logits: expected shape (T, E): tokens, experts, got f32[36] on cpu");
   EXPECT_EQ(message([&](auto& o) { o.logits = view(logits.data(), DType::f32, {T, 0}); }),
             "logits: expected 1 to 512 experts, got f32[3, 0] on cpu");
   EXPECT_EQ(message([&](auto& o) { o.logits = view(logits.data(), DType::f32, {1, 513}); }),
             "logits: expected 1 to 512 experts, got f32[1, 513] on cpu");
   EXPECT_EQ(message([&](auto& o) { o.bias = view(bias.data(), DType::f32, {E + 1}); }),
-            "bias: expected shape [12]: experts, got f32[13] on cpu");
-  const std::string choices = "ids: expected shape [3, K]: tokens, and K of 1 to 12 choices, got ";
+            "bias: expected shape (12): experts, got f32[13] on cpu");
+  const std::string choices = "ids: expected shape (3, K): tokens, and K of 1 to 12 choices, got ";
   EXPECT_EQ(message([&](auto& o) { o.ids = view(ids.data(), DType::i32, {T, E + 1}); }),
             choices + "i32[3, 13] on cpu");
   EXPECT_EQ(message([&](auto& o) { o.ids = view(ids.data(), DType::i32, {T, 0}); }),
@@ -108,7 +108,7 @@ TEST_F(RouteErrors, Shapes) {
               o.logits = view(logits.data(), DType::f32, {T, 64});
               o.ids = view(ids.data(), DType::i32, {T, 17});
             }),
-            "ids: expected shape [3, K]: tokens, and K of 1 to 16 choices, got i32[3, 17] on cpu");
+            "ids: expected shape (3, K): tokens, and K of 1 to 16 choices, got i32[3, 17] on cpu");
   EXPECT_EQ(message([&](auto& o) { o.weights = view(weights.data(), DType::f32, {T, K + 1}); }),
             "weights: expected the shape of ids, i32[3, 4] on cpu, got f32[3, 5] on cpu");
 }

@@ -1,4 +1,5 @@
 import shutil
+from pathlib import Path
 
 import pytest
 from selenium import webdriver
@@ -10,8 +11,14 @@ ARGUMENTS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-s
              "--hide-scrollbars", "--disable-background-networking", f"--window-size={WIDTH},{HEIGHT}"]
 
 
+# scripts/setup.sh writes it where the system has no package of a browser, and only there.
+NO_BROWSER = Path(__file__).parents[2] / "build/no_browser.txt"
+
+
 def find(what, *names):
     found = next(filter(None, map(shutil.which, names)), None)
+    if not found and NO_BROWSER.exists():
+        pytest.skip(f"no {what}: {NO_BROWSER.read_text().strip()}")
     if not found:
         pytest.fail(f"no {what}: the page's tests need one; scripts/setup.sh installs it",
                     pytrace=False)

@@ -22,17 +22,20 @@ def folders_with(program):
     return [folder for folder in folders if (Path(folder) / program).exists()]
 
 
-@pytest.fixture(scope="module")
-def build(tmp_path_factory):
-    """A configured build in which no ccache can be found."""
-    folder = tmp_path_factory.mktemp("cuda")
+def configure(folder, *options):
     subprocess.run(
         ["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", "-DPENSTOCK_CUDA=ON",
          # Programs in the ignored folders are named instead of searched for.
          f"-DCMAKE_IGNORE_PATH={';'.join(folders_with('ccache'))}",
          f"-DCMAKE_MAKE_PROGRAM={shutil.which('ninja')}", f"-DCMAKE_CUDA_COMPILER={NVCC}",
-         f"-DCMAKE_CXX_COMPILER={shutil.which(os.environ.get('CXX', 'c++'))}",
-         f"-DPython3_EXECUTABLE={sys.executable}"], check=True)
+         f"-DCMAKE_CXX_COMPILER={shutil.which(os.environ.get('CXX', 'c++'))}", *options], check=True)
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    """A configured build in which no ccache can be found."""
+    folder = tmp_path_factory.mktemp("cuda")
+    configure(folder, f"-DPython3_EXECUTABLE={sys.executable}")
     return folder
 
 
@@ -40,6 +43,13 @@ def test_a_file_compiles_without_ccache(build):
     assert "PENSTOCK_CCACHE-NOTFOUND" in (build / "CMakeCache.txt").read_text()
     subprocess.run(["ninja", "-C", build, TARGET], check=True)
     assert (build / TARGET).exists()
+
+
+def test_the_library_needs_no_python(tmp_path):
+    configure(tmp_path, "-DCMAKE_DISABLE_FIND_PACKAGE_Python3=ON", "-DPENSTOCK_TESTS=OFF")
+    said = subprocess.run(["ninja", "-C", tmp_path, "-t", "commands", TARGET], capture_output=True,
+                          text=True, check=True).stdout
+    assert NVCC in said and "ptxas_guard" not in said
 
 
 def test_warnings_are_no_errors(build):

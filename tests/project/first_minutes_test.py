@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import benchmarks
 import first_minutes
 import pytest
 import results_tables
@@ -98,6 +99,50 @@ def test_times_of_a_busy_machine_are_not_recorded(both, log, load, others, reaso
     done = run(path, load, "demo", "0", "400", others, log)
     assert done.returncode == 1 and path.read_text() == before
     assert "make demo: 400 s" in done.stderr and f"({reason}). They are not recorded." in done.stderr
+
+
+@pytest.fixture
+def tree(write, tmp_path):
+    """A tree with a script, a build and code; its results are current."""
+    write("scripts/test.sh", "# Tests.\nmake all\n")
+    write("CMakeLists.txt", "project(a)\n")
+    write("src/a.cpp", "int a;\n" * 100)
+    builds = first_minutes.BUILDS
+    write("results/first_minutes.json", json.dumps({
+        "sources": builds.sources_hash(tmp_path), "code_bytes": builds.code_bytes(tmp_path),
+        "cases": [{"case": "make demo"}, {"case": "make test"}]}))
+    return tmp_path
+
+
+def state(tree):
+    benchmarks.c_files.cache_clear()
+    return benchmarks.state(first_minutes.BUILDS, tree / "results", tree)
+
+
+def test_times_are_current_while_scripts_build_and_amount_of_code_stay(tree, write):
+    assert state(tree) == "current"
+    write("scripts/test.sh", "# Runs the tests.\n\nmake all\n")
+    write("scripts/other.sh", "what neither target runs\n")
+    write("src/a.cpp", "int b;\n" * 105)
+    assert state(tree) == "current"
+
+
+@pytest.mark.parametrize("name, text", [("scripts/test.sh", "make all more\n"), ("CMakeLists.txt", "project(b)\n"),
+                                        ("src/a.cpp", "int a;\n" * 120), ("cmake/a.cmake", "set(a 1)\n")])
+def test_times_are_stale_after_a_change_of_what_they_measure(tree, write, name, text):
+    write(name, text)
+    assert state(tree) == "stale"
+
+
+def test_a_case_of_other_sources_makes_the_times_stale(tree):
+    path = tree / "results/first_minutes.json"
+    document = json.loads(path.read_text())
+    document["cases"][0]["sources"] = "other"
+    path.write_text(json.dumps(document))
+    assert state(tree) == "stale"
+    del document["sources"]  # as files had it before
+    path.write_text(json.dumps(document))
+    assert state(tree) == "stale"
 
 
 def test_an_incomplete_row_is_refused(tmp_path):

@@ -50,6 +50,19 @@ def test_the_presets_ask_for_tests():
     assert {name for name, value in values.items() if value == "OFF"} == {"demo", "fuzz"}
 
 
+def test_what_was_built_is_installed(tmp_path):
+    """After `--target penstock_cli`, for which files stand in here, without the ladders."""
+    build, prefix = tmp_path / "build", tmp_path / "prefix"
+    assert configure(build).returncode == 0
+    (build / "bin").mkdir(exist_ok=True)
+    for name in ("libpenstock.so.0.1", "libpenstock.so", "penstock"):
+        (build / "bin" / name).write_text(name)
+    done = subprocess.run(["cmake", "--install", build, "--prefix", prefix], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (prefix / "bin").iterdir()] == ["penstock"]
+    assert (prefix / "include/penstock/version.h").exists()
+
+
 def test_the_page_lists_every_option():
     """PENSTOCK_* options and cache entries that a user may set."""
     declared = set()

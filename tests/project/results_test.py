@@ -80,7 +80,7 @@ def test_the_summary_has_one_line_per_benchmark(run, tmp_path):
     assert ("| [resample](results/resample.md) | resample on the GPU | 1.250 × the floor; 15 × as "
             "fast as torch | abc |") in text.splitlines()
     assert "| [ladder](results/ladder.md) |  | 1 rungs, best 25.0 % of its floor or yardstick | c |" in text
-    assert len(text.splitlines()) < 28
+    assert len(text.partition("\nNot measured yet")[0].splitlines()) < 28
 
 
 def test_the_page_of_a_benchmark_that_is_gone_goes(run, tmp_path):
@@ -312,9 +312,9 @@ def test_a_section_without_results_is_one_comment(run, write):
 def test_the_summary_names_what_was_not_measured(run, tmp_path):
     assert run({"resample.json": CASES}).returncode == 0
     text = (tmp_path / "docs/results.md").read_text()
-    about = "`moe_cpu` (mixture-of-experts layers on the CPU)"
+    about = "| `moe_cpu` | mixture-of-experts layers on the CPU |"
     assert about in text and "`scripts/gpu_bench.sh NAME` measures them" in text
-    assert "`resample` (" not in text
+    assert "| `resample` |" not in text
 
 
 def test_the_table_of_a_page_shows_what_was_dropped(run, write):
@@ -466,7 +466,7 @@ def test_the_pages_in_the_tree_are_what_the_files_say():
 
 
 def test_every_benchmark_has_a_sentence_in_the_summary():
-    assert set(results.ABOUT) == set(benchmarks.every()) | benchmarks.MEASURED_ELSEWHERE
+    assert set(results.ABOUT) == set(benchmarks.every() | benchmarks.MEASURED_ELSEWHERE)
 
 
 def one_sensor(name, **params):

@@ -67,6 +67,14 @@ def test_pages_and_several_numbers_of_rows():
         assert (ours == theirs).all()
 
 
+@pytest.mark.parametrize("yes", [1, np.True_])
+def test_options_are_anything_that_is_true_or_false(yes):
+    (q, k, v), cache = rows(2, 3), drawn(2, 2, 9, 2, 16)
+    wanted = append_attention(q, k, v, *cache, length=4, causal=True)
+    options = {"causal": yes, "batch_invariant": yes, "check": yes}
+    assert (append_attention(q, k, v, *cache, length=4, **options) == wanted).all()
+
+
 def test_without_the_rotary_embedding():
     q, k, v = rows(2, 1)
     cache = drawn(2, 2, 9, 2, 16)
@@ -106,9 +114,9 @@ class TestTorch:
                                    for name, each in tables(90).items()}}
 
     @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-    def test_compiled(self, torch, dtype):
+    def test_compiled(self, torch, dtype, device):
         dtype = getattr(torch, dtype)
-        plain, traced = self.arguments(torch, dtype), self.arguments(torch, dtype)
+        plain, traced = (self.arguments(torch, dtype, device) for _ in range(2))
         wanted = append_attention(**plain)
         compiled = torch.compile(lambda given: append_attention(**given) + 0, fullgraph=True,
                                  backend="aot_eager")

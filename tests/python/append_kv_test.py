@@ -131,10 +131,23 @@ class TestCache:
         k, q = drawn(2, 4, 1, 8), drawn(2, 4, 3, 8, seed=2)
         for part in range(4):
             q_out = cache.append(0, k[:, part:part + 1], k[:, part:part + 1], cos=cos, sin=sin,
-                                 q=q[:, part:part + 1])
+                                 interleaved=np.False_, q=q[:, part:part + 1])
         np.testing.assert_allclose(cache.k(0), turned(k, cos[:4], sin[:4], False), rtol=0, atol=1e-5)
         np.testing.assert_allclose(q_out, turned(q[:, 3:], cos[3:4], sin[3:4], False), rtol=0,
                                    atol=1e-5)
+
+    def test_rows_that_others_have_appended(self):
+        cache, new = self.make(), drawn(2, 3, 1, 8)
+        cache.reserve(40)
+        for layer in range(2):
+            append_kv(new, -new, cache.whole_k(layer), cache.whole_v(layer))
+        with pytest.raises(penstock.InvalidArgument, match=f"^rows: expected 0 to {cache.reserved}, "):
+            cache.set_length(cache.reserved + 1)
+        assert cache.length(1) == 0
+        cache.set_length(3)
+        cache.append(0, new, new)
+        assert cache.length(0) == 6 and cache.length(1) == 3
+        assert (cache.k(1).numpy() == new).all() and (cache.v(0).numpy()[:, :3] == -new).all()
 
     def test_arrays_keep_the_memory(self):
         cache = self.make()
@@ -162,24 +175,34 @@ class TestCache:
 
 @pytest.mark.torch
 class TestTorch:
-    def arguments(self, torch, dtype):
-        k, v, q = (torch.from_numpy(drawn(2, 3, heads, 16, seed=heads)).to(dtype)
+    def arguments(self, torch, dtype, device="cpu"):
+        k, v, q = (torch.from_numpy(drawn(2, 3, heads, 16, seed=heads)).to(device, dtype)
                    for heads in (2, 2, 4))
-        cos, sin = (torch.from_numpy(each) for each in tables())
-        return {"k": k, "v": v, "k_cache": torch.zeros(2, 9, 2, 16, dtype=dtype),
-                "v_cache": torch.zeros(2, 9, 2, 16, dtype=dtype), "q": q, "cos": cos, "sin": sin,
-                "lengths": torch.tensor([0, 4], dtype=torch.int32), "advance": True}
+        cos, sin = (torch.from_numpy(each).to(device) for each in tables())
+        k_cache, v_cache = torch.zeros(2, 2, 9, 2, 16, dtype=dtype, device=device)
+        return {"k": k, "v": v, "k_cache": k_cache, "v_cache": v_cache, "q": q, "cos": cos, "sin": sin,
+                "lengths": torch.tensor([0, 4], dtype=torch.int32, device=device), "advance": True}
 
     @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-    def test_compiled(self, torch, dtype):
+    def test_compiled(self, torch, dtype, device):
         dtype = getattr(torch, dtype)
-        plain, traced = self.arguments(torch, dtype), self.arguments(torch, dtype)
+        plain, traced = (self.arguments(torch, dtype, device) for _ in range(2))
         wanted = append_kv(**plain)
         compiled = torch.compile(lambda given: append_kv(**given) + 0, fullgraph=True,
                                  backend="aot_eager")
         assert torch.equal(compiled(traced), wanted)
         for name in ("k_cache", "v_cache", "lengths"):
             assert torch.equal(plain[name], traced[name]) and plain[name].any()
+
+    def test_the_operator_keeps_its_promises(self, torch):
+        of = self.arguments(torch, torch.float32)
+        append_kv(**of)  # defines it
+        inputs = [of.get(name) for name in ("k", "v", "lengths", "pages", "cu_new", "cos", "sin",
+                                            "positions", "q")]
+        torch.library.opcheck(
+            torch.ops.penstock.append_kv,
+            (*inputs, 0, True, False, False, of["k_cache"], of["v_cache"], torch.empty_like(of["q"])),
+            test_utils=("test_schema", "test_faketensor"))
 
     def test_autograd_knows_that_lengths_change(self, torch):
         of = self.arguments(torch, torch.float32)
@@ -188,6 +211,22 @@ class TestTorch:
         assert of["lengths"]._version == before + 1
         append_kv(**{**of, "advance": False})
         assert of["lengths"]._version == before + 1
+
+    def test_writes_to_the_arrays_of_a_cache(self, torch):
+        made = [KVCache(layers=1, sequences=2, heads=2, dim=16, dtype="f32", capacity=9, initial=9,
+                        device="cpu") for _ in range(3)]
+        of = self.arguments(torch, torch.float32) | {"lengths": None, "advance": False}
+        append_kv(**of)
+        others = {name: each for name, each in of.items() if name not in ("k_cache", "v_cache")}
+        append_kv(**others | {"k_cache": made[0].whole_k(0), "v_cache": made[0].whole_v(0)})
+        penstock.append_attention(**others, k_cache=made[1].whole_k(0), v_cache=made[1].whole_v(0))
+        # One of both is enough.
+        append_kv(**others | {"k_cache": torch.from_dlpack(made[2].whole_k(0)),
+                              "v_cache": made[2].whole_v(0)})
+        for each in made:
+            each.set_length(3)
+            assert torch.equal(torch.from_dlpack(each.k(0)), of["k_cache"][:, :3])
+            assert torch.equal(torch.from_dlpack(each.v(0)), of["v_cache"][:, :3])
 
     def test_has_no_backward(self, torch):
         arguments = self.arguments(torch, torch.float32)
@@ -204,5 +243,8 @@ class TestTorch:
         cache.append(0, new, 2 * new)
         tensor = torch.from_dlpack(cache.v(0))
         assert torch.equal(tensor, 2 * new)
+        q = torch.randn(2, 1, 6, 8).bfloat16()
+        wanted = penstock.attention(q, torch.from_dlpack(cache.k(0)), tensor)
+        assert torch.equal(penstock.attention(q, cache.k(0), cache.v(0)), wanted)
         with pytest.raises(penstock.Unsupported, match="k requires a gradient"):
             cache.append(0, new.clone().requires_grad_(), new)

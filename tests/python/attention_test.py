@@ -41,6 +41,13 @@ def test_windows_without_limits():
     assert (attention(q, k, v, window=(None, 0)) == attention(q, k, v, causal=True)).all()
 
 
+@pytest.mark.parametrize("yes", [1, np.True_])
+def test_options_are_anything_that_is_true_or_false(yes):
+    q, k, v = draw()
+    options = {"causal": yes, "batch_invariant": yes, "check": yes}
+    assert (attention(q, k, v, **options) == attention(q, k, v, causal=True)).all()
+
+
 def test_into_a_given_array_with_swapped_dimensions():
     q, k, v = draw()
     room = np.full((2, 4, 5, 24), np.nan, "f")

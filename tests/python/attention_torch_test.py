@@ -39,9 +39,9 @@ def test_as_the_reference(dtype):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_compiled(backend):
+def test_compiled(backend, device):
     torch.compiler.reset()
-    q, k, v = draw()
+    q, k, v = draw(device=device)
 
     def both(q, k, v):
         out, lse = attention(q * 2, k, v, causal=True, window=(3, None), return_lse=True)
@@ -52,16 +52,16 @@ def test_compiled(backend):
         assert torch.equal(got, wanted)
 
 
-def test_compiled_with_lengths_and_a_given_result():
+def test_compiled_with_lengths_and_a_given_result(device):
     torch.compiler.reset()
-    q, k, v = (each.flatten(0, 1) for each in draw(sq=7))
-    begins = torch.tensor([0, 5, 14], dtype=torch.int32)
+    q, k, v = (each.flatten(0, 1) for each in draw(sq=7, device=device))
+    begins = torch.tensor([0, 5, 14], dtype=torch.int32, device=device)
 
     def call(q, out):
         return attention(q, k, v, cu_q=begins, cu_k=begins, out=out) * 2
 
     compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
-    out, same = torch.empty(14, 4, 24), torch.empty(14, 4, 24)
+    out, same = torch.empty(2, 14, 4, 24, device=device)
     assert torch.equal(compiled(q, out), call(q, same)) and torch.equal(out, same)
 
 
@@ -189,12 +189,12 @@ def test_forward_mode_differentiation_goes_to_torch(runs):
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("autocast", [False, True])
-def test_torchs_function_compiled(runs, backend, autocast):
+def test_torchs_function_compiled(runs, backend, autocast, device):
     torch.compiler.reset()
-    q, k, v = heads_first(draw(sk=5))
+    q, k, v = heads_first(draw(torch.float16, device, sk=5))
 
     def call(q, k, v):
-        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        with torch.autocast(device, torch.bfloat16, enabled=autocast):
             return scaled_dot_product_attention(q * 2, k, v, is_causal=True, enable_gqa=True) + 1
 
     compiled = torch.compile(call, fullgraph=True, backend=backend)

@@ -90,6 +90,37 @@ def test_has_the_bits_of_moe(device, dtype, transposed, policy):
         assert counted.bytes >= counted.misses * 3 * 64 * 48 * dtype.itemsize
 
 
+@pytest.fixture
+def deterministic():
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def test_balanced_is_not_deterministic(device, deterministic):
+    store, _ = filled(device)
+    on_gpu = device != "cpu"
+    experts = few_slots(store, **({"host_experts": "balanced"} if on_gpu else {}))
+    if not on_gpu:  # where the option is refused
+        experts._repeatable = False
+    arguments = 1, *tokens_of(device)
+    with pytest.raises(Unsupported, match="^host_experts='balanced': results depend on .*use host_experts='fixed'"):
+        experts.forward(*arguments)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    with pytest.warns(UserWarning, match="^host_experts='balanced': results depend on measured times"):
+        experts.forward(*arguments)
+    torch.use_deterministic_algorithms(False)
+    assert experts.forward(*arguments).isfinite().all()
+
+
+def test_fixed_is_deterministic(device, deterministic):
+    store, _ = filled(device)
+    on_gpu = device != "cpu"
+    experts = few_slots(store, **({"host_experts": "fixed", "host_share": 0.5} if on_gpu else {}))
+    arguments = 1, *tokens_of(device)
+    assert torch.equal(experts.forward(*arguments), experts.forward(*arguments))
+
+
 @pytest.mark.parametrize("host", [{"host_experts": "balanced"},
                                   {"host_experts": "fixed", "host_share": 0.5}])
 @pytest.mark.parametrize("transposed", [False, True])

@@ -56,8 +56,8 @@ def test_penstocks_arrays():
 @pytest.mark.parametrize("change, says", [
     ({"a": np.zeros((3, 4), np.float32)}, "^a: expected elements of type bf16 or f16, given f32"),
     ({"a": np.zeros(4, np.float16)}, r"^a: expected \(M, K\), given \(4,\)"),
-    ({"b": np.zeros((5, 3), np.float16)}, r"^b: expected shape \[5, 4\]: N, and K as in a"),
-    ({"out": np.zeros((5, 3), np.float16)}, r"^out: expected shape \[3, 5\]"),
+    ({"b": np.zeros((5, 3), np.float16)}, r"^b: expected shape \(5, 4\): N, and K as in a"),
+    ({"out": np.zeros((5, 3), np.float16)}, r"^out: expected shape \(3, 5\)"),
     ({"out": np.zeros((3, 5), np.float32)}, "^out: expected elements of type f16"),
     ({"kernel": "fastest"}, "^kernel: expected one of 'best', 'portable', .*given 'fastest'"),
     ({"a": np.zeros((4, 3), np.float16).T}, "^a: expected a contiguous last dimension"),

@@ -63,7 +63,11 @@ def test_a_graph_appends_at_every_replay(torch):
     for step in range(50):
         new.fill_(step)
         graph.replay()
-    assert lengths.tolist() == [50, 50]
+    assert lengths.tolist() == [50, 50] and cache.length(0) == 0
+    cache.set_length(50)
+    cache.use(torch.cuda.current_stream())
+    cache.shrink()
+    assert torch.equal(torch.from_dlpack(cache.k(0)), keys[:, :50])
     wanted = torch.arange(50.0, device="cuda").expand(2, 50)
     assert torch.equal(keys[:, :50, 1, 63], wanted) and torch.equal(values[:, :50, 0, 0], -wanted)
 

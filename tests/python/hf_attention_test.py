@@ -63,9 +63,28 @@ def test_a_mask_without_padding_is_none(small):
 
 
 @pytest.fixture
-def masks(small, monkeypatch):
-    """mask() of the next calls of a generation, for masks that seem to be on a GPU: its limits and how
-    many times the host read a mask."""
+def as_if_on_a_gpu(small, monkeypatch):
+    """Masks seem to be on a GPU. Flags arrive on the host before the next call, or when it is told so."""
+    from penstock import _hf_attention
+
+    class Flag:
+        arrive = True
+
+        def __init__(self, flag):
+            self.flag = bool(flag)
+
+        def value(self):
+            return self.flag if Flag.arrive else None
+
+    monkeypatch.setattr(_hf_attention, "_Flag", Flag)
+    monkeypatch.setattr(_hf_attention, "_waits", lambda tensor: True)
+    monkeypatch.setattr(_hf_attention, "_generation", _hf_attention._Generation())
+    return Flag
+
+
+@pytest.fixture
+def masks(as_if_on_a_gpu, monkeypatch):
+    """mask() of the next calls of a generation: its limits and how many times the host read a mask."""
     from penstock import _hf_attention
 
     reads = []
@@ -75,8 +94,6 @@ def masks(small, monkeypatch):
         return flags.tolist()
 
     monkeypatch.setattr(_hf_attention, "_read", read)
-    monkeypatch.setattr(_hf_attention, "_waits", lambda tensor: True)
-    monkeypatch.setattr(_hf_attention, "_generation", _hf_attention._Generation())
 
     def call(rows, queries, window=None, **others):
         there = torch.tensor(rows, dtype=torch.bool)
@@ -105,12 +122,11 @@ def left(*padding, columns):
 
 def test_masks_of_a_generation_are_not_read(masks):
     assert masks(left(0, 3, columns=7), 7) == ([[0, 7], [3, 7]], 2)
-    for columns in range(8, 70):
+    for columns in range(8, 20):
         assert masks(left(0, 3, columns=columns), 1) == ([[0, columns], [3, columns]], 0)
-    assert masks(left(0, 3, columns=70), 1) == ([[0, 70], [3, 70]], 2)
-    assert masks(left(0, 3, columns=71), 1) == ([[0, 71], [3, 71]], 0)
     # A sequence that has ended may be hidden from then on.
-    assert masks([[1] * 72, [0] * 3 + [1] * 68 + [0]], 1) == ([[0, 72], [3, 72]], 0)
+    assert masks([[1] * 20, [0] * 3 + [1] * 16 + [0]], 1) == ([[0, 20], [3, 20]], 0)
+    assert masks([[1] * 21, [0] * 3 + [1] * 16 + [0] * 2], 1) == ([[0, 21], [3, 21]], 0)
 
 
 def test_masks_of_a_generation_without_padding_are_not_read(masks):
@@ -140,12 +156,12 @@ def test_full_and_sliding_masks_of_one_pass_are_not_read(masks):
     for window in (None, 5):
         masks(left(0, 3, columns=7), 7, window)
     reads = {}
-    for columns in range(8, 150):
+    for columns in range(8, 20):
         for window, limits in ((None, [[0, columns], [3, columns]]), (5, [[0, 5], [max(0, 8 - columns), 5]])):
             got, count = masks(left(0, 3, columns=columns), 1, window)
             assert got == limits or got is None and columns > 7 + 3
             reads.setdefault(window, []).append(count)
-    assert all(sum(map(bool, counts)) == 2 for counts in reads.values())
+    assert not any(map(sum, reads.values()))
 
 
 def test_padding_on_the_right_of_a_prompt_is_read_at_every_step(masks):
@@ -155,25 +171,30 @@ def test_padding_on_the_right_of_a_prompt_is_read_at_every_step(masks):
         assert got.dtype == torch.bool and reads == 2
 
 
-def test_rows_that_are_hidden_later_are_an_error_once_they_are_read(masks):
-    masks(left(0, 3, columns=7), 7)
+@pytest.mark.parametrize("late", [0, 1, 4])
+@pytest.mark.parametrize("window", [None, 5])
+def test_rows_that_are_hidden_later_are_an_error_one_step_late(masks, as_if_on_a_gpu, window, late):
+    """Or `late` steps more, if the host is ahead of the GPU by as many."""
+    masks(left(0, 3, columns=7), 7, window)
+    masks(left(0, 3, columns=8), 1, window)
     with pytest.raises(penstock.Unsupported, match="attention_mask: expected the padding of the prompt"):
-        for columns in range(8, 80):
+        for columns in range(9, 30):
             rows = left(0, 3, columns=columns)
-            rows[0][4] = 0
-            masks(rows, 1)
-    assert columns == 70
+            rows[0][7] = 0
+            as_if_on_a_gpu.arrive = columns > 9 + late
+            masks(rows, 1, window)
+    assert columns == 10 + late
     rows = [[*row, 1] for row in rows]
-    assert masks(rows, 1)[0].dtype == torch.bool  # from there on, torch's function gets them
+    got, reads = masks(rows, 1)
+    assert got.dtype == torch.bool and reads == 2  # from there on, torch's function gets them
 
 
 @pytest.mark.parametrize("name", ["qwen3_moe", "gemma2"])
 @pytest.mark.parametrize("cache", [None, "static"])
+@pytest.mark.usefixtures("as_if_on_a_gpu")
 def test_generates_as_eager_without_reading_masks(small, name, cache, monkeypatch):
     from penstock import _hf_attention
 
-    monkeypatch.setattr(_hf_attention, "_waits", lambda tensor: True)
-    monkeypatch.setattr(_hf_attention, "_generation", _hf_attention._Generation())
     found, original = [], _hf_attention._behind_padding
     monkeypatch.setattr(_hf_attention, "_behind_padding",
                         lambda *given: found.append(given) or original(*given))
@@ -191,9 +212,15 @@ def test_a_generated_token_does_not_wait_for_the_gpu(small, device):
     try:
         got = mask(2, 1, 8, 7, attention_mask=there, device=device)
         mask(2, 1, 20, 7, device=device)
+        hiding = torch.nn.functional.pad(there, (0, 1), value=True)
+        hiding[0, 5].zero_()
+        mask(2, 1, 9, 8, attention_mask=hiding, device=device)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert got[:, 0, 0].tolist() == [[0, 8], [3, 8]]
+    torch.cuda.synchronize()
+    with pytest.raises(penstock.Unsupported, match="attention_mask"):
+        mask(2, 1, 10, 9, attention_mask=torch.nn.functional.pad(hiding, (0, 1), value=True), device=device)
 
 
 @pytest.mark.parametrize("name", ("qwen3_moe", "deepseek_v3"))
@@ -290,9 +317,9 @@ def test_generates_as_eager(small, name, cache, device):
     assert torch.equal(*tokens)
 
 
-def test_compiled(small):
+def test_compiled(small, device):
     torch.compiler.reset()
-    model, ids = small.build("qwen3_moe"), small.prompt()
+    model, ids = small.build("qwen3_moe", device), small.prompt(device)
     wanted = logits(model, "penstock", ids)
     compiled = torch.compile(model, backend="aot_eager")
     with torch.no_grad():

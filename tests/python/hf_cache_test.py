@@ -150,3 +150,25 @@ def test_refusals(small):
     text = SimpleNamespace(num_hidden_layers=2)
     with pytest.raises(penstock.InvalidArgument, match="^capacity: "):
         penstock.hf.KVCache(SimpleNamespace(get_text_config=lambda decoder: text))
+
+
+@pytest.mark.parametrize("prefetch", ["none", "gate"])
+def test_with_streamed_experts(small, tmp_path, device, prefetch):
+    """penstock.hf.load's models: the experts are streamed and the cache grows in place, in one generation."""
+    small.build("qwen3_moe").save_pretrained(tmp_path)
+    ids, plain = small.prompt(device), small.build("qwen3_moe", device)
+    plain.set_experts_implementation("eager")
+    model = penstock.hf.load(tmp_path, gpu_memory="1GiB", device=device, progress=False, prefetch=prefetch,
+                             attn_implementation="penstock")
+    mask = torch.ones_like(ids)
+    mask[1, :6] = 0
+    cache = penstock.hf.KVCache(model.config, ahead=4)
+    got = generated(model, ids, cache, attention_mask=mask, max_new_tokens=24)
+    assert torch.equal(got, generated(plain, ids, None, attention_mask=mask, max_new_tokens=24))
+    assert cache.get_seq_length() == got.shape[1] - 1
+    assert model.streamed_experts.statistics.calls >= 24 * model.streamed_experts.store.layers
+    # A second generation continues with the rows of the first one.
+    longer = torch.cat((got, ids[:, :4]), 1)
+    more = torch.nn.functional.pad(mask, (0, longer.shape[1] - mask.shape[1]), value=1)
+    assert torch.equal(generated(model, longer, cache, attention_mask=more),
+                       generated(plain, longer, None, attention_mask=more))

@@ -4,10 +4,13 @@ Needs torch and transformers, on the CPU and, where there is one, on a GPU. With
 missing transformers is an error.
 """
 
+import dataclasses
+import gc
 import json
 import re
 import sys
 import types
+import weakref
 
 import pytest
 
@@ -19,6 +22,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed here")
 
 NAMES = ("qwen3_moe", "mixtral", "olmoe", "deepseek_v3", "gpt_oss")
 OTHERS = ("qwen2_moe", "qwen3_next", "deepseek_v2", "glm4_moe")
+NOT_LISTED = ("dots1", "ernie4_5_moe", "flex_olmo", "hunyuan_v1_moe")
 SHARD = "250KB"  # so that the experts of a layer are in several files
 FORWARD = {"use_cache": False}
 WITH_INDUCTOR = ("qwen3_moe",)  # on a GPU, where transformers compiles models with a static cache
@@ -90,8 +94,9 @@ def test_as_eager(small, saved, name, sharded, device):
     assert type(model) is type(small.build(name)) and not model.training
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", [*OTHERS, *NOT_LISTED])
 def test_other_types(small, saved, name):
+    """Also those that are only known from transformers' own conversions."""
     from penstock import _hf_names
 
     assert {*NAMES, *OTHERS} == set(_hf_names.NAMINGS)
@@ -113,9 +118,9 @@ def test_has_the_bits_of_resident_experts(small, saved, name, device):
 def test_compressed_experts_have_the_bits_of_resident_ones(small, saved, name, sharded, device,
                                                            monkeypatch):
     """Also if the checkpoint is converted to bf16, and if few experts are read at a time."""
-    from penstock import _hf_loading
+    from penstock import _expert_reader
 
-    monkeypatch.setattr(_hf_loading, "_COMPRESSED_BATCH", 100_000)
+    monkeypatch.setattr(_expert_reader, "_COMPRESSED_BATCH", 100_000)
     folder, ids = saved(name, sharded), small.prompt(device)
     model = load(folder, device, dtype="bf16", compress=True)
     store = model.streamed_experts.store
@@ -240,6 +245,59 @@ def test_an_interrupted_load(small, saved, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         load(saved("mixtral", True))
     assert logits(load(saved("mixtral", True)), small.prompt()).isfinite().all()
+
+
+class TestMemoryOfExperts:
+    """Page-locked memory is freed without the cyclic garbage collector, which may not run for long."""
+
+    @pytest.fixture
+    def stores(self, monkeypatch):
+        """Weak references to stores that are made from now on, and to views of their memory."""
+        from penstock import _core, _hf_streaming
+
+        made = []
+        make, part_of = _hf_streaming.Experts.store, _core.expert_part
+
+        def store(*arguments):
+            made.append(weakref.ref(found := make(*arguments)))
+            return found
+
+        def expert_part(of, *which):
+            # As an array that can have weak references.
+            made.append(weakref.ref(view := part_of(of, *which).numpy()))
+            return view
+
+        monkeypatch.setattr(_hf_streaming.Experts, "store", store)
+        monkeypatch.setattr(_core, "expert_part", expert_part)
+        gc.collect()
+        gc.disable()
+        yield made
+        gc.enable()
+
+    @pytest.mark.parametrize("compress", [False, True])
+    def test_is_freed_with_the_model(self, small, saved, device, stores, compress):
+        model = load(saved("mixtral"), device, dtype="bf16", compress=compress)
+        assert logits(model, small.prompt(device)).isfinite().all() and stores[0]() is not None
+        del model
+        assert not any(each() for each in stores)
+
+    @pytest.mark.parametrize("where", ["from_pretrained", "the experts"])
+    @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+    def test_is_freed_after_an_error(self, saved, device, stores, monkeypatch, where, error):
+        """Also while the error and its traceback are still referred to."""
+        from penstock import _hf_loading
+
+        def fail(*_):
+            raise error
+
+        if where == "the experts":
+            monkeypatch.setattr(_hf_loading.ByteProgress, "add", fail)
+        else:
+            monkeypatch.setattr(_hf_loading, "_check", fail)
+        with pytest.raises(error) as raised:
+            load(saved("mixtral"), device)
+        assert stores and not any(each() for each in stores)
+        assert raised.traceback[-1].name == "fail"
 
 
 class TestOffload:
@@ -384,6 +442,11 @@ class TestRefuses:
         with pytest.raises(Unsupported, match="of type deepseek_v2, .*, given phimoe; .*offload"):
             load(tmp_path)
 
+    def test_a_version_of_transformers_without_conversions(self, saved, monkeypatch):
+        monkeypatch.setitem(sys.modules, "transformers.conversion_mapping", None)
+        with pytest.raises(Unsupported, match="of type deepseek_v2, .*, given flex_olmo; .*offload"):
+            load(saved("flex_olmo"))
+
     def test_a_model_without_experts(self, saved):
         with pytest.raises(Unsupported, match="Gemma2ForCausalLM has no experts"):
             load(saved("gemma2"))
@@ -413,6 +476,20 @@ class TestRefuses:
             for share in (0, -1, 1.5, float("nan")):
                 with pytest.raises(InvalidArgument, match="host_share: expected a number above 0"):
                     load(saved("mixtral"), device=device, host_experts="fixed", host_share=share)
+
+    def test_balanced_with_deterministic_algorithms(self, small):
+        """Before anything is loaded. The device need not be there."""
+        from penstock import _hf_streaming
+
+        device = types.SimpleNamespace(kind="cuda", name="cuda:0")
+        options = _hf_streaming.Options(device, 1 << 30, "lru", "none", (), False, host_experts="balanced")
+        torch.use_deterministic_algorithms(True)
+        try:
+            with pytest.raises(Unsupported, match="^host_experts='balanced': results depend on measured times"):
+                _hf_streaming._check_host_experts(options)
+        finally:
+            torch.use_deterministic_algorithms(False)
+        _hf_streaming._check_host_experts(options)
 
     def test_compression_of_other_types(self, saved):
         with pytest.raises(Unsupported, match="expected experts in bf16 to compress them, given f32"):
@@ -597,33 +674,15 @@ class TestProgress:
 class TestNames:
     """The table of names against what transformers does when it loads such a checkpoint."""
 
-    def converted(self, model_type):
-        """Per tensor of the experts module: the names in the checkpoint and the operations."""
-        from transformers.conversion_mapping import get_checkpoint_conversion_mapping
-        from transformers.core_model_loading import WeightConverter
-
-        found = {}
-        for entry in get_checkpoint_conversion_mapping(model_type) or []:
-            if isinstance(entry, WeightConverter) and "experts" in entry.target_patterns[0]:
-                found[entry.target_patterns[0].rpartition(".")[2]] = (
-                    [each.lstrip(".") for each in entry.source_patterns],
-                    [(type(each).__name__, each.dim) for each in entry.operations])
-        return found
-
     def test_the_table(self, small):
         from penstock import _hf_names
 
         for model_type, naming in _hf_names.NAMINGS.items():
-            found = self.converted(model_type)
-            if naming is None:
-                assert found == {}, model_type
-                continue
-            folder = naming.folder.removeprefix("block_sparse_moe.")
-            merge, join = ("MergeModulelist", 0), ("Concatenate", 1)
-            assert found == {
-                "gate_up_proj": ([f"{folder}.*.{naming.gate}.weight",
-                                  f"{folder}.*.{naming.up}.weight"], [merge, join]),
-                "down_proj": ([f"{folder}.*.{naming.down}.weight"], [merge])}, model_type
+            wanted = {}
+            if naming is not None:
+                folder = naming.folder.removeprefix("block_sparse_moe.")
+                wanted = _hf_names.merged_from(dataclasses.replace(naming, folder=folder))
+            assert _hf_names.conversions(model_type) == wanted, model_type
 
     def test_the_modules(self, small):
         """Every type has its experts where the table expects them."""

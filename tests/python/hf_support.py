@@ -36,6 +36,17 @@ MODELS = {
         "intermediate_size": 48, "moe_intermediate_size": 32, "n_routed_experts": 8,
         "n_shared_experts": 1, "num_experts_per_tok": 3, "n_group": 1, "topk_group": 1,
         "first_k_dense_replace": 1, "head_dim": 16}),
+    # Of types that penstock.hf.load does not list.
+    "dots1": ("Dots1", {
+        "intermediate_size": 48, "moe_intermediate_size": 32, "n_routed_experts": 8,
+        "n_shared_experts": 1, "num_experts_per_tok": 3, "n_group": 1, "topk_group": 1,
+        "first_k_dense_replace": 1, "head_dim": 16}),
+    "ernie4_5_moe": ("Ernie4_5_Moe", {
+        "intermediate_size": 48, "moe_intermediate_size": 32, "moe_num_experts": 8, "moe_k": 3,
+        "moe_num_shared_experts": 1, "moe_layer_start_index": 1, "head_dim": 16}),
+    "flex_olmo": ("FlexOlmo", {"intermediate_size": 40, "num_experts": 8, "num_experts_per_tok": 4}),
+    "hunyuan_v1_moe": ("HunYuanMoEV1", {"intermediate_size": 48, "num_experts": 8, "moe_topk": 3,
+                                        "head_dim": 16, "eod_token_id": 3}),
     # Without experts, for tests of attention.
     "gemma2": ("Gemma2", {"intermediate_size": 72, "head_dim": 20, "sliding_window": 12,
                           "query_pre_attn_scalar": 20, "attn_logit_softcapping": 5.0}),

@@ -61,8 +61,8 @@ def test_moe_takes_the_result():
 
 
 @pytest.mark.parametrize("name, change", [
-    ("tile", {"tile": 0}), ("extra", {"extra": 15}), ("extra", {"extra": -1}),
-    ("scoring", {"scoring": "best"}), ("logits", {"logits": np.zeros(3, np.float32)}),
+    ("tile", {"tile": 0}), ("tile", {"tile": 2.5}), ("extra", {"extra": 1.5}),
+    ("extra", {"extra": 15}), ("extra", {"extra": -1}), ("scoring", {"scoring": "best"}), ("logits", {"logits": np.zeros(3, np.float32)}),
     ("ids", {"ids": np.zeros((299, 2), np.int32)}), ("ids", {"ids": np.zeros((300, 17), np.int32)}),
     ("weights", {"weights": np.zeros((300, 3), np.float32)}),
 ])

@@ -106,6 +106,8 @@ def test_shares_its_result_with_moe():
 @pytest.mark.parametrize("k, more, says", [
     (0, {}, "^k: expected 1 to 16, and at most 12, the number of experts, given 0"),
     (13, {}, "^k: expected .*given 13"),
+    (2.0, {}, "^k: expected a whole number, given 2.0"),
+    ("2", {}, "^k: expected a whole number, given '2'"),
     (3, {"scoring": "loudest"}, "^scoring: expected 'softmax_topk', .*given 'loudest'"),
     (3, {"ids": np.zeros((7, 2), np.int32)}, "^ids: expected a row of k = 3 elements"),
     (3, {"ids": np.zeros((7, 3), np.float32)}, "^ids: expected .*given f32"),

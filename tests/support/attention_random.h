@@ -1,6 +1,7 @@
 // Calls of attention() of random shapes.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -51,7 +52,8 @@ inline AttentionCase random_attention_case(std::uint32_t seed, std::int64_t most
       .heads_first = below(2) == 0,
       .padding = 8 * below(3)};
   made.heads_q = made.heads_k * (1 + below(4));
-  made.sink_type = below(2) == 0 ? DType::f32 : DType::bf16;
+  made.sink_type =
+      std::array{DType::f32, DType::bf16, DType::f16}[static_cast<std::size_t>(below(3))];
   if (below(3) == 0) made.window_left = below(most_rows);
   if (below(4) == 0) made.window_right = below(most_rows / 2);
   if (below(3) == 0) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include "penstock/base/units.h"
@@ -86,7 +87,7 @@ std::vector<Verdict> verdicts(const std::vector<RungRows>& results) {
                 return;
               }
               const double ratio = dram_bytes(row) / dram_bytes(*first);
-              verdict.met = ratio <= 1.05;
+              verdict.met = std::abs(ratio - 1) <= 0.05;
               verdict.measured =
                   fmt::format("{:.1f} MB, {:.2f} x phase 1", dram_bytes(row) * 1e-6, ratio);
             }),

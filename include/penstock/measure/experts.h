@@ -68,6 +68,9 @@ struct ExpertOverlapOptions {
   Tracing tracing = Tracing::events;
   std::stop_token stop{};
   std::function<void(std::string_view what, double share)> progress{};
+  // Called with the path of the file of packed experts, before anything is timed. The file is there
+  // until measure_expert_overlap() returns.
+  std::function<void(const std::filesystem::path& file)> packed{};
   // For tests. Times the runs "read alone", "upload alone", "compute alone", "pipelined",
   // "sequential" and "streamed"; each decode step is "decode", beside "load alone".
   Timer timer{};

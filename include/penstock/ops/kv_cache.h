@@ -63,9 +63,9 @@ class KVCache {
   // Appends rows to a layer by append_kv(). Does not wait for the device; waits for the thread if
   // the rows are beyond those that it has mapped. Refused while the stream is being captured, since
   // a graph would write the same rows again: capture append_kv() on whole_k() and whole_v(), with
-  // lengths on the device, after reserve(). Throws InvalidArgument naming the argument, with the
-  // capacity if the cache is full, OutOfMemory, DeviceError and Unsupported. The cache is then
-  // unchanged.
+  // lengths on the device, after reserve(), and call set_length() after the replays. Throws
+  // InvalidArgument naming the argument, with the capacity if the cache is full, OutOfMemory,
+  // DeviceError and Unsupported. The cache is then unchanged.
   void append(std::int64_t layer, const KVRows& rows, const Stream& stream);
 
   // The rows of a layer: (B, length(layer), Hk, D) and (B, length(layer), Hk, Dv), as views of the
@@ -73,9 +73,10 @@ class KVCache {
   // They stay valid while the cache grows.
   TensorView k(std::int64_t layer) const;
   TensorView v(std::int64_t layer) const;
-  // The same of all `capacity` rows, of which the first reserved() may be used, with their number
-  // on the device: attention() reads no rows behind those that have memory. While reserved() is 0,
-  // no operator may get these views.
+  // Views of all `capacity` rows, only the first reserved() of which may be used. They are for
+  // operators that read the number of rows on the device. attention() then loads up to 128 rows
+  // behind the last one, for which there is memory, too. While reserved() is 0, pass these views to
+  // no operator.
   TensorView whole_k(std::int64_t layer) const;
   TensorView whole_v(std::int64_t layer) const;
   std::int64_t length(std::int64_t layer) const;
@@ -86,6 +87,12 @@ class KVCache {
   // Rows that may be used. More have memory, because attention() on whole_k() may load up to 128
   // rows behind the last one of a sequence.
   std::int64_t reserved() const;
+
+  // Says that every layer has `rows` rows, after calls of append_kv() or append_attention() on
+  // whole_k() and whole_v(), which may be captured, have appended them. Without it, length() does
+  // not change, append() overwrites their rows and shrink() gives their memory back. Throws
+  // InvalidArgument beyond reserved().
+  void set_length(std::int64_t rows);
 
   // Removes the last rows of all layers that have more than this. Keeps the memory.
   void crop(std::int64_t rows);

@@ -103,6 +103,7 @@ class Experiment {
         gpu_(options.device.kind() == DeviceKind::cuda) {
     set_configuration(o_, work_, r_);
     const bool disk = o_.from == ExpertsFrom::disk;
+    if (disk && o_.packed) o_.packed(work_.path());
     ExpertFlowOptions alone{.depth = o_.depth, .streams = o_.streams, .cache = r_.cache};
     alone.read = alone.upload = alone.compute = false;
     if (r_.loaded > 0 && disk) {

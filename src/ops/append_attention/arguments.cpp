@@ -62,7 +62,7 @@ void check_queries(const Named& q, const Named& k) {
   }
   throw_invalid(
       "q",
-      fmt::format("shape [{}, heads, dimension]: sequences and rows of k", fmt::join(rows, ", ")),
+      fmt::format("shape ({}, heads, dimension): sequences and rows of k", fmt::join(rows, ", ")),
       described(q.view));
 }
 
@@ -97,10 +97,6 @@ void check_workspace(const AppendKVOptions& append, const Work& work, const Devi
 }
 
 }  // namespace
-
-bool Work::is_fused() const {
-  return detail::attention_decodes(attention.kernel, attention.sequences.max_q);
-}
 
 std::size_t Work::rotated_bytes() const {
   return is_fused() || !rotates_q() ? 0 : options.q.bytes();

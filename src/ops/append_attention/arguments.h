@@ -17,7 +17,7 @@ struct Work {
 
   bool rotates_q() const { return append.rotated > 0; }
   // Whether the decode kernels do all of it.
-  bool is_fused() const;
+  bool is_fused() const { return attention.decodes(); }
   // Of the rotated q, which only the others store.
   std::size_t rotated_bytes() const;
   // Behind the workspace of attention().

@@ -12,7 +12,7 @@ namespace ps {
 namespace appending {
 namespace {
 
-bool on_cpu(const Stream& stream) { return stream.device().kind() == DeviceKind::cpu; }
+using detail::on_cpu;
 
 // A copy of an array on the host, if it has elements.
 template <class T>
@@ -68,7 +68,7 @@ void append_kv(const AppendKVOptions& options, const Stream& stream) {
   detail::require_compute(stream.device(), "append_kv");
   if (work.rows == 0) return;
   if (options.check) appending::check_places_on(options, work, stream);
-  if (appending::on_cpu(stream)) return detail::append_kv_cpu(work, stream);
+  if (detail::on_cpu(stream)) return detail::append_kv_cpu(work, stream);
   detail::append_kv_portable(work, stream);
 }
 

@@ -96,7 +96,7 @@ void check_new(const Views& views, AppendWork& work) {
     const std::span<const std::int64_t> expected = std::span(shape).last(rank);
     if (std::ranges::equal(argument.view.shape(), expected)) return;
     throw_invalid(argument.name(),
-                  fmt::format("shape [{}]: sequences and rows of k", fmt::join(expected, ", ")),
+                  fmt::format("shape ({}): sequences and rows of k", fmt::join(expected, ", ")),
                   described(argument.view));
   };
   check_like_k(views.v, v, k.heads);
@@ -141,7 +141,7 @@ void check_cache(const Views& views, AppendWork& work) {
   check_range(views.k_cache, "rows in a page", k.rows, 1, most_rows);
   check_range(views.k_cache, "pages", first, 0, most_rows);
   if (pages.rank() != 2 || pages.extent(0) != work.sequences) {
-    throw_invalid("pages", fmt::format("shape [{}, most pages of a sequence]", work.sequences),
+    throw_invalid("pages", fmt::format("shape ({}, most pages of a sequence)", work.sequences),
                   described(pages));
   }
   check_range(views.pages, "pages of a sequence", pages.extent(1), 0, most_rows);

@@ -22,46 +22,25 @@ using detail::AttentionSequences;
 using detail::AttentionStrides;
 using detail::AttentionWork;
 using detail::AttentionWorkspace;
+using detail::check_aligned_rows;
 using detail::check_apart;
 using detail::check_contiguous;
 using detail::check_distinct_elements;
-using detail::check_last_contiguous;
 using detail::check_memory;
 using detail::described;
 using detail::given;
 using detail::Named;
+using detail::stride_or;
 using detail::throw_invalid;
-
-constexpr std::size_t row_alignment = 16;  // bytes, on a GPU
 
 AttentionStrides strides_of(const TensorView& view) {
   const std::size_t row = view.rank() - 3, head = row + 1, last = row + 2;
-  // For a single index the stride has no meaning, and the one of a contiguous view is taken.
-  const auto stride = [&](std::size_t dimension, std::int64_t usual) {
-    return view.elements() == 0 || view.extent(dimension) < 2 ? usual : view.strides()[dimension];
-  };
   AttentionStrides found;
-  found.head = stride(head, view.extent(last));
-  found.row = stride(row, view.extent(head) * view.extent(last));
+  found.head = stride_or(view, head, view.extent(last));
+  found.row = stride_or(view, row, view.extent(head) * view.extent(last));
   if (view.rank() == 4)
-    found.batch = stride(0, view.extent(row) * view.extent(head) * view.extent(last));
+    found.batch = stride_or(view, 0, view.extent(row) * view.extent(head) * view.extent(last));
   return found;
-}
-
-// On a GPU rows begin at multiples of 16 bytes.
-void check_rows(const Named& argument, const Device& device) {
-  check_last_contiguous(argument);
-  const TensorView& view = argument.view;
-  if (device.kind() == DeviceKind::cpu || view.elements() == 0) return;
-  detail::check_alignment(argument, row_alignment);
-  const auto each = static_cast<std::int64_t>(row_alignment / size_of(view.dtype()));
-  for (std::size_t d = 0; d + 1 < view.rank(); ++d) {
-    if (view.extent(d) < 2 || view.strides()[d] % each == 0) continue;
-    throw_invalid(
-        argument.name(),
-        fmt::format("strides that are multiples of {} elements (16 bytes) on a GPU", each),
-        fmt::format("{} with stride {} in dimension {}", view.describe(), view.strides()[d], d));
-  }
 }
 
 // The most rows of a sequence.
@@ -73,9 +52,19 @@ std::int32_t most(std::string_view name, std::int64_t asked, std::int64_t rows) 
 // Sequences of the same length have all rows of q.
 std::int32_t most_queries(const AttentionOptions& options, const Extents& q) {
   const std::int32_t found = most("max_q", options.max_q, q.rows);
-  if (given(options.cu_q) || found == q.rows) return found;
-  throw_invalid("max_q", fmt::format("{} or more, the rows of q, or 0 if not known", q.rows),
-                std::to_string(options.max_q));
+  if (!given(options.cu_q) && found != q.rows) {
+    throw_invalid("max_q", fmt::format("{} or more, the rows of q, or 0 if not known", q.rows),
+                  std::to_string(options.max_q));
+  }
+  if (given(options.cu_q) && options.batch_invariant && options.kernel == AttentionKernel::best &&
+      options.max_q == 0) {
+    throw_invalid(
+        "max_q",
+        "1 or more, because of batch_invariant: kernel best chooses by the most rows of a "
+        "sequence",
+        "0");
+  }
+  return found;
 }
 
 std::int32_t reach(std::string_view name, std::int64_t window) {
@@ -105,7 +94,8 @@ void check_numbers(const AttentionOptions& options) {
 }
 
 void check_memories(const Views& views, const Device& device) {
-  for (const Named* each : {&views.q, &views.k, &views.v, &views.out}) check_rows(*each, device);
+  for (const Named* each : {&views.q, &views.k, &views.v, &views.out})
+    check_aligned_rows(*each, device);
   for (const Named* each :
        {&views.sinks, &views.cu_q, &views.cu_k, &views.first_k, &views.lengths_k, &views.lse}) {
     check_contiguous(*each);
@@ -151,7 +141,9 @@ Spaces sized(const AttentionOptions& options, const Shapes& shapes) {
   const bool several_lengths = given(options.cu_q);
   Spaces sized{.space = detail::attention_workspace(q.rows, q.sequences, several_lengths)};
   const std::int64_t max_q = most_queries(options, q);
-  if (detail::attention_decodes(options.kernel, max_q)) {
+  // The rows of all sequences may be fewer than max_q, but depend on the batch.
+  const bool by_argument = several_lengths && options.batch_invariant;
+  if (detail::attention_decodes(options.kernel, by_argument ? options.max_q : max_q)) {
     const std::int64_t rows = several_lengths ? q.rows : q.sequences * q.rows;
     sized.decode = detail::attention_decode_space(rows * q.heads, q.heads / k.heads, max_q,
                                                   most("max_k", options.max_k, k.rows), v.dim,
@@ -181,7 +173,6 @@ AttentionWork sized_work(const AttentionOptions& options, const Names& names) {
   work.decode_space = spaces.decode;
   work.type = options.q.dtype();
   work.kernel = options.kernel;
-  work.sequences.max_q = most_queries(options, shapes.q);
   return work;
 }
 

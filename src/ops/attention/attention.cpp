@@ -23,8 +23,7 @@ namespace {
 using detail::AttentionPages;
 using detail::AttentionSequences;
 using detail::AttentionWork;
-
-bool on_cpu(const Stream& stream) { return stream.device().kind() == DeviceKind::cpu; }
+using detail::on_cpu;
 
 // The entries of `pages`, and what lies between them: a row of memory.
 MemoryView span_of(const TensorView& pages) {
@@ -187,7 +186,7 @@ void attention(const AttentionOptions& options, const Stream& stream) {
   if (work.sequences.count == 0 || work.sequences.q_rows == 0) return;
   attending::require_kernel(work, stream.device());
   if (options.check) attending::check_lengths_on(options, work.sequences, work.pages, stream);
-  if (work.memory != nullptr || attending::on_cpu(stream)) return attending::run(work, stream);
+  if (work.memory != nullptr || detail::on_cpu(stream)) return attending::run(work, stream);
   const detail::Scratch scratch(*options.pool, work.memory_bytes(), stream);
   work.memory = scratch.data();
   attending::run(work, stream);

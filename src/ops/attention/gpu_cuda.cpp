@@ -44,7 +44,7 @@ void attention_portable(const AttentionWork& work, cudaStream_t stream) {
 
 void attention_gpu(const AttentionWork& work, const Stream& stream) {
   const CurrentGpu current(stream.device());
-  if (attention_decodes(work.kernel, work.sequences.max_q)) return decode(work, stream);
+  if (work.decodes()) return decode(work, stream);
   if (work.kernel != AttentionKernel::portable && is_hopper(stream.device()) &&
       attention_fits_sm90(work)) {
     return attention_sm90(work, stream.device().place(), cuda_stream(stream));

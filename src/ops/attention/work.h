@@ -222,11 +222,14 @@ struct AttentionWork {
     return decode_space.bytes > space.bytes ? decode_space.bytes : space.bytes;
   }
 
+  // Whether the decode kernels compute the call on a GPU.
+  bool decodes() const { return decode_space.bytes > 0; }
+
   std::int32_t group() const { return heads_q / heads_k; }  // query heads per head of k
 };
 
-// Whether the decode kernels compute a call on a GPU, of which no sequence has more than max_q
-// queries.
+// Whether the decode kernels suit a call of which no sequence has more than max_q queries, or are
+// named.
 constexpr bool attention_decodes(AttentionKernel kernel, std::int64_t max_q) {
   constexpr std::int64_t few = 16;
   if (kernel == AttentionKernel::best) return max_q <= few;

@@ -29,11 +29,6 @@ void check_matrix(const Named& matrix, std::string_view shape) {
   check_last_contiguous(matrix);
 }
 
-// The stride of rows. Of a single row it has no meaning, and rows without gaps are assumed.
-std::int64_t row_stride(const TensorView& view) {
-  return view.extent(0) < 2 ? view.extent(1) : step(view, 0);
-}
-
 bool has_map(const void* data, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
   constexpr std::int64_t most_stride = std::int64_t{1} << 39;  // elements of 2 bytes
   return reinterpret_cast<std::uintptr_t>(data) % row_alignment == 0 && rows > 0 && columns > 0 &&
@@ -63,9 +58,9 @@ GemmWork checked(const GemmOptions& options, const Device& device) {
           .a = a.view.data(),
           .b = b.view.data(),
           .out = out.view.data(),
-          .a_row = row_stride(a.view),
-          .b_row = row_stride(b.view),
-          .out_row = row_stride(out.view)};
+          .a_row = stride_or(a.view, 0, a.view.extent(1)),
+          .b_row = stride_or(b.view, 0, b.view.extent(1)),
+          .out_row = stride_or(out.view, 0, out.view.extent(1))};
 }
 
 void check_kernel(GemmKernel kernel) {

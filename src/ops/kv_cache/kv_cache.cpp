@@ -101,7 +101,7 @@ struct KVCache::State {
                        view.extent(3) == dim;
     if (alike) return;
     throw_invalid(argument.name(),
-                  fmt::format("{} of shape [{}, rows, {}, {}], as the cache was made for",
+                  fmt::format("{} of shape ({}, rows, {}, {}), as the cache was made for",
                               name(options.dtype), options.sequences, options.heads, dim),
                   detail::described(view));
   }
@@ -208,6 +208,15 @@ void KVCache::reserve(std::int64_t rows) {
   state_->need(std::max(rows, *std::ranges::max_element(state_->lengths)));
 }
 std::int64_t KVCache::reserved() const { return state_->reserved(); }
+
+void KVCache::set_length(std::int64_t rows) {
+  if (rows < 0 || rows > reserved()) {
+    throw_invalid("rows", fmt::format("0 to {}, the rows that are reserved", reserved()),
+                  std::to_string(rows));
+  }
+  state_->need(rows);  // an earlier shrink() may be about to unmap them
+  std::ranges::fill(state_->lengths, rows);
+}
 
 void KVCache::crop(std::int64_t rows) {
   check_within("rows", rows, 0, state_->options.capacity);

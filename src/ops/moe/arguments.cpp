@@ -17,7 +17,8 @@
 namespace ps::mixture {
 namespace {
 
-using detail::check_alignment;
+using detail::check_aligned_rows;
+using detail::check_aligned_runs;
 using detail::check_apart;
 using detail::check_contiguous;
 using detail::check_distinct_elements;
@@ -36,6 +37,8 @@ using detail::given;
 using detail::MoeWeights;
 using detail::MoeWork;
 using detail::Named;
+using detail::on_cpu;
+using detail::stride_or;
 using detail::throw_invalid;
 
 constexpr std::int64_t most_choices = 16;
@@ -44,33 +47,9 @@ constexpr std::int64_t most_slots = 8192;       // the slot of a MoeItem has 13 
 constexpr std::int64_t most_columns = 1 << 12;  // and the block of columns 12
 constexpr std::int64_t most_pairs = (std::int64_t{1} << 31) - 1;
 constexpr std::int64_t multiple = 8;                        // of d, n and, on a GPU, of strides
-constexpr std::size_t row_alignment = 16;                   // bytes, on a GPU
 constexpr std::int64_t most_reach = std::int64_t{1} << 36;  // bytes, of the rows of x and out
 
-// That the first element of every run of contiguous ones, along dimension `contiguous`, is at a
-// multiple of 16 bytes.
-void check_runs(const Named& argument, std::size_t contiguous) {
-  const TensorView& view = argument.view;
-  check_alignment(argument, row_alignment);
-  const auto each = static_cast<std::int64_t>(row_alignment / size_of(view.dtype()));
-  for (std::size_t d = 0; d < view.rank(); ++d) {
-    if (d == contiguous || view.extent(d) < 2 || view.strides()[d] % each == 0) continue;
-    throw_invalid(
-        argument.name(),
-        fmt::format("strides that are multiples of {} elements (16 bytes) on a GPU", each),
-        fmt::format("{} with stride {} in dimension {}", view.describe(), view.strides()[d], d));
-  }
-}
-
-// That elements of a row are next to each other and, on a GPU, that rows begin at multiples of 16
-// bytes.
-void check_rows(const Named& argument, const Device& device) {
-  check_last_contiguous(argument);
-  if (argument.view.elements() > 0 && device.kind() != DeviceKind::cpu)
-    check_runs(argument, argument.view.rank() - 1);
-}
-
-// The same for weights, of which rows or columns may be contiguous.
+// The same as check_aligned_rows() for weights, of which rows or columns may be contiguous.
 void check_weights(const Named& argument, const Device& device) {
   const TensorView& view = argument.view;
   if (view.elements() == 0) return;
@@ -81,7 +60,7 @@ void check_weights(const Named& argument, const Device& device) {
                   fmt::format("{} with strides {} and {}", view.describe(),
                               view.strides()[last - 1], view.strides()[last]));
   }
-  if (device.kind() != DeviceKind::cpu) check_runs(argument, by_column ? last - 1 : last);
+  if (!on_cpu(device)) check_aligned_runs(argument, by_column ? last - 1 : last);
 }
 
 void check_forward(const Named& argument) {
@@ -92,11 +71,6 @@ void check_forward(const Named& argument) {
         argument.name(), "strides of 1 or more",
         fmt::format("{} with stride {} in dimension {}", view.describe(), view.strides()[d], d));
   }
-}
-
-// The stride of a dimension. For a single index it has no meaning, and `usual` is taken.
-std::int64_t stride(const TensorView& view, std::size_t dimension, std::int64_t usual) {
-  return view.elements() == 0 || view.extent(dimension) < 2 ? usual : view.strides()[dimension];
 }
 
 struct Views {
@@ -140,7 +114,7 @@ void check_reach(const Views& views) {
   for (const Named* each : {&views.x, &views.out}) {
     const TensorView& view = each->view;
     if (view.elements() == 0) continue;
-    const std::int64_t row = stride(view, 0, view.extent(1));
+    const std::int64_t row = stride_or(view, 0, view.extent(1));
     if (row < 0) {
       throw_invalid(each->name(), "rows in ascending order on a GPU",
                     fmt::format("{} with stride {}", view.describe(), row));
@@ -277,7 +251,7 @@ void check_shapes_and_types(const Views& views, const MoeWork& work) {
 
 void check_strides_and_memory(const Views& views, const Device& device) {
   for (const Named* each : {&views.x, &views.out}) {
-    check_rows(*each, device);
+    check_aligned_rows(*each, device);
     check_memory(*each, device);
   }
   for (const Named* each :
@@ -290,7 +264,7 @@ void check_strides_and_memory(const Views& views, const Device& device) {
     check_last_contiguous(*each);
     check_memory(*each, device);
   }
-  if (device.kind() != DeviceKind::cpu) check_reach(views);
+  if (!on_cpu(device)) check_reach(views);
   for (const Named* each : {&views.ids, &views.weights, &views.slots, &views.shared_weights}) {
     check_contiguous(*each);
     check_memory(*each, device);
@@ -325,10 +299,10 @@ Strides strides_of(const TensorView& view) {
   if (view.elements() == 0) return {};
   const std::int64_t rows = view.extent(row), columns = view.extent(column);
   Strides found;
-  found.column = stride(view, column, 1);
-  found.row = found.column == 1 ? stride(view, row, columns) : 1;
+  found.column = stride_or(view, column, 1);
+  found.row = found.column == 1 ? stride_or(view, row, columns) : 1;
   found.slot = found.column == 1 ? rows * found.row : columns * found.column;
-  if (view.rank() == 3) found.slot = stride(view, 0, found.slot);
+  if (view.rank() == 3) found.slot = stride_or(view, 0, found.slot);
   return found;
 }
 
@@ -350,12 +324,12 @@ MoeWork filled(MoeWork work, const MoeOptions& options) {
   work.kernel = options.kernel;
   work.batch_invariant = options.batch_invariant;
   work.x = options.x.data();
-  work.x_row = stride(options.x, 0, work.hidden);
+  work.x_row = stride_or(options.x, 0, work.hidden);
   work.held = weights_of(options.gate_up, options.down);
   work.held.gate_up_bias = options.gate_up_bias.data();
-  work.held.gate_up_bias_slot = stride(options.gate_up_bias, 0, 2 * work.width);
+  work.held.gate_up_bias_slot = stride_or(options.gate_up_bias, 0, 2 * work.width);
   work.held.down_bias = options.down_bias.data();
-  work.held.down_bias_slot = stride(options.down_bias, 0, work.hidden);
+  work.held.down_bias_slot = stride_or(options.down_bias, 0, work.hidden);
   work.gate = {options.activation, options.alpha, options.limit};
   if (work.shared_width > 0) {
     work.shared = weights_of(options.shared_gate_up, options.shared_down);
@@ -367,7 +341,7 @@ MoeWork filled(MoeWork work, const MoeOptions& options) {
   work.weight_type = options.weights.dtype();
   work.slots = static_cast<const std::int32_t*>(options.slots.data());
   work.out = options.out.data();
-  work.out_row = stride(options.out, 0, work.hidden);
+  work.out_row = stride_or(options.out, 0, work.hidden);
   work.memory = options.workspace.data;
   return work;
 }

@@ -16,8 +16,7 @@ namespace mixture {
 namespace {
 
 using detail::MoeWork;
-
-bool on_cpu(const Stream& stream) { return stream.device().kind() == DeviceKind::cpu; }
+using detail::on_cpu;
 
 // Whether there are no biases, the activation is SwiGLU and the rows of all weights are contiguous.
 bool plain(const MoeWork& work) {

@@ -4,12 +4,11 @@
 #include <cstring>
 
 #include "host/flag.h"
+#include "ops/arguments.h"
 #include "ops/moe/arguments.h"
 
 namespace ps::detail {
 namespace {
-
-bool on_cpu(const Stream& stream) { return stream.device().kind() == DeviceKind::cpu; }
 
 template <class Id>
 void count(const Id* ids, std::int64_t pairs, std::int64_t experts, const MoeRouting& to) {

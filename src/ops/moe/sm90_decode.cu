@@ -9,46 +9,11 @@
 #include <cstdint>
 
 #include "ops/moe/gpu.h"
+#include "ops/moe/sm90_maps.h"
 #include "penstock/base/error.h"
-#include "penstock/kit/tensor_map.h"
 
 namespace ps::detail {
 namespace {
-
-kit::TensorMap loaded(const TensorView& tensor, const kit::MapExtents& box) {
-  return kit::encode({.tensor = tensor,
-                      .box = box,
-                      .swizzle = kit::Swizzle::b128,
-                      .l2_promotion = kit::L2Promotion::b256});
-}
-
-// Gate and up as {slots, n / 8, 2, 8, d}: a unit is eight rows of gate and the eight rows of up
-// that belong to them. The layouts differ only in the strides.
-kit::TensorMap gate_up_map(const MoeWork& work, Place place, std::int64_t units) {
-  const std::int64_t row = work.held.gate_up_row, n = work.width;
-  const bool interleaved = work.layout == GateUpLayout::interleaved;
-  const std::int64_t shape[] = {work.slot_count, n / 8, 2, 8, work.hidden};
-  const std::int64_t strides[] = {work.held.gate_up_slot, (interleaved ? 16 : 8) * row,
-                                  interleaved ? row : n * row, interleaved ? 2 * row : row, 1};
-  return loaded(TensorView(const_cast<void*>(work.held.gate_up), work.type, shape, strides, place),
-                {1, units, 2, 8, 64});
-}
-
-kit::TensorMap down_map(const MoeWork& work, Place place, std::int64_t units) {
-  const std::int64_t shape[] = {work.slot_count, work.hidden, work.width};
-  const std::int64_t strides[] = {work.held.down_slot, work.held.down_row, 1};
-  return loaded(TensorView(const_cast<void*>(work.held.down), work.type, shape, strides, place),
-                {1, moe_weight_rows * units, 64});
-}
-
-// Weights whose columns are contiguous, as {slots, K, rows}.
-kit::TensorMap by_column_map(const MoeWork& work, const void* data, std::int64_t slot,
-                             std::int64_t column, std::int64_t depth, std::int64_t rows,
-                             Place place) {
-  const std::int64_t shape[] = {work.slot_count, depth, rows};
-  const std::int64_t strides[] = {slot, column, 1};
-  return loaded(TensorView(const_cast<void*>(data), work.type, shape, strides, place), {1, 64, 64});
-}
 
 template <class Decode>
 kit::LaunchOptions options_of() {
@@ -130,20 +95,15 @@ void run_products(const MoeWork& work, Place place, cudaStream_t stream) {
   down.bias = static_cast<const Element*>(work.held.down_bias);
   down.bias_slot = work.held.down_bias_slot;
   down.bias_step = 1;
-  const MoeWeights& held = work.held;
-  const bool up_by_column = held.gate_up_column != 1, down_by_column = held.down_column != 1;
+  const bool up_by_column = work.held.gate_up_column != 1;
+  const bool down_by_column = work.held.down_column != 1;
   for (unsigned i = 0; i < 4; ++i) {
-    if (!up_by_column) up.weights[i] = gate_up_map(work, place, std::int64_t{1} << i);
-    if (!down_by_column) down.weights[i] = down_map(work, place, std::int64_t{1} << i);
+    const std::int64_t units = std::int64_t{1} << i;
+    if (!up_by_column) up.weights[i] = gate_up_rows_map(work, place, units);
+    if (!down_by_column) down.weights[i] = down_rows_map(work, place, moe_weight_rows * units);
   }
-  if (up_by_column) {
-    up.weights[0] = by_column_map(work, held.gate_up, held.gate_up_slot, held.gate_up_column,
-                                  work.hidden, 2 * work.width, place);
-  }
-  if (down_by_column) {
-    down.weights[0] = by_column_map(work, held.down, held.down_slot, held.down_column, work.width,
-                                    work.hidden, place);
-  }
+  if (up_by_column) up.weights[0] = gate_up_columns_map(work, place);
+  if (down_by_column) down.weights[0] = down_columns_map(work, place);
   run<Element, true>(up, work, u(work.hidden), up_by_column, stream);
   run<Element, false>(down, work, u(work.width), down_by_column, stream);
 }

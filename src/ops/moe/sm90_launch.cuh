@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "ops/moe/gpu.h"
+#include "ops/moe/sm90_maps.h"
 #include "ops/moe/sm90_parts.cuh"
 #include "ops/moe/sm90_stores.cuh"
 #include "penstock/kit/gemm/launch.cuh"
@@ -29,53 +30,26 @@ inline bool plain_down(const MoeWork& work) {
   return !down_by_column(work) && work.held.down_bias == nullptr;
 }
 
-inline TensorMap loaded(const TensorView& tensor, const kit::MapExtents& box) {
-  return kit::encode({.tensor = tensor,
-                      .box = box,
-                      .swizzle = kit::Swizzle::b128,
-                      .l2_promotion = kit::L2Promotion::b256});
-}
-
-template <std::size_t rank>
-TensorMap weights_map(const void* data, const MoeWork& work, Place place,
-                      const std::int64_t (&shape)[rank], const std::int64_t (&strides)[rank],
-                      const kit::MapExtents& box) {
-  return loaded(TensorView(const_cast<void*>(data), work.type, shape, strides, place), box);
-}
-
 // The map of gate and up that Columns (sm90_columns.cuh) loads from.
 template <class Columns>
 TensorMap gate_up_map(const MoeWork& work, Place place) {
-  const MoeWeights& held = work.held;
-  const std::int64_t slots = work.slot_count, d = work.hidden, n = work.width;
   if constexpr (std::is_same_v<Columns, MoeEights>) {
-    // A box takes eight rows of gate, the eight rows of up that belong to them, and so on. The
-    // layouts differ only in the strides.
-    const std::int64_t row = held.gate_up_row;
-    const bool interleaved = work.layout == GateUpLayout::interleaved;
-    return weights_map(held.gate_up, work, place, {slots, n / 8, 2, 8, d},
-                       {held.gate_up_slot, (interleaved ? 16 : 8) * row,
-                        interleaved ? row : n * row, interleaved ? 2 * row : row, 1},
-                       {1, 16, 2, 8, 64});
+    return gate_up_rows_map(work, place, 16);
   } else if constexpr (std::is_same_v<Columns, MoePanels>) {
-    return weights_map(held.gate_up, work, place, {slots, 2, d, n},
-                       {held.gate_up_slot, n, held.gate_up_column, 1}, {1, 2, 64, 64});
+    const std::int64_t n = work.width;
+    return weights_map(work.held.gate_up, work, place, {work.slot_count, 2, work.hidden, n},
+                       {work.held.gate_up_slot, n, work.held.gate_up_column, 1}, {1, 2, 64, 64});
   } else {
-    return weights_map(held.gate_up, work, place, {slots, d, 2 * n},
-                       {held.gate_up_slot, held.gate_up_column, 1}, {1, 64, 64});
+    return gate_up_columns_map(work, place);
   }
 }
 
 template <kit::Major major>
 TensorMap down_map(const MoeWork& work, Place place) {
-  const MoeWeights& held = work.held;
-  const std::int64_t slots = work.slot_count, d = work.hidden, n = work.width;
   if constexpr (major == kit::Major::k) {
-    return weights_map(held.down, work, place, {slots, d, n}, {held.down_slot, held.down_row, 1},
-                       {1, moe_item_columns, 64});
+    return down_rows_map(work, place, moe_item_columns);
   } else {
-    return weights_map(held.down, work, place, {slots, n, d}, {held.down_slot, held.down_column, 1},
-                       {1, 64, 64});
+    return down_columns_map(work, place);
   }
 }
 
@@ -96,17 +70,6 @@ MoeBias<Element> down_bias(const MoeWork& work) {
 inline MoeOrder moe_order(const MoeSpace& space, bool up) {
   return {up ? space.up_items : space.down_items, space.counters + (up ? 0 : 1),
           space.counters + (up ? 2 : 3)};
-}
-
-template <class Gemm>
-void run_product(const typename Gemm::Loader::Arguments& operands,
-                 const typename Gemm::Epilogue::Arguments& out, const MoeOrder& items,
-                 std::int64_t k, cudaStream_t stream,
-                 const kit::TraceBuffer<Gemm::Config::traced>& trace) {
-  kit::LaunchOptions options = kit::gemm_options<Gemm>(kit::gemm_resident<Gemm>());
-  options.overlaps_previous = true;
-  kit::launch(kit::gemm_kernel<Gemm>, options, stream, operands, out, items,
-              kit::gemm_steps<typename Gemm::Config>(k), trace);
 }
 
 // The kernels of moe(): slots in the ring of operands, and buffers of each consumer for results.
@@ -134,10 +97,10 @@ void run_up(const MoeWork& work, Place place, cudaStream_t stream,
                                             static_cast<unsigned>(work.x_row / 8),
                                             static_cast<unsigned>(work.hidden / 8),
                                             gate_up_map<Columns>(work, place)};
-  run_product<Gemm>(
-      operands,
+  kit::launch_gemm<Gemm>(
+      operands, kit::gemm_steps<Config>(work.hidden),
       {kit::encode(kit::ragged_options(h)), up_bias<typename Config::Element>(work), work.gate},
-      moe_order(space, true), work.hidden, stream, trace);
+      moe_order(space, true), kit::gemm_resident<Gemm>(), stream, trace, true);
 }
 
 // The down-projection.
@@ -150,10 +113,11 @@ void run_down(const MoeWork& work, Place place, cudaStream_t stream,
   const MoeSpace space(work);
   const TensorView h(space.h, work.type, {work.rows(), work.width}, place);
   const TensorView y(space.y, work.type, {work.rows(), work.hidden}, place);
-  run_product<Gemm>(
+  kit::launch_gemm<Gemm>(
       {loaded(h, {moe_unit_rows, 64}), down_map<major>(work, place)},
+      kit::gemm_steps<Config>(work.width),
       {kit::encode(kit::ragged_options(y)), down_bias<typename Config::Element>(work), work.gate},
-      moe_order(space, false), work.width, stream, trace);
+      moe_order(space, false), kit::gemm_resident<Gemm>(), stream, trace, true);
 }
 
 // Where traced products write their records.

@@ -11,11 +11,9 @@ void run_narrow(const MoeWork& work, Place place, cudaStream_t stream) {
   const MoeSpace space(work);
   const TensorView h(space.h, work.type, {work.rows(), work.width}, place);
   const TensorView y(space.y, work.type, {work.rows(), work.hidden}, place);
-  const typename Narrow::Arguments operands{
-      loaded(h, {moe_unit_rows, 64}),
-      weights_map(work.held.down, work, place, {work.slot_count, work.hidden, work.width},
-                  {work.held.down_slot, work.held.down_row, 1}, {1, Narrow::Tile::rows, 64}),
-      static_cast<unsigned>(moe_down_columns(work.hidden))};
+  const typename Narrow::Arguments operands{loaded(h, {moe_unit_rows, 64}),
+                                            down_rows_map(work, place, Narrow::Tile::rows),
+                                            static_cast<unsigned>(moe_down_columns(work.hidden))};
   const typename Narrow::Order items{space.down_items, space.counters + 1, space.counters + 3};
   kit::LaunchOptions options{.block = Narrow::threads,
                              .shared_bytes = sizeof(typename Narrow::Shared),

@@ -10,10 +10,9 @@ namespace ps {
 namespace resampling {
 namespace {
 
+using detail::on_cpu;
 using detail::ResampleChecks;
 using detail::ResampleWork;
-
-bool on_cpu(const Stream& stream) { return stream.device().kind() == DeviceKind::cpu; }
 
 void check_contents(const ResampleWork& work, ResampleChecks checks, bool of_sensors,
                     const Stream& stream) {
@@ -38,7 +37,7 @@ void resample(const ResampleOptions& options, const Stream& stream) {
   detail::require_compute(device, "resample");
   check_contents(work, {options.check, options.outside == Outside::error}, true, stream);
   if (!writes || work.targets == 0) return;
-  if (on_cpu(stream)) return detail::resample_cpu(work, stream);
+  if (detail::on_cpu(stream)) return detail::resample_cpu(work, stream);
   work.kernel = detail::resample_kernel(work, device);
   detail::resample_gpu(work, stream);
 }
@@ -50,8 +49,8 @@ void resample_gradient(const ResampleGradientOptions& options, const Stream& str
   if (options.out.elements() == 0) return;
   detail::require_compute(device, "resample_gradient");
   check_contents(work, {false, options.outside == Outside::error}, false, stream);
-  return on_cpu(stream) ? detail::resample_gradient_cpu(work, stream)
-                        : detail::resample_gradient_gpu(work, stream);
+  return detail::on_cpu(stream) ? detail::resample_gradient_cpu(work, stream)
+                                : detail::resample_gradient_gpu(work, stream);
 }
 
 }  // namespace ps

@@ -23,10 +23,6 @@ using detail::RoundingWork;
 constexpr unsigned lanes = kit::warp_threads;
 constexpr unsigned all_lanes = 0xffffffffU;
 
-__device__ float widen(float x) { return x; }
-__device__ float widen(__half x) { return __half2float(x); }
-__device__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
-
 // A block computes the keys of 32 tokens, 32 experts at a time: a warp reads logits of one token,
 // and writes the keys of one expert.
 constexpr unsigned key_warps = 8;
@@ -44,8 +40,8 @@ __global__ void __launch_bounds__(key_warps* lanes) write_keys(const RoundingWor
       const std::int64_t best = work.id(t * work.choices);
       std::uint32_t key = 0;
       if (best >= 0 && best < work.experts && e < work.experts) {
-        key = weight_key(taken_weight(work.sigmoid, routing::usable(widen(row[e])),
-                                      routing::usable(widen(row[best])),
+        key = weight_key(taken_weight(work.sigmoid, routing::usable(static_cast<float>(row[e])),
+                                      routing::usable(static_cast<float>(row[best])),
                                       work.weights[t * work.choices]));
       }
       for (int k = 0; k < work.choices; ++k) {

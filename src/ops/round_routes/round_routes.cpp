@@ -51,7 +51,7 @@ void check_inputs(const Arguments& arguments) {
   if (ids.rank() != 2 || ids.extent(0) != tokens || ids.extent(1) < 1 ||
       ids.extent(1) > route_most_choices) {
     throw_invalid("ids",
-                  "shape [" + std::to_string(tokens) + ", K]: tokens, and K of 1 to " +
+                  "shape (" + std::to_string(tokens) + ", K): tokens, and K of 1 to " +
                       std::to_string(route_most_choices) + " choices",
                   described(ids));
   }
@@ -68,7 +68,7 @@ void check_results(const Arguments& arguments) {
   if (rounded.rank() != 2 || rounded.extent(0) != ids.extent(0) ||
       rounded.extent(1) < ids.extent(1) || rounded.extent(1) > route_most_choices) {
     throw_invalid("rounded_ids",
-                  "shape [" + std::to_string(ids.extent(0)) + ", P]: tokens, and P of " +
+                  "shape (" + std::to_string(ids.extent(0)) + ", P): tokens, and P of " +
                       std::to_string(ids.extent(1)) + " to " + std::to_string(route_most_choices) +
                       " places",
                   described(rounded));

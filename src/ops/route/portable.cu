@@ -27,10 +27,6 @@ constexpr int blocks_per_multiprocessor = 16;
 constexpr unsigned all_lanes = 0xffffffffU;
 static_assert(lanes == kit::warp_threads && detail::route_most_groups <= kit::warp_threads);
 
-__device__ float widen(float x) { return x; }
-__device__ float widen(__half x) { return __half2float(x); }
-__device__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
-
 // Leaves only experts of the best groups.
 template <int values>
 __device__ void keep_best_groups(const RouteWork& work, unsigned lane,
@@ -151,7 +147,7 @@ __device__ void route_token(const RouteWork& work, unsigned lane, std::int64_t t
 #pragma unroll
   for (int j = 0; j < values; ++j) {
     const unsigned e = lane + lanes * j;
-    logit[j] = e < experts ? usable(widen(row[e])) : -infinity;
+    logit[j] = e < experts ? usable(static_cast<float>(row[e])) : -infinity;
   }
   std::uint32_t key[values];
 #pragma unroll
@@ -169,7 +165,7 @@ __device__ void route_token(const RouteWork& work, unsigned lane, std::int64_t t
   // Each lane computes the weight of its own choice. The logit is in the cache. With softmax the
   // first choice has the largest logit.
   const bool found = chosen < experts;
-  const float own = found ? usable(widen(row[chosen])) : 0.0F;
+  const float own = found ? usable(static_cast<float>(row[chosen])) : 0.0F;
   const float largest = __shfl_sync(all_lanes, own, 0);
   float weight = found ? raw_weight(work.scoring, own, largest) : 0.0F;
   float total = 0;

@@ -14,7 +14,7 @@ namespace detail {
 void check_route_logits(const TensorView& view) {
   const Named logits{"logits", view};
   check_type(logits, {DType::f32, DType::bf16, DType::f16});
-  if (view.rank() != 2) throw_invalid("logits", "shape [T, E]: tokens, experts", described(view));
+  if (view.rank() != 2) throw_invalid("logits", "shape (T, E): tokens, experts", described(view));
   if (view.extent(1) < 1 || view.extent(1) > route_most_experts) {
     throw_invalid("logits", "1 to " + std::to_string(route_most_experts) + " experts",
                   view.describe());
@@ -33,7 +33,7 @@ void check_results(const RouteOptions& options) {
   if (ids.view.rank() != 2 || ids.view.extent(0) != tokens || ids.view.extent(1) < 1 ||
       ids.view.extent(1) > most) {
     throw_invalid("ids",
-                  "shape [" + std::to_string(tokens) + ", K]: tokens, and K of 1 to " +
+                  "shape (" + std::to_string(tokens) + ", K): tokens, and K of 1 to " +
                       std::to_string(most) + " choices",
                   described(ids.view));
   }

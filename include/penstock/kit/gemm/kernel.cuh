@@ -17,8 +17,8 @@ namespace ps::kit {
 template <class Config_, class Epilogue_ = GemmStore<Config_>,
           class Loader_ = TensorLoader<Config_>, class Order_ = GridOrder<Config_>,
           class Schedule_ = Cooperative<Config_>>
-  requires GemmEpilogue<Epilogue_> && GemmLoading<Loader_> && GemmOrder<Order_> &&
-           GemmSchedule<Schedule_, Epilogue_, GemmTrace<Config_::traced>>
+  requires GemmEpilogue<Epilogue_> && GemmLoading<Loader_, Config_> && GemmOrder<Order_> &&
+           GemmSchedule<Schedule_, Config_, Epilogue_>
 struct Gemm {
   using Config = Config_;
   using Epilogue = Epilogue_;

@@ -37,13 +37,14 @@ typename TensorLoader<Config>::Arguments gemm_operands(const TensorView& a, cons
           loaded * Config::tile_k * static_cast<unsigned>(sizeof(typename Config::Element))};
 }
 
-// The launch options for `blocks` blocks.
+// The launch options for `blocks` blocks. overlaps_previous: see LaunchOptions.
 template <class Gemm>
-LaunchOptions gemm_options(unsigned blocks) {
+LaunchOptions gemm_options(unsigned blocks, bool overlaps_previous = false) {
   return {.grid = blocks,
           .block = Gemm::Config::threads,
           .shared_bytes = sizeof(typename Gemm::Shared),
-          .cluster = Gemm::Config::cluster_blocks};
+          .cluster = Gemm::Config::cluster_blocks,
+          .overlaps_previous = overlaps_previous};
 }
 
 // The number of clusters that the current device can run at the same time, or blocks if a cluster
@@ -75,14 +76,16 @@ unsigned gemm_steps(std::int64_t k) {
 }
 
 // Enqueues a product with the operands of any loader. `steps` and `blocks`: see gemm_steps() and
-// gemm_blocks(). Throws as launch() does.
+// gemm_blocks(). With overlaps_previous, the kernel's setup runs while the previous kernel in the
+// stream ends. Throws as launch() does.
 template <class Gemm>
 static void launch_gemm(const typename Gemm::Loader::Arguments& operands, unsigned steps,
                         const typename Gemm::Epilogue::Arguments& out,
                         const typename Gemm::Order& order, unsigned blocks, cudaStream_t stream,
-                        const TraceBuffer<Gemm::Config::traced>& buffer = {}) {
-  launch(gemm_kernel<Gemm>, gemm_options<Gemm>(blocks), stream, operands, out, order, steps,
-         buffer);
+                        const TraceBuffer<Gemm::Config::traced>& buffer = {},
+                        bool overlaps_previous = false) {
+  launch(gemm_kernel<Gemm>, gemm_options<Gemm>(blocks, overlaps_previous), stream, operands, out,
+         order, steps, buffer);
 }
 
 // Enqueues the product of a (m x k) and the transpose of b (n x k) on `stream`; the epilogue stores
@@ -93,10 +96,11 @@ template <class Gemm>
 static void launch_gemm(const TensorView& a, const TensorView& b,
                         const typename Gemm::Epilogue::Arguments& out,
                         const typename Gemm::Order& order, unsigned blocks, cudaStream_t stream,
-                        const TraceBuffer<Gemm::Config::traced>& buffer = {}) {
+                        const TraceBuffer<Gemm::Config::traced>& buffer = {},
+                        bool overlaps_previous = false) {
   using Config = typename Gemm::Config;
   launch_gemm<Gemm>(gemm_operands<Config>(a, b), gemm_steps<Config>(a.extent(1)), out, order,
-                    blocks, stream, buffer);
+                    blocks, stream, buffer, overlaps_previous);
 }
 
 }  // namespace ps::kit

@@ -59,17 +59,23 @@ __device__ inline unsigned gemm_first_step(unsigned rank, unsigned steps) {
 //                                     until it returns false, and then not again
 //   tiles.look_ahead(step, steps)     called by the loader's threads before each step of a tile, in
 //                                     order, to prepare the next call of take()
-template <class Order>
-concept GemmOrder = std::is_trivially_copyable_v<Order> &&
-                    std::constructible_from<typename Order::template Tiles<true>, const Order&,
-                                            typename Order::Shared&, bool> &&
-                    requires(const Order& order, typename Order::Shared& shared,
-                             typename Order::template Tiles<true>& tiles, GemmTile& tile) {
-                      order.init(shared, 0u);
-                      { Order::takes_clusters } -> std::convertible_to<bool>;
+//
+// Loaders of one thread have Tiles<false>, all others Tiles<true>.
+template <class Tiles, class Order>
+concept GemmTiles = std::constructible_from<Tiles, const Order&, typename Order::Shared&, bool> &&
+                    requires(Tiles& tiles, GemmTile& tile) {
                       { tiles.take(tile) } -> std::same_as<bool>;
                       tiles.look_ahead(0u, 1u);
                     };
+
+template <class Order>
+concept GemmOrder =
+    std::is_trivially_copyable_v<Order> && GemmTiles<typename Order::template Tiles<true>, Order> &&
+    GemmTiles<typename Order::template Tiles<false>, Order> &&
+    requires(const Order& order, typename Order::Shared& shared) {
+      order.init(shared, 0u);
+      { Order::takes_clusters } -> std::convertible_to<bool>;
+    };
 
 // Where a loader and its consumers meet.
 template <class Config>
@@ -101,14 +107,16 @@ struct GemmSlots : GemmIssued<Config::traced, Config::depth>,
 //   loader.drain()             called after the last tile; returns when no other block will arrive
 //                              at this block's barriers and none of the thread's cp.async is in
 //                              flight
-template <class Loader>
-concept GemmLoading = requires(Loader& loader, const typename Loader::Arguments& arguments,
-                               const GemmTile& tile, void (*before)(unsigned)) {
-  Loader::prefetch_arguments(arguments);
-  { Loader::threads + Loader::commits + Loader::registers } -> std::convertible_to<unsigned>;
-  loader.load(tile, 0u, before);
-  loader.drain();
-};
+template <class Loader, class Config>
+concept GemmLoading =
+    std::constructible_from<Loader, GemmSlots<Config>&, const typename Loader::Arguments&> &&
+    requires(Loader& loader, const typename Loader::Arguments& arguments, const GemmTile& tile,
+             void (*before)(unsigned)) {
+      Loader::prefetch_arguments(arguments);
+      { Loader::threads + Loader::commits + Loader::registers } -> std::convertible_to<unsigned>;
+      loader.load(tile, 0u, before);
+      loader.drain();
+    };
 
 // An epilogue belongs to one consumer warpgroup, all of whose threads have one.
 //
@@ -117,10 +125,11 @@ concept GemmLoading = requires(Loader& loader, const typename Loader::Arguments&
 //   Epilogue(shared, arguments)
 //   epilogue.store(d, tile, row, column)   takes 64 rows and 2 * count columns of sums, beginning at
 //                                        (row, column) of the tile; d[i] is at accumulator_row(i),
-//                                        accumulator_column(i). A template over count = tile_n / 2,
-//                                        with Tall also tile_n / 4. Called by all threads; with
-//                                        Split by those warps whose rows the block stores. A column is a row of B. Rows
-//                                        from tile.rows on and columns behind the last row of B hold
+//                                        accumulator_column(i). The schedule determines `count`
+//                                        (GemmStoring): tile_n / 2, with Tall also tile_n / 4.
+//                                        Called by all threads; with Split by those warps whose
+//                                        rows the block stores. A column is a row of B. Rows from
+//                                        tile.rows on and columns behind the last row of B hold
 //                                        unspecified values and must not be stored; `row` itself
 //                                        may lie behind tile.rows
 //   epilogue.finish()                    called after the last tile; returns when nothing reads the
@@ -128,12 +137,16 @@ concept GemmLoading = requires(Loader& loader, const typename Loader::Arguments&
 template <class Epilogue>
 concept GemmEpilogue = std::constructible_from<Epilogue, typename Epilogue::Shared&,
                                                const typename Epilogue::Arguments&> &&
-                       requires(Epilogue& epilogue, const typename Epilogue::Arguments& arguments,
-                                const GemmTile& tile, const float (&d)[64]) {
+                       requires(Epilogue& epilogue, const typename Epilogue::Arguments& arguments) {
                          Epilogue::prefetch_arguments(arguments);
-                         epilogue.store(d, tile, 0u, 0u);
                          epilogue.finish();
                        };
+
+// That an epilogue stores `count` sums per thread.
+template <class Epilogue, unsigned count>
+concept GemmStoring = requires(Epilogue& epilogue, const GemmTile& tile, const float (&d)[count]) {
+  epilogue.store(d, tile, 0u, 0u);
+};
 
 // A schedule belongs to one consumer warpgroup, all of whose threads have one.
 //
@@ -142,17 +155,19 @@ concept GemmEpilogue = std::constructible_from<Epilogue, typename Epilogue::Shar
 //   Schedule(slots, number)             for consumer `number`
 //   schedule.run(tile, steps, epilogue, trace)   called for every tile of the block; multiplies its
 //                                       part of the tile, which may be none or all, and passes the
-//                                       sums to the epilogue. All consumers together wait for and
-//                                       release `steps` slots; with clusters they arrive at all
-//                                       blocks. It reports to `trace` (GemmTrace) by calling wait(),
-//                                       all_but() and stores(), as GemmConsumer does
+//                                       sums to the epilogue, of which it requires GemmStoring for
+//                                       each count of sums that it passes. All consumers together
+//                                       wait for and release `steps` slots; with clusters they
+//                                       arrive at all blocks. It reports to `trace` (GemmTrace) by
+//                                       calling wait(), all_but() and stores(), as GemmConsumer does
 //   schedule.finish()                   called after the last tile
-template <class Schedule, class Epilogue, class Trace>
-concept GemmSchedule =
-    requires(Schedule& schedule, const GemmTile& tile, Epilogue& epilogue, Trace& trace) {
-      { Schedule::releases } -> std::convertible_to<unsigned>;
-      schedule.run(tile, 0u, epilogue, trace);
-      schedule.finish();
-    };
+template <class Schedule, class Config, class Epilogue>
+concept GemmSchedule = std::constructible_from<Schedule, GemmSlots<Config>&, unsigned> &&
+                       requires(Schedule& schedule, const GemmTile& tile, Epilogue& epilogue,
+                                GemmTrace<Config::traced>& trace) {
+                         { Schedule::releases } -> std::convertible_to<unsigned>;
+                         schedule.run(tile, 0u, epilogue, trace);
+                         schedule.finish();
+                       };
 
 }  // namespace ps::kit

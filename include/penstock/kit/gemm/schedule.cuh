@@ -98,7 +98,7 @@ class Cooperative {
   __device__ Cooperative(GemmSlots<Config>& slots, unsigned number)
       : consumer_(slots), row_(64 * number) {}
 
-  template <class Epilogue, class Trace>
+  template <GemmStoring<Config::tile_n / 2> Epilogue, class Trace>
   __device__ void run(const GemmTile& tile, unsigned steps, Epilogue& epilogue, Trace& trace) {
     float d[Config::tile_n / 2];
     consumer_.multiply(steps, trace, [&](const auto& a, const auto& b, bool add) {
@@ -128,7 +128,7 @@ class Split {
   __device__ Split(GemmSlots<Config>& slots, unsigned number)
       : consumer_(slots), exchange_(slots.inbox[number], gemm_rank<Config>()), row_(64 * number) {}
 
-  template <class Epilogue, class Trace>
+  template <GemmStoring<Config::tile_n / 2> Epilogue, class Trace>
   __device__ void run(const GemmTile& tile, unsigned steps, Epilogue& epilogue, Trace& trace) {
     float d[Config::tile_n / 2];
     consumer_.multiply(steps, trace, [&](const auto& a, const auto& b, bool add) {
@@ -161,7 +161,8 @@ class Tall {
 
   __device__ Tall(GemmSlots<Config>& slots, unsigned number) : consumer_(slots), number_(number) {}
 
-  template <class Epilogue, class Trace>
+  template <GemmStoring<Config::tile_n / 2> Epilogue, class Trace>
+    requires GemmStoring<Epilogue, Config::tile_n / 4>
   __device__ void run(const GemmTile& tile, unsigned steps, Epilogue& epilogue, Trace& trace) {
     if (tile.rows > 128) {
       run_tall(tile, steps, epilogue, trace);
@@ -237,7 +238,7 @@ class PingPong {
     if (number == 1) pass_turn();  // the other one begins
   }
 
-  template <class Epilogue, class Trace>
+  template <GemmStoring<Config::tile_n / 2> Epilogue, class Trace>
   __device__ void run(const GemmTile& tile, unsigned steps, Epilogue& epilogue, Trace& trace) {
     if (mine_) {
       take(tile, steps, epilogue, trace);

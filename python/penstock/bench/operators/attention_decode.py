@@ -30,7 +30,7 @@ SMALL = {  # on the CPU
 
 class AttentionDecode(Operator):
     name = "attention_decode"
-    summary = "attention of few queries per sequence, with keys and values that are in no cache"
+    summary = "attention of few queries per sequence, with keys and values that are not in the L2 cache"
     plan = Plan(samples=30, sustained_seconds=0.15)
 
     def cases(self, context: Context) -> list[Case]:
