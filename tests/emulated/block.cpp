@@ -15,6 +15,7 @@
 #endif
 #endif
 #ifdef PENSTOCK_EMULATED_ASAN
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -44,12 +45,18 @@ penstock_emulated_switch:
 )");
 
 namespace ps::emulated {
+
+struct Stack {
+  alignas(16) std::byte bytes[256 * 1024];
+};
+
 namespace {
 
-constexpr std::size_t stack_bytes = 256 * 1024;
 constexpr int saved_registers = 6;
 
 thread_local Block* running_block = nullptr;
+// Stacks of threads that have returned, for those of the next block.
+thread_local std::vector<std::unique_ptr<Stack>> spare_stacks;
 std::atomic<std::uint64_t> block_count{0};
 
 void about_to_switch([[maybe_unused]] void** own, [[maybe_unused]] const void* stack,
@@ -68,14 +75,28 @@ void has_switched([[maybe_unused]] void* own, [[maybe_unused]] const void** from
 
 }  // namespace
 
-Fiber::Fiber(unsigned number, const uint3& index)
-    : number_(number), index_(index), stack_(new std::byte[stack_bytes]) {
-  auto top = reinterpret_cast<std::uintptr_t>(stack_.get() + stack_bytes) & ~std::uintptr_t{15};
-  auto* words = reinterpret_cast<void**>(top);
+Fiber::Fiber(unsigned number, const uint3& index) : number_(number), index_(index) {
+  if (spare_stacks.empty()) {
+    stack_.reset(new Stack);  // not cleared
+  } else {
+    stack_ = std::move(spare_stacks.back());
+    spare_stacks.pop_back();
+  }
+  auto* words = reinterpret_cast<void**>(stack_->bytes + sizeof(Stack));
   *--words = nullptr;  // where a caller's return address would be: enter() never returns
   *--words = reinterpret_cast<void*>(&Fiber::enter);
   for (int i = 0; i < saved_registers; ++i) *--words = nullptr;
   stack_pointer_ = words;
+}
+
+Fiber::Fiber(Fiber&&) noexcept = default;
+
+Fiber::~Fiber() {
+  if (!stack_) return;
+#ifdef PENSTOCK_EMULATED_ASAN
+  __asan_unpoison_memory_region(stack_->bytes, sizeof(Stack));  // frames that never ended
+#endif
+  spare_stacks.push_back(std::move(stack_));
 }
 
 void Fiber::enter() {
@@ -119,7 +140,7 @@ void Block::resume(Fiber& fiber) {
   fiber.awaited_ = nullptr;
   running_ = &fiber;
   threadIdx = fiber.index_;
-  about_to_switch(&scheduler_sanitizers_, fiber.stack_.get(), stack_bytes);
+  about_to_switch(&scheduler_sanitizers_, fiber.stack_->bytes, sizeof(Stack));
   penstock_emulated_switch(&scheduler_, fiber.stack_pointer_);
   has_switched(scheduler_sanitizers_, nullptr, nullptr);
   if (!fiber.ended_) return;

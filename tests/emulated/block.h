@@ -39,10 +39,13 @@ struct PendingCopy {
 };
 
 class Block;
+struct Stack;
 
 class Fiber {
  public:
   Fiber(unsigned number, const uint3& index);
+  Fiber(Fiber&&) noexcept;
+  ~Fiber();
 
   unsigned lane() const { return number_ % warp_threads; }
   std::vector<PendingCopy> copies;              // since the last commit
@@ -56,7 +59,7 @@ class Fiber {
 
   unsigned number_;
   uint3 index_;  // threadIdx
-  std::unique_ptr<std::byte[]> stack_;
+  std::unique_ptr<Stack> stack_;
   void* stack_pointer_ = nullptr;
   void* sanitizers_ = nullptr;  // AddressSanitizer's own stack of this fiber, while it does not run
   bool ended_ = false;
