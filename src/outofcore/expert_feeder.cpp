@@ -300,8 +300,8 @@ void ExpertFeeder::prefetch(std::int64_t layer, std::span<const std::int32_t> ex
     if (closed_) throw ExpertsClosed("prefetch: the experts are closed");
     if (disk_calls_) disk_calls_->prefetch(layer, experts);
     if (in_place_) return;
-    hints_.emplace_back(layer, std::vector<std::int32_t>(experts.begin(), experts.end()));
-    if (hints_.size() > 64) hints_.pop_front();
+    named_.emplace_back(layer, std::vector<std::int32_t>(experts.begin(), experts.end()));
+    if (named_.size() > 64) named_.pop_front();
   }
   posted_or_ending_.notify_one();
 }
@@ -378,7 +378,8 @@ void ExpertFeeder::free_part(ExpertCall& call) {
 void ExpertFeeder::post(std::list<ExpertCall*> call) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    posted_.splice(posted_.end(), call);
+    auto& posted = call.front()->hint ? posted_hints_ : posted_;
+    posted.splice(posted.end(), call);
   }
   posted_or_ending_.notify_one();
 }

@@ -21,6 +21,7 @@
 
 #include "host/backend.h"
 #include "host/cpu/backend.h"
+#include "host/flag.h"
 #include "outofcore/expert_groups.h"
 #include "penstock/base/error.h"
 #include "penstock/base/units.h"
@@ -182,6 +183,45 @@ TEST_P(ExpertsOrder, HintsAreCopiedBeforeTheCall) {
     EXPECT_EQ(counts.misses, 0U);
     EXPECT_EQ(counts.hits + counts.late, 4U);
     EXPECT_EQ(counts.wasted, 0U);
+    EXPECT_EQ(model.steps().wrong(), "");
+  });
+}
+
+// Another thread's hint on the stream of a call: its ids are not known before the call is answered,
+// and it is posted first.
+TEST_P(ExpertsOrder, HintsBehindACallDoNotHoldItUp) {
+  const Watchdog watchdog("HintsBehindACallDoNotHoldItUp");
+  with_model(9, 12, {}, [&](OrderModel& model) {
+    const MoeOptions ids = model.options({4, 6});
+    model.steps().before_combine(
+        [&] { std::thread([&] { model.experts().prefetch(1, ids.ids, model.stream()); }).join(); });
+    model.call(0, {1, 2});
+    while (model.experts().statistics().prefetched < 2) std::this_thread::yield();
+    model.call(1, {4, 6});
+    model.experts().synchronize();
+    EXPECT_EQ(model.experts().statistics().misses, 2U);
+    EXPECT_EQ(model.steps().wrong(), "");
+  });
+}
+
+// The ids of a hint may take as long as they like: calls on other streams do not wait for them.
+TEST_P(ExpertsOrder, HintsOfASlowStreamDoNotHoldUpCalls) {
+  const Watchdog watchdog("HintsOfASlowStreamDoNotHoldUpCalls");
+  with_model(10, 12, {}, [&](OrderModel& model) {
+    const Stream slow(model.stream().device());
+    const PinnedBuffer memory(slow.device(), 64);
+    auto* const flag = memory.view().as<std::uint32_t>();
+    *flag = 0;
+    const MoeOptions ids = model.options({4, 6});
+    slow.impl().wait_value(flag, 1);
+    model.experts().prefetch(1, ids.ids, slow);
+    for (int i = 0; i < 3; ++i) model.call(i, {1, 2});
+    model.stream().synchronize();
+    model.experts().clear();  // forgets the hint
+    detail::set_flag(flag, 1);
+    model.experts().synchronize();
+    EXPECT_EQ(model.experts().statistics().misses, 6U);
+    EXPECT_EQ(model.experts().statistics().prefetched, 0U);
     EXPECT_EQ(model.steps().wrong(), "");
   });
 }

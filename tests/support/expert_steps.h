@@ -178,7 +178,11 @@ class RecordingSteps final : public detail::ExpertSteps {
     });
   }
 
+  // Called once by the next combine(), when all waits of a call are on its stream.
+  void before_combine(std::function<void()> function) { before_combine_ = std::move(function); }
+
   void combine(const MoeOptions& options, const Stream& stream) override {
+    if (before_combine_) std::exchange(before_combine_, nullptr)();
     auto* out = static_cast<std::uint16_t*>(options.out.data());
     run(stream, [this, call = call_, out] {
       if (out != nullptr) ++*out;
@@ -261,6 +265,7 @@ class RecordingSteps final : public detail::ExpertSteps {
   bool whole_ = true;
   bool loaded_ = false, ids_loaded_ = false;
   std::shared_ptr<Call> call_;
+  std::function<void()> before_combine_;
   std::atomic<int> refused_{0}, refused_on_host_{0}, on_host_{0};
   std::mutex decompressing_;
   Stream on_cpu_{Device::cpu()};
