@@ -254,9 +254,11 @@ TEST_F(StreamedExpertsGpu, AreMeasured) {
                                    .cache = streams == 4 ? 20U : 0U,
                                    .repeats = 1};
       options.sweep_depths = {1, 8};
+      options.decode_steps = 4;
       options.rounding = streams == 1 ? 16 : 0;
       const auto r = measure_expert_overlap(options);
       EXPECT_TRUE(r->streamed_seconds) << r->why_not_streamed;
+      EXPECT_TRUE(r->decode) << r->why_no_decode;
       EXPECT_EQ(r->loaded, r->needed - r->cache);
       EXPECT_GT(r->pipelined.upload, 0);
       EXPECT_EQ(r->traced_by, "events");

@@ -96,6 +96,7 @@ class RecordingSteps final : public detail::ExpertSteps {
       if (to.ids != nullptr) std::copy_n(ids, count, to.ids);
       detail::set_flag(to.flag, to.value);
     });
+    if (routed_at_once_) stream.synchronize();
   }
 
   void load_publish_ids(const Device& /*device*/) override { ids_loaded_ = true; }
@@ -177,6 +178,9 @@ class RecordingSteps final : public detail::ExpertSteps {
       }
     });
   }
+
+  // From now on the rows of a call are known before anything else of it is enqueued.
+  void route_at_once() { routed_at_once_ = true; }
 
   // Called once by the next combine(), when all waits of a call are on its stream.
   void before_combine(std::function<void()> function) { before_combine_ = std::move(function); }
@@ -263,7 +267,7 @@ class RecordingSteps final : public detail::ExpertSteps {
   const unsigned most_delay_us_;
   std::int64_t layer_ = 0;
   bool whole_ = true;
-  bool loaded_ = false, ids_loaded_ = false;
+  bool loaded_ = false, ids_loaded_ = false, routed_at_once_ = false;
   std::shared_ptr<Call> call_;
   std::function<void()> before_combine_;
   std::atomic<int> refused_{0}, refused_on_host_{0}, on_host_{0};
