@@ -49,7 +49,7 @@ class ExpertFeeder {
 
  private:
   // --- on the threads of callers ---
-  void check_layer(std::int64_t layer) const;
+  void check_open(const char* call) const;
   void check_stream(const Stream& stream) const;
   std::size_t last_misses(std::int64_t layer) const;
   void forward_in_place(std::int64_t layer, MoeOptions options, const Stream& stream);
