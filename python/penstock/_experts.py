@@ -259,7 +259,8 @@ class StreamedExperts:
         order while no call waits for experts. Returns at once.
 
         `experts` is a sequence of numbers, or an array of ids on the GPU, (T, K), such as the prediction
-        of a router. Such ids are read on `stream`, and those of no expert are ignored.
+        of a router. Such ids are read on `stream`, and those of no expert are ignored. They may be
+        announced before the `forward` of the current layer, whose experts are then copied first.
         """
         device = getattr(experts, "__dlpack_device__", None)
         if device is not None and device()[0] == _DLPACK_CUDA:

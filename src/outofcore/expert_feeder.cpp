@@ -126,7 +126,7 @@ ExpertFeeder::ExpertFeeder(StreamedExpertsOptions options, ExpertHooks hooks)
     policy = pinned_policy(std::move(keys), std::move(policy));
   }
   answers_.emplace(options, std::move(policy), slots, copied_.view().as<std::uint32_t>(),
-                   cancelled_);
+                   cancelled_, hooks_.hint_wait_ns);
   if (staging > 0) answers_->stage(memory_.view().sub(slots.bytes + maps, staging), hooks_.steps);
   if (options.host_experts != HostExperts::none) share_with_host(options, slots);
   thread_ = std::thread([this] { run(); });

@@ -9,6 +9,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gpu/copies.h"
@@ -300,8 +301,7 @@ TEST_F(StreamedExpertsGpu, PrefetchWhatIdsOnTheGpuSay) {
   LayerCall call(gpu, usual, 2, 4, 0, *stream, random);
   call.options.pool = &*pool;
   experts.prefetch(1, call.options.ids, *stream);
-  stream->synchronize();
-  experts.synchronize();
+  while (experts.statistics().prefetched == 0) std::this_thread::yield();
   experts.forward(1, call.options, *stream);
   experts.synchronize();
   const ExpertStatistics counts = experts.statistics();

@@ -49,17 +49,18 @@ struct Place {
 class ExpertsOrder : public testing::TestWithParam<Place> {
  protected:
   void with_model(std::uint32_t seed, std::size_t slots, StreamedExpertsOptions options,
-                  const std::function<void(OrderModel&)>& use) {
+                  const std::function<void(OrderModel&)>& use, std::int64_t hint_wait_ns = 1000) {
     const Source source{.host_slots = GetParam().disk ? 2 + seed % 5 : 0,
                         .compressed = GetParam().compressed};
     if (!GetParam().gpu) {
-      OrderModel model(Device::cpu(), nullptr, slots, seed, 50, std::move(options), source);
+      OrderModel model(Device::cpu(), nullptr, slots, seed, 50, std::move(options), source,
+                       hint_wait_ns);
       return use(model);
     }
     FakeMachine machine({.stream_wait_value = seed % 4 != 3, .seed = seed, .max_delay_us = 40});
     {
-      OrderModel model(machine.gpu(), &machine.driver(), slots, seed, 0, std::move(options),
-                       source);
+      OrderModel model(machine.gpu(), &machine.driver(), slots, seed, 0, std::move(options), source,
+                       hint_wait_ns);
       use(model);
     }
     EXPECT_TRUE(is_clean(machine.driver()));
@@ -204,6 +205,33 @@ TEST_P(ExpertsOrder, HintsBehindACallDoNotHoldItUp) {
     EXPECT_EQ(model.experts().statistics().misses, 2U);
     EXPECT_EQ(model.steps().wrong(), "");
   });
+}
+
+// A hint for the next layer comes before the call of this one, which must not wait for its copies.
+TEST_P(ExpertsOrder, HintsAreCopiedAfterTheCallThatFollows) {
+  const Watchdog watchdog("HintsAreCopiedAfterTheCallThatFollows");
+  constexpr std::int64_t an_hour = 3'600'000'000'000;
+  with_model(
+      11, 12, {},
+      [&](OrderModel& model) {
+        for (const int layer : {0, 1}) {
+          const MoeOptions ids = model.options({4, 6});
+          model.experts().prefetch(1, ids.ids, model.stream());
+          model.experts().synchronize();  // the ids are known
+          EXPECT_EQ(model.experts().statistics().prefetched, layer * 2U);
+          model.call(layer, {1, 2});
+          while (model.experts().statistics().prefetched < 2) std::this_thread::yield();
+        }
+        model.call(2, {1, 2});
+        model.call(1, {4, 6});
+        model.experts().synchronize();
+        const ExpertStatistics counts = model.experts().statistics();
+        EXPECT_EQ(counts.misses, 6U);
+        EXPECT_EQ(counts.hits + counts.late, 2U);
+        EXPECT_EQ(counts.prefetched, 2U);
+        EXPECT_EQ(model.steps().wrong(), "");
+      },
+      an_hour);
 }
 
 // The ids of a hint may take as long as they like: calls on other streams do not wait for them.

@@ -186,7 +186,8 @@ class StreamedExperts {
   void prefetch(std::int64_t layer, std::span<const std::int32_t> experts);
   // The same for ids, (T, K) of i32 or i64 and contiguous, that work on `stream` computes: a
   // prediction of the next router, for example. Ids outside [0, E) are ignored. Enqueues a small
-  // kernel. Cannot be captured.
+  // kernel. Cannot be captured. May be made before the call of the layer that comes first: the
+  // experts are copied when the next call has been answered, or, if none comes, after about 1 ms.
   void prefetch(std::int64_t layer, const TensorView& ids, const Stream& stream);
 
   // Empties the cache on the device, pinned experts included, and forgets what was to be
