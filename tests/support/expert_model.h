@@ -57,11 +57,11 @@ class OrderModel {
     options.disk = disk_ ? &*disk_ : nullptr;
     options.compressed = compressed_.get();
     options.device = device;
+    if (options.host_experts != HostExperts::none) options.host_threads = 2;
     options.device_bytes = bytes_for(slots, options);
     experts_.emplace(
         std::move(options),
-        detail::ExpertHooks{
-            .steps = steps_, .copy_on_cpu = true, .host_threads = 2, .hint_wait_ns = hint_wait_ns});
+        detail::ExpertHooks{.steps = steps_, .copy_on_cpu = true, .hint_wait_ns = hint_wait_ns});
     EXPECT_EQ(experts_->slots(), slots);
   }
   ~OrderModel() { drop(); }
