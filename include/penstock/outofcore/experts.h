@@ -170,7 +170,7 @@ class StreamedExperts {
   // Calls are answered in the order in which they were made, so a call must not depend on one that
   // is made later. Cannot be captured into a graph.
   //
-  // While experts are on their way, a flag holds `stream` on the device, and CUDA does not know
+  // While experts are in flight, a flag holds `stream` on the device, and CUDA does not know
   // what raises it. If `stream` shares a hardware queue with a stream of the object, which copies
   // or decompresses, both wait forever. Each stream has its own queue while the process uses no
   // more streams than CUDA_DEVICE_MAX_CONNECTIONS (8 by default, 32 at most).
