@@ -190,7 +190,7 @@ def test_experts_on_the_host(small, saved, device):
     if device == "cpu":
         pytest.skip("the CPU computes all experts where they are")
     folder, ids = saved("olmoe"), small.prompt(device, tokens=7)
-    model = load(folder, device, host_experts="fixed", host_share=0.5)
+    model = load(folder, device, host_experts="fixed", host_share=0.5, host_threads=2)
     torch.testing.assert_close(logits(model, ids), logits(load(folder, device), ids), rtol=0, atol=1e-4)
     assert model.streamed_experts.statistics.on_host > 0
 
@@ -459,6 +459,8 @@ class TestRefuses:
         ("device", "tpu", "device"), ("dtype", "int8", "dtype"), ("pinned", [(9, 0)], "pinned"),
         ("host_experts", "all", "host_experts: expected 'none', 'balanced' or 'fixed', given 'all'"),
         ("host_share", 0.5, "host_share: expected 0"), ("host_share", "half", "host_share"),
+        ("host_threads", 2, "host_threads: expected 0, because host_experts is 'none'"),
+        ("host_threads", 257, "host_threads: expected at most 256"),
     ])
     def test_options(self, saved, option, value, says):
         with pytest.raises(InvalidArgument, match=says):
