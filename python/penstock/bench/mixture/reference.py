@@ -15,16 +15,16 @@ def of_tokens(arrays: Arrays, inputs: dict[str, Any], load: Load, tokens: Any,
     """The results of `tokens`, wide: exact, and with every value rounded that an implementation of the
     same type rounds: the activation, the result of each expert, and the sum.
 
-    Tokens of one expert are computed together, one expert after the other. Biases are added where the
-    inputs have them.
+    Tokens of one expert are computed together, one expert after the other. Places with weight 0 are left
+    out. Biases are added where the inputs have them.
     """
     import numpy
 
     ids, weights = load.ids[tokens], load.weights(tokens)
     x = inputs["x"][arrays.given(tokens, "i64")]
     exact, rounded = (0 * arrays.wide(x) for _ in range(2))
-    for expert in numpy.unique(ids):
-        rows, places = numpy.nonzero(ids == expert)
+    for expert in numpy.unique(ids[weights != 0]):
+        rows, places = numpy.nonzero((ids == expert) & (weights != 0))
         at = arrays.given(rows, "i64")
         share = arrays.given(weights[rows, places], "wide")[:, None]
         gate, up = _halves(arrays.wide(x[at]) @ arrays.wide(inputs["gate_up"][expert]).T
