@@ -103,8 +103,22 @@ def test_the_correction_of_the_scores_stays_f32(convert):
     assert own.state_dict()["gate.e_score_correction_bias"].dtype == torch.float32
 
 
-def test_compiled():
-    own, x = layer(shared_width=16, shared_gate=True), tokens(2, 5)
+def test_the_correction_of_the_scores_is_f32_whatever_the_default_dtype():
+    correction = torch.linspace(1, 1 + 2**-20, 8)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        own = layer(scoring="sigmoid")
+        own.load_state_dict({**own.state_dict(), "gate.e_score_correction_bias": correction})
+    finally:
+        torch.set_default_dtype(before)
+    assert own.gate.weight.dtype == torch.bfloat16
+    assert own.gate.e_score_correction_bias.dtype == torch.float32
+    assert torch.equal(own.gate.e_score_correction_bias, correction)
+
+
+def test_compiled(device):
+    own, x = layer(shared_width=16, shared_gate=True, device=device), tokens(2, 5).to(device)
     torch.compiler.reset()
     got = torch.compile(own, fullgraph=True, backend="eager")(x)
     torch.testing.assert_close(got, own(x))
