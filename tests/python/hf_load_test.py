@@ -181,9 +181,9 @@ def test_experts_that_are_stored_merged(small, name, tmp_path):
                                small.logits(model, "eager", small.prompt()), rtol=0, atol=1e-4)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)  # the CPU computes all experts where they are
 def test_experts_on_the_host(small, saved, device):
-    if device == "cpu":
-        pytest.skip("the CPU computes all experts where they are")
     folder, ids = saved("olmoe"), small.prompt(device, tokens=7)
     model = load(folder, device, host_experts="fixed", host_share=0.5)
     torch.testing.assert_close(logits(model, ids), logits(load(folder, device), ids), rtol=0, atol=1e-4)
