@@ -28,14 +28,46 @@ def generated(model, implementation, ids, **options):
                           do_sample=False, **options)
 
 
+@pytest.fixture
+def calls(small, monkeypatch):
+    """The modules for which transformers has called Penstock's experts."""
+    from transformers.integrations.moe import ExpertsInterface
+
+    mapping, calls = ExpertsInterface._global_mapping, []
+    experts = mapping["penstock"]
+
+    def counted(module, *arguments):
+        calls.append(module)
+        return experts(module, *arguments)
+
+    monkeypatch.setitem(mapping, "penstock", counted)
+    return calls
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_as_eager(small, name, device):
+def test_as_eager(small, name, device, calls, tmp_path):
+    """After transformers' own test of its implementations against eager; also after saving and loading."""
+    from transformers import AutoModelForCausalLM
+
+    assert torch.get_float32_matmul_precision() == "highest", "TF32 would hide errors"
     model, ids = small.build(name, device), small.prompt(device)
     wanted = small.logits(model, "eager", ids)
+    assert not calls
     got = small.logits(model, "penstock", ids)
     torch.testing.assert_close(got, wanted, rtol=0, atol=1e-4)
+    experts = [each for each in model.modules() if hasattr(each, "is_transposed")]
+    assert calls == experts and experts[0].down_proj.device.type == device
     # The comparison above shows nothing where the experts do not matter.
     assert (small.logits(model, "zeros", ids) - wanted).abs().max() > 0.1
+
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path, experts_implementation="penstock").to(device)
+    assert loaded.config._experts_implementation == "penstock"
+    calls.clear()
+    with torch.no_grad():
+        got = loaded(ids, **FORWARD).logits
+    torch.testing.assert_close(got, wanted, rtol=0, atol=1e-4)
+    assert len(calls) == len(experts) > 0
 
 
 def with_all_chosen(name):
