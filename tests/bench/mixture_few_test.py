@@ -84,7 +84,7 @@ def test_what_was_chosen_counts_as_read(context):
 
 
 @pytest.mark.parametrize("name, rights", [
-    ("moe_decode", 9), ("moe_layouts", 11), ("moe_portable", 4), ("moe_rounding", 1)])
+    ("moe_decode", 9), ("moe_layouts", 17), ("moe_portable", 4), ("moe_rounding", 1)])
 def test_it_is_right(bench, name, rights):
     code, out, err = bench(name, "--mode", "correctness", "--device", "cpu", "--quick")
     assert code == 0, err
@@ -127,6 +127,23 @@ def test_gpt_oss_has_the_layout_and_the_gate_of_transformers(context, gpu_contex
     numpy.testing.assert_array_equal(gate_up[:, 1::2], inputs["gate_up"][:, 40:])
     numpy.testing.assert_array_equal(options["gate_up_bias"][:, ::2], inputs["gate_up_bias"][:, :40])
     assert (abs(inputs["gate_up_bias"]) > layouts_case.LIMIT).any()
+
+
+def test_a_shared_expert_is_computed_in_the_call_or_in_another(context, gpu_context):
+    cases = [case for case in moe_layouts.operator.cases(gpu_context) if "shared" in case.name]
+    assert named(cases) == {
+        f"DeepSeek-V3, {count} token{'s' if count > 1 else ''}, shared expert": (count, 7168, 2048, 256, 8)
+        for count in (1, 8, 64)}
+    case = next(case for case in moe_layouts.operator.cases(context) if "shared" in case.name)
+    without = DecodeCase(context, case.name, case._shape)
+    for each in (case, without):
+        each.reference(each.make_inputs(0))
+    assert case.bytes - without.bytes == case._shape.expert_bytes(4)
+    assert case.flop - without.flop == 6 * case._shape.tokens * 64 * 40
+    peers = {name: peer.call for name, peer in case.peers().items()}
+    verdicts = check(case, {**case.kernels(), **peers, "without it": without.kernels()["best"]}, CpuClock())
+    assert {name: verdict.right for name, verdict in verdicts.items()} == {
+        "concatenated": True, "in two calls": True, "without it": False}
 
 
 @pytest.mark.parametrize("changed", [{"limit": 1e9}, {"alpha": 1.0}, {"down_bias": None}])
