@@ -186,9 +186,9 @@ def test_experts_that_are_stored_merged(small, name, tmp_path):
                                small.logits(model, "eager", small.prompt()), rtol=0, atol=1e-4)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)  # the CPU computes all experts where they are
 def test_experts_on_the_host(small, saved, device):
-    if device == "cpu":
-        pytest.skip("the CPU computes all experts where they are")
     folder, ids = saved("olmoe"), small.prompt(device, tokens=7)
     model = load(folder, device, host_experts="fixed", host_share=0.5, host_threads=2)
     torch.testing.assert_close(logits(model, ids), logits(load(folder, device), ids), rtol=0, atol=1e-4)
@@ -372,13 +372,8 @@ class TestOffload:
             penstock.hf.offload(model, device="cpu")
 
     def test_refuses_quantised_experts(self, small):
-        model = small.build("mixtral")
-        experts = model.model.layers[0].mlp.experts
-        for name in ("gate_up_proj", "down_proj"):
-            quantised = getattr(experts, name).detach().to(torch.float8_e4m3fn)
-            setattr(experts, name, torch.nn.Parameter(quantised, requires_grad=False))
-        with pytest.raises(Unsupported, match="bf16, f16 or f32, given torch.float8_e4m3fn"):
-            penstock.hf.offload(model, device="cpu")
+        with pytest.raises(Unsupported, match=r"\(?FP8Experts.*bf16, f16 or f32, given torch.float8_e4m3fn"):
+            penstock.hf.offload(small.with_fp8_experts("qwen3_moe").to_empty(device="cpu"), device="cpu")
 
 
 class TestRefuses:
