@@ -51,6 +51,7 @@ struct Settings {
   bool quick = false;
   int turns = 7;
   std::int64_t layers = 8;
+  std::size_t host_threads = 0;
 };
 
 class Bench {
@@ -162,12 +163,14 @@ class Bench {
     ps::StreamedExperts experts({.store = &store_,
                                  .device = device_,
                                  .device_bytes = bytes_for_quarter(),
-                                 .host_experts = ps::HostExperts::balanced});
+                                 .host_experts = ps::HostExperts::balanced,
+                                 .host_threads = settings_.host_threads});
     ps::StreamedExperts alone({.store = &store_,
                                .device = device_,
                                .device_bytes = bytes_for_quarter(),
                                .host_experts = ps::HostExperts::fixed,
-                               .host_share = 1});
+                               .host_share = 1,
+                               .host_threads = settings_.host_threads});
     const auto seconds_of = [&](ps::StreamedExperts& from) {
       from.clear();
       device_.synchronize();
@@ -473,6 +476,8 @@ int main(int argc, char** argv) {
   app.add_option("--only", settings.only, "Cases whose names contain this");
   app.add_option("--turns", settings.turns, "Timed passes per case")->check(CLI::PositiveNumber);
   app.add_option("--layers", settings.layers, "Layers")->check(CLI::Range(1, 64));
+  app.add_option("--host-threads", settings.host_threads,
+                 "Threads that compute experts on the CPU; 0: as many as StreamedExperts chooses");
   app.add_flag("--quick", settings.quick, "Small experts, for a first look; not a measurement");
   CLI11_PARSE(app, argc, argv);
   return bench::guarded("bench_expert_streaming", [&] { run(settings); });

@@ -3,9 +3,9 @@
 
 gpu_evidence.py hash      prints the hash of the sources that the GPU tests cover
 gpu_evidence.py keep HOW  after a run that passed: writes the hash to tests/gpu/green.txt, with the
-                          compiler, the CUDA toolkit, the system and the GPU. HOW is 'here' if the
-                          tests were built on this machine, or 'elsewhere'. Refuses if build/gpu was
-                          built from other sources.
+                          compiler, the CUDA toolkit, the system, the GPU, the CPU, and the Python packages
+                          of the tests. HOW is 'here' if the tests were built on this machine, or
+                          'elsewhere'. Refuses if build/gpu was built from other sources.
 gpu_evidence.py checked PART OUTCOME [HASH]
                           after a part of scripts/gpu_check.sh: writes its outcome ('clean', 'failed' or
                           'stopped') to tests/gpu/sanitizers.txt, with the day, the hash and the GPU.
@@ -30,12 +30,14 @@ import benchmarks
 # them.
 CODE = ("*.cu", "*.cuh", "*.cpp", "*.h", "*.inc", "CMakeLists.txt")
 COVERED = {
-    ("include", "src", "examples", "tests/gpu", "tests/support"): CODE,
-    ("python", "tests/python"): (*CODE, "*.py", "pytest.ini"),
+    ("include", "src", "examples", "tests/gpu"): CODE,
+    ("python", "tests/bench", "tests/python", "tests/support"): (*CODE, "*.py", "pytest.ini"),
     ("cmake",): ("*.cmake", "*.in"),
 }
 NOT_COVERED = "without the page in src/trace/page, which no GPU test reads"
 PARTS = ("memory", "races", "barriers", "uninitialised", "mistakes")  # of scripts/gpu_check.sh
+PACKAGES = ("torch", "transformers", "accelerate")
+INSTRUCTION_SETS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")  # as /proc/cpuinfo calls them
 SPACE = re.compile(r"(?<!\w)\s+|\s+(?!\w)")
 COVERED_FILES = ("CMakeLists.txt", "CMakePresets.json", "tests/CMakeLists.txt")
 
@@ -82,8 +84,18 @@ def gpu_name():
 
 
 def python_name():
-    """This interpreter, which ran the Python tests, and its torch."""
-    return f"Python {platform.python_version()}, torch {importlib.metadata.version('torch')}"
+    """This interpreter, which ran the Python tests, and the packages that they compare with."""
+    packages = (f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
+    return ", ".join([f"Python {platform.python_version()}", *packages])
+
+
+def cpu_name(info=Path("/proc/cpuinfo")):
+    """The CPU, and those of its instruction sets that the products on the CPU use."""
+    lines = (line.partition(":") for line in info.read_text().splitlines())
+    known = {name.strip(): value.strip() for name, _, value in lines}
+    flags = known.get("flags", "").split()
+    sets = [each for each in INSTRUCTION_SETS if each in flags]
+    return f"{known.get('model name', 'unknown CPU')} with {', '.join(sets) or 'none of AVX2 and later'}"
 
 
 def read_line(path):
@@ -108,7 +120,7 @@ def keep(root, how):
         system = platform.freedesktop_os_release()["PRETTY_NAME"]
         build = f"built elsewhere with {toolchain}, and copied to {system}"
     (root / "tests/gpu/green.txt").write_text(
-        f"{now}\n{today()}: {gpu}; {build}; {python_name()}; {NOT_COVERED}\n")
+        f"{now}\n{today()}: {gpu}; {cpu_name()}; {build}; {python_name()}; {NOT_COVERED}\n")
     return 0, "GPU evidence: wrote tests/gpu/green.txt; commit it"
 
 

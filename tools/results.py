@@ -217,7 +217,8 @@ NAMES = {
                   "the cache. The floor is a plain read of memory of the same size as the weights of the "
                   "chosen experts. *torch* and *SonicMoE*: see [moe](moe.md).",
     "moe_layouts": "Our time is that of concatenated weights without biases. *transposed*: with contiguous "
-                   "columns. *gpt-oss-120B*: with biases and its clamped gate in every column; the floor is "
+                   "columns. *gpt-oss-120B*: with biases and its clamped gate in every column. *shared "
+                   "expert*: computed in the same call, or *in two calls*. With few tokens the floor is "
                    "a plain read of memory of the same size as the weights of the chosen experts. Every time "
                    "includes the router's projection, a matrix product of torch's, and the routing.",
     "moe_portable": "Our time is that of `kernel=\"portable\"`. Every time includes the router's "
@@ -225,8 +226,9 @@ NAMES = {
     "moe_transformers": "*experts*: GPU time of the experts of all layers, router excluded; *forward*: "
                         "wall time of a whole forward pass, whose floor is the same with experts that "
                         "return zeros. *decode*: one token per sequence, after 128 tokens. *eager* waits "
-                        "for the GPU, so that its time of the experts includes the host's. A peer without "
-                        "a time ran out of memory.",
+                        "for the GPU, so that its time of the experts includes the host's. *padded*: the "
+                        "width of the experts is no multiple of 8, so that Penstock pads the weights in every "
+                        "call, and *grouped_mm* does not take them. A peer without a time ran out of memory.",
     "operator_calls": "*ours*: one call, until its work is done. *host time, back to back*: until a call returns, "
                       "when calls follow each other and have a workspace. *kernels* and *other operations*: "
                       "the nodes of a captured call. *first call*: until its work is done; it loads the kernels "

@@ -188,7 +188,8 @@ class StreamedExperts:
     they are, while others are copied: in calls of at most 64 tokens and 512 ids, and so many that both
     take about the same time. ``"fixed"`` leaves the share `host_share` of the needed experts to the CPU,
     above 0 and at most 1: which ones depends on the ids alone, so results are repeatable on the same
-    machine. Results then differ from those of :func:`moe` by rounding. Experts must be in an
+    machine. `host_threads` threads compute, by default all but four of the CPU's cores, at least 1 and at
+    most 24. Results then differ from those of :func:`moe` by rounding. Experts must be in an
     :class:`ExpertStore`.
 
     At most `calls_in_flight` calls are enqueued; further ones wait. :attr:`records` keeps the last
@@ -211,7 +212,7 @@ class StreamedExperts:
                  device: str | _core.Device | None = None, device_bytes: int | str | None = None, policy: str = "frequency",
                  pinned: Iterable[tuple[int, int]] = (), prefetch: str = "none",
                  host_experts: str = "none", host_share: float = 0.0,
-                 calls_in_flight: int = 64, records: int = 0) -> None:
+                 host_threads: int = 0, calls_in_flight: int = 64, records: int = 0) -> None:
         given = getattr(store, "_core", None)
         compressed = isinstance(given, _core.CompressedExpertStore)
         if not isinstance(given, (_core.ExpertStore, _core.CompressedExpertStore, _core.DiskExpertStore)):
@@ -227,7 +228,8 @@ class StreamedExperts:
         self.store, self._repeatable = store, host_experts != "balanced"
         self._core = _core.StreamedExperts(
             store._core, where, size, policy, [as_pair("pinned", each) for each in pinned], prefetch,
-            host_experts, as_share("host_share", host_share), not_negative("calls_in_flight", calls_in_flight), not_negative("records", records))
+            host_experts, as_share("host_share", host_share), not_negative("host_threads", host_threads),
+            not_negative("calls_in_flight", calls_in_flight), not_negative("records", records))
 
     def forward(self, layer: int, x: Any, ids: Any, weights: Any, out: Any = None, *,
                 activation: str = "swiglu", alpha: float = 1.702, limit: float = 7.0,
@@ -262,7 +264,8 @@ class StreamedExperts:
         order while no call waits for experts. Returns at once.
 
         `experts` is a sequence of numbers, or an array of ids on the GPU, (T, K), such as the prediction
-        of a router. Such ids are read on `stream`, and those of no expert are ignored.
+        of a router. Such ids are read on `stream`, and those of no expert are ignored. They may be
+        announced before the `forward` of the current layer, whose experts are then copied first.
         """
         device = getattr(experts, "__dlpack_device__", None)
         if device is not None and device()[0] == _DLPACK_CUDA:

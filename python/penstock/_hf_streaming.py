@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from . import _core
+from ._check import not_negative
 from ._compressed_experts import CompressedExpertStore
 from ._dtypes import FULL_NAMES, dtype_name
 from ._errors import InvalidArgument, Unsupported
@@ -70,6 +71,7 @@ class Options:
     compress: bool = False
     host_experts: str = "none"
     host_share: float = 0.0
+    host_threads: int = 0
     host_bytes: int | None = None  # of the cache of experts on a disk; None: all are in host memory
     packed: str = ""  # where they are on the disk
 
@@ -80,7 +82,7 @@ class Options:
 
 def options_from(device: Any, gpu_memory: Any, policy: str, prefetch: str, pinned: Iterable[Any],
                  progress: bool, compress: bool, host_experts: str, host_share: Any,
-                 host_memory: Any = None, packed: Any = None) -> Options:
+                 host_threads: Any, host_memory: Any = None, packed: Any = None) -> Options:
     if policy not in ("frequency", "lru"):
         raise InvalidArgument("policy", "'frequency' or 'lru'", repr(policy))
     if prefetch not in ("none", "previous", "gate"):
@@ -98,7 +100,7 @@ def options_from(device: Any, gpu_memory: Any, policy: str, prefetch: str, pinne
         device = str(device)
     options = Options(_core.Device(device), as_bytes("gpu_memory", gpu_memory), policy, prefetch,
                       tuple(as_pair("pinned", each) for each in pinned), progress, bool(compress),
-                      host_experts, as_share("host_share", host_share),
+                      host_experts, as_share("host_share", host_share), not_negative("host_threads", host_threads),
                       None if host_memory is None else as_bytes("host_memory", host_memory),
                       "" if packed is None else os.fspath(packed))
     _check_host_experts(options)
@@ -107,7 +109,7 @@ def options_from(device: Any, gpu_memory: Any, policy: str, prefetch: str, pinne
 
 def _check_host_experts(options: Options) -> None:
     """What StreamedExperts would refuse after the weights have been loaded."""
-    named, share = options.host_experts, options.host_share
+    named, share, threads = options.host_experts, options.host_share, options.host_threads
     if named not in ("none", "balanced", "fixed"):
         raise InvalidArgument("host_experts", "'none', 'balanced' or 'fixed'", repr(named))
     if named != "none" and options.device.kind == "cpu":
@@ -125,6 +127,10 @@ def _check_host_experts(options: Options) -> None:
         raise InvalidArgument("host_share", "a number above 0 and at most 1", repr(share))
     if named != "fixed" and share != 0:
         raise InvalidArgument("host_share", "0, because host_experts is not 'fixed'", repr(share))
+    if threads > 256:
+        raise InvalidArgument("host_threads", "at most 256", repr(threads))
+    if named == "none" and threads != 0:
+        raise InvalidArgument("host_threads", "0, because host_experts is 'none'", repr(threads))
 
 
 class StreamedLayer(torch.nn.Module):
@@ -263,7 +269,7 @@ def streamed_from(store: ExpertStore | CompressedExpertStore | DiskExpertStore, 
                            policy=options.policy, pinned=options.pinned,
                            prefetch="none" if options.prefetch == "gate" else options.prefetch,
                            host_experts=options.host_experts, host_share=options.host_share,
-                           calls_in_flight=_CALLS_IN_FLIGHT)
+                           host_threads=options.host_threads, calls_in_flight=_CALLS_IN_FLIGHT)
 
 
 def predictors_for(model: Any, paths: Iterable[str], experts: Experts, options: Options

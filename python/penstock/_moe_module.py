@@ -79,7 +79,8 @@ class MoE(nn.Module):
 
         self.gate = weights(_Router(), weight=(experts, d))
         self.gate.register_parameter("bias", weights(bias=(experts,)).bias if router_bias else None)
-        scores = torch.zeros(experts, device=device) if scoring == "sigmoid" else None
+        scores = (torch.zeros(experts, device=device, dtype=torch.float32) if scoring == "sigmoid"
+                  else None)
         self.gate.register_buffer("e_score_correction_bias", scores)
         shapes = {"gate_up_proj": (experts, 2 * width, d), "down_proj": (experts, d, width)}
         if transposed:

@@ -59,7 +59,8 @@ def round_routes(logits: Any, ids: Any, weights: Any, *, tile: int = 128, extra:
     >>> changes
     array([-1,  0], dtype=int32)
 
-    K + `extra` is at most 16. Results are the same bits on the CPU and on every GPU. On a GPU the
+    K + `extra` is at most 16. If it is more than E, :func:`moe` refuses the result, because it takes at
+    most E ids per token. Results are the same bits on the CPU and on every GPU. On a GPU the
     work is enqueued on `stream`; for torch tensors the default is torch's current stream. torch can
     compile and capture the call. It has no backward.
     """

@@ -95,7 +95,7 @@ def load(path_or_name: Any, *, gpu_memory: int | str = "20GiB", device: Any = No
          policy: str = "frequency", prefetch: str = "none", pinned: Iterable[tuple[int, int]] = (),
          progress: bool = True, revision: str | None = None,
          attn_implementation: str | None = None, compress: bool = False, host_experts: str = "none",
-         host_share: float = 0.0, host_memory: int | str | None = None,
+         host_share: float = 0.0, host_threads: int = 0, host_memory: int | str | None = None,
          packed: "str | os.PathLike[str] | None" = None) -> Any:
     """Loads a mixture-of-experts model whose experts stay in host memory.
 
@@ -105,8 +105,8 @@ def load(path_or_name: Any, *, gpu_memory: int | str = "20GiB", device: Any = No
     all weights on the GPU: what the other weights leave is a cache of experts. The cache of keys and
     values and the activations need memory besides.
 
-    `dtype` is that of the checkpoint by default. `policy`, `prefetch`, `pinned`, `host_experts` and
-    `host_share` are those of :class:`penstock.StreamedExperts`, which the model has as
+    `dtype` is that of the checkpoint by default. `policy`, `prefetch`, `pinned`, `host_experts`,
+    `host_share` and `host_threads` are those of :class:`penstock.StreamedExperts`, which the model has as
     ``model.streamed_experts``. With ``prefetch="gate"``, the router of the next layer is applied to the
     hidden states of the current one, and the experts that it chooses are copied while the link is idle.
     `progress` shows a bar, by tqdm if it is installed. `revision` and `attn_implementation` are those of
@@ -136,14 +136,14 @@ def load(path_or_name: Any, *, gpu_memory: int | str = "20GiB", device: Any = No
     from ._hf_streaming import options_from
 
     options = options_from(device, gpu_memory, policy, prefetch, pinned, progress, compress,
-                           host_experts, host_share, host_memory, packed)
+                           host_experts, host_share, host_threads, host_memory, packed)
     return load_with(path_or_name, options, dtype, revision, attn_implementation)
 
 
 def offload(model: Any, *, gpu_memory: int | str = "20GiB", device: Any = None,
             policy: str = "frequency", prefetch: str = "none", pinned: Iterable[tuple[int, int]] = (),
             progress: bool = True, compress: bool = False, host_experts: str = "none",
-            host_share: float = 0.0) -> Any:
+            host_share: float = 0.0, host_threads: int = 0) -> Any:
     """Moves the experts of a model in host memory to page-locked memory, from which they are streamed,
     and the rest of the model to `device`. Returns `model`.
 
@@ -155,7 +155,7 @@ def offload(model: Any, *, gpu_memory: int | str = "20GiB", device: Any = None,
     from ._hf_streaming import options_from
 
     return offload_with(model, options_from(device, gpu_memory, policy, prefetch, pinned, progress,
-                                            compress, host_experts, host_share))
+                                            compress, host_experts, host_share, host_threads))
 
 
 def _need_transformers() -> None:

@@ -287,7 +287,7 @@ void bind_opened(nb::module_& m) {
           [](OpenedExperts* self, AnyStore store, const Device& device, std::size_t device_bytes,
              std::string_view policy, std::vector<std::pair<std::int64_t, std::int64_t>> pinned,
              std::string_view prefetch, std::string_view host_experts, double host_share,
-             std::size_t calls_in_flight, std::size_t records) {
+             std::size_t host_threads, std::size_t calls_in_flight, std::size_t records) {
             new (self)
                 OpenedExperts(std::move(store), {.device = device,
                                                  .device_bytes = device_bytes,
@@ -296,12 +296,13 @@ void bind_opened(nb::module_& m) {
                                                  .prefetch = prefetch_named(prefetch),
                                                  .host_experts = host_experts_named(host_experts),
                                                  .host_share = host_share,
+                                                 .host_threads = host_threads,
                                                  .calls_in_flight = calls_in_flight,
                                                  .records = records});
           },
           nb::arg("store"), nb::arg("device"), nb::arg("device_bytes"), nb::arg("policy"),
           nb::arg("pinned"), nb::arg("prefetch"), nb::arg("host_experts"), nb::arg("host_share"),
-          nb::arg("calls_in_flight"), nb::arg("records"))
+          nb::arg("host_threads"), nb::arg("calls_in_flight"), nb::arg("records"))
       .def("forward", &forward, nb::arg("layer"), nb::arg("x").none(), nb::arg("ids").none(),
            nb::arg("weights").none(), nb::arg("shared_gate_up").none(),
            nb::arg("shared_down").none(), nb::arg("shared_weights").none(), nb::arg("activation"),

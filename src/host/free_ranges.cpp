@@ -35,20 +35,31 @@ void FreeRanges::take_at(ByteRange range) {
   }
 }
 
+// Adds the neighbours of a range that is to be free to it. Returns whether `ranges` has the result;
+// if not, it must be inserted.
+bool FreeRanges::merge(Ranges& ranges, ByteRange& range) noexcept {
+  const auto after = ranges.lower_bound(range.offset);
+  const auto before = after == ranges.begin() ? ranges.end() : std::prev(after);
+  if (after != ranges.end() && after->first == range.end()) {
+    range.bytes += after->second;
+    ranges.erase(after);
+  }
+  if (before == ranges.end() || before->first + before->second != range.offset) return false;
+  before->second += range.bytes;
+  range = {before->first, before->second};
+  return true;
+}
+
 ByteRange FreeRanges::give(ByteRange range) noexcept {
   auto node = taken_.extract(range.offset);
-  const auto after = ranges_.lower_bound(range.offset);
-  const auto before = after == ranges_.begin() ? ranges_.end() : std::prev(after);
-  if (after != ranges_.end() && after->first == range.end()) {
-    range.bytes += after->second;
-    ranges_.erase(after);
-  }
-  if (before != ranges_.end() && before->first + before->second == range.offset) {
-    before->second += range.bytes;
-    return {before->first, before->second};
-  }
+  if (merge(ranges_, range)) return range;
   node.mapped() = range.bytes;
   ranges_.insert(std::move(node));
+  return range;
+}
+
+ByteRange FreeRanges::Trial::give(ByteRange range) {
+  if (!merge(ranges_, range)) ranges_.emplace(range.offset, range.bytes);
   return range;
 }
 

@@ -14,7 +14,21 @@ struct ByteRange {
 };
 
 class FreeRanges {
+  using Ranges = std::map<std::size_t, std::size_t>;  // bytes by offset
+
  public:
+  // A copy of the free ranges, to find out what giving others back would leave free.
+  class Trial {
+   public:
+    // As FreeRanges::give(), but takes memory.
+    ByteRange give(ByteRange range);
+
+   private:
+    friend FreeRanges;
+    explicit Trial(const Ranges& ranges) : ranges_(ranges) {}
+    Ranges ranges_;
+  };
+
   explicit FreeRanges(std::size_t bytes) {
     if (bytes != 0) ranges_.emplace(0, bytes);
   }
@@ -28,12 +42,15 @@ class FreeRanges {
   // is part of now.
   ByteRange give(ByteRange range) noexcept;
 
+  Trial trial() const { return Trial(ranges_); }
+
   std::size_t largest() const;
 
  private:
-  using Ranges = std::map<std::size_t, std::size_t>;  // bytes by offset
-  Ranges ranges_;                                     // that are free
-  Ranges taken_;  // their nodes are those of free ranges later: giving back must not fail
+  static bool merge(Ranges& ranges, ByteRange& range) noexcept;
+
+  Ranges ranges_;  // that are free
+  Ranges taken_;   // their nodes are those of free ranges later: giving back must not fail
 };
 
 }  // namespace ps::detail

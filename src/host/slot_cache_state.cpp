@@ -160,7 +160,7 @@ std::optional<SlotCacheState::Acquired> SlotCacheState::acquire_cached(CacheKey 
 std::optional<std::size_t> SlotCacheState::make_room(std::size_t bytes) {
   if (const auto offset = free_.take(bytes)) return offset;
   // Which slots have to go is found out on a copy, so that those which do not help stay.
-  FreeRanges trial = free_;
+  FreeRanges::Trial trial = free_.trial();
   std::optional<std::size_t> begin;
   policy_->victims([&](CacheKey key) {
     const CachedSlot& slot = *keys_.at(key);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "outofcore/expert_checks.h"
 #include "penstock/base/checked.h"
 #include "penstock/base/error.h"
 #include "penstock/base/units.h"
@@ -20,8 +21,6 @@ using detail::throw_invalid;
 
 constexpr std::size_t alignment = 64;                        // what a link moves at once
 constexpr std::size_t most_elements = std::size_t{1} << 34;  // that compress() takes
-
-std::size_t rounded_up(std::size_t bytes) { return align_up(bytes, alignment, "bytes"); }
 
 std::int64_t elements_of(const ExpertShape& shape) {
   const std::size_t bytes = ExpertStore::block_bytes(shape);  // checks the shape
@@ -41,14 +40,10 @@ PinnedArenaOptions memory_for(const ExpertShape& shape) {
   const std::size_t plain = ExpertStore::bytes_needed(shape);
   const std::size_t blocks = plain / ExpertStore::block_bytes(shape);
   // What is locked ahead stays small beside what is needed.
-  return {.bytes = blocks * rounded_up(CompressedExpertStore::most_block_bytes(shape)),
+  return {.bytes =
+              blocks * align_up(CompressedExpertStore::most_block_bytes(shape), alignment, "shape"),
           .piece_bytes = std::clamp(plain / 128, std::size_t{1}, 128 * MiB),
           .on_demand = true};
-}
-
-void check_range(const char* name, std::int64_t value, std::int64_t end) {
-  if (value >= 0 && value < end) return;
-  throw_invalid(name, fmt::format("from 0 to {}", end - 1), std::to_string(value));
 }
 
 }  // namespace
@@ -66,8 +61,7 @@ struct CompressedExpertStore::State {
         blocks(static_cast<std::size_t>(given.layers * given.experts)) {}
 
   std::size_t checked_number(std::int64_t layer, std::int64_t expert) const {
-    check_range("layer", layer, shape.layers);
-    check_range("expert", expert, shape.experts);
+    detail::check_expert(shape, layer, expert);
     return static_cast<std::size_t>(layer * shape.experts + expert);
   }
   Block at(std::size_t number) const {
@@ -122,7 +116,7 @@ void CompressedExpertStore::set(std::int64_t layer, std::int64_t expert, MemoryV
                                   room.place)});
   const std::lock_guard lock(state.mutex);
   state.blocks[number] = {begin, bytes};
-  state.used = begin + rounded_up(bytes);
+  state.used = begin + align_up(bytes, alignment, "bytes");
   ++state.count;
 }
 

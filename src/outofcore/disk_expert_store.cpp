@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "host/storage/changed.h"
+#include "outofcore/expert_checks.h"
 #include "outofcore/expert_file.h"
 #include "penstock/base/error.h"
 #include "penstock/host/buffer.h"
@@ -76,12 +77,7 @@ struct DiskExpertStore::State {
   std::size_t in_flight = 0;  // reads
 
   CacheKey checked_key(std::int64_t layer, std::int64_t expert) const {
-    const auto check = [](const char* name, std::int64_t value, std::int64_t end) {
-      if (value >= 0 && value < end) return;
-      detail::throw_invalid(name, fmt::format("from 0 to {}", end - 1), std::to_string(value));
-    };
-    check("layer", layer, info.shape.layers);
-    check("expert", expert, info.shape.experts);
+    detail::check_expert(info.shape, layer, expert);
     return static_cast<CacheKey>(layer * info.shape.experts + expert);
   }
 

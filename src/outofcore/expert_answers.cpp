@@ -50,7 +50,8 @@ struct ExpertAnswers::Plan {
 
 ExpertAnswers::ExpertAnswers(const StreamedExpertsOptions& options,
                              std::unique_ptr<CachePolicy> policy, MemoryView slots,
-                             std::uint32_t* copied, const std::atomic<bool>& cancelled)
+                             std::uint32_t* copied, const std::atomic<bool>& cancelled,
+                             std::int64_t hint_wait_ns)
     : store_(options.store),
       compressed_(options.compressed),
       reads_(options.disk != nullptr ? std::optional<ExpertReads>(*options.disk) : std::nullopt),
@@ -65,6 +66,7 @@ ExpertAnswers::ExpertAnswers(const StreamedExpertsOptions& options,
       fills_(copies_),
       slots_(slots.bytes / block_bytes_, static_cast<std::size_t>(shape_.layers * shape_.experts),
              std::move(policy)),
+      hint_wait_ns_(hint_wait_ns),
       order_(shape_.layers),
       last_needed_(static_cast<std::size_t>(shape_.layers)) {
   for (const auto& [layer, expert] : options.pinned) {
@@ -283,9 +285,14 @@ std::exception_ptr ExpertAnswers::answer(ExpertCall& call, ExpertCallRecord& rec
   record.answered_ns = now_ns();
   try {
     wish_ahead(call, plan.needed);
+    for (; !hints_.empty(); hints_.pop_front()) {
+      const Hint& hint = hints_.front();
+      if (hint.layer != call.layer) wish(hint.layer, hint.experts);
+    }
   } catch (...) {
-    wishes_.clear();  // only memory can be short: prefetching is optional
+    forget_wishes();  // only memory can be short: prefetching is optional
   }
+  answered_ = call.serial;
   return failure;
 }
 
@@ -310,7 +317,8 @@ void ExpertAnswers::wish(const ExpertCall& hint) {
   for (std::int32_t e = 0; e < shape_.experts; ++e) {
     if (hint.rows[e] > 0) experts.push_back(e);
   }
-  wish(hint.layer, experts);
+  if (hint.serial < answered_) return wish(hint.layer, experts);
+  hints_.push_back({hint.layer, std::move(experts), now_ns() + hint_wait_ns_});
 }
 
 // Replaces the wishes by those that follow from a call.
@@ -338,9 +346,12 @@ void ExpertAnswers::wish_ahead(const ExpertCall& call, const std::vector<std::in
 }
 
 bool ExpertAnswers::prefetch_one() {
+  for (; !hints_.empty() && now_ns() >= hints_.front().until_ns; hints_.pop_front()) {
+    wish(hints_.front().layer, hints_.front().experts);
+  }
   while (!wishes_.empty() && slots_.find(wishes_.front().key) >= 0) wishes_.pop_front();
   if (wishes_.empty()) {
-    forget_wishes();
+    drop_wishes();
     return false;
   }
   const Wish wish = wishes_.front();
@@ -355,7 +366,7 @@ bool ExpertAnswers::prefetch_one() {
     slots_[bring(wish.key, wish.scan, evictable)].unused = true;
     ++prefetched_;
   } catch (const Exhausted&) {
-    forget_wishes();  // what is there is worth more
+    drop_wishes();  // what is there is worth more
     return false;
   } catch (const DeviceError&) {
     throw;  // calls will meet it, too
@@ -367,6 +378,11 @@ bool ExpertAnswers::prefetch_one() {
 }
 
 void ExpertAnswers::forget_wishes() noexcept {
+  hints_.clear();
+  drop_wishes();
+}
+
+void ExpertAnswers::drop_wishes() noexcept {
   wishes_.clear();
   if (reads_) reads_->forget();
 }

@@ -37,7 +37,8 @@ class ExpertAnswers {
  public:
   // `slots` is device memory for slots of one block each. `copied` is a flag in page-locked memory.
   ExpertAnswers(const StreamedExpertsOptions& options, std::unique_ptr<CachePolicy> policy,
-                MemoryView slots, std::uint32_t* copied, const std::atomic<bool>& cancelled);
+                MemoryView slots, std::uint32_t* copied, const std::atomic<bool>& cancelled,
+                std::int64_t hint_wait_ns);
   // For a compressed store, before the first call: with device memory of its own.
   void stage(MemoryView memory, std::shared_ptr<ExpertSteps> steps);
   // Before the first call: `host` computes experts too, and outlives this object.
@@ -48,14 +49,16 @@ class ExpertAnswers {
 
   // Experts to prefetch, before or behind others.
   void wish(std::int64_t layer, std::span<const std::int32_t> experts);
-  // The experts that a hint named.
+  // The experts that a hint named. A hint for the next layer comes before the call of this one,
+  // whose experts are copied first: it waits until that call has been answered, or for hint_wait_ns
+  // if none comes.
   void wish(const ExpertCall& hint);
   // Enqueues the copy of one expert, if there is a wish and the link has little to do; drops the
   // wish if the expert cannot be read. Throws DeviceError.
   bool prefetch_one();
   void forget_wishes() noexcept;
   // Releases the slots of the host cache whose copies are complete. Returns whether there is
-  // anything left to do: wishes, or copies that slots of the host cache wait for.
+  // anything left to do: wishes, hints, or copies that slots of the host cache wait for.
   bool has_work();
   // The device is lost: nothing will ever arrive there.
   void give_up() noexcept;
@@ -78,6 +81,11 @@ class ExpertAnswers {
     bool scan = false;    // one of all experts of its layer
     bool pinned = false;  // not forgotten when calls come
   };
+  struct Hint {
+    std::int64_t layer = 0;
+    std::vector<std::int32_t> experts{};
+    std::int64_t until_ns = 0;
+  };
 
   void give_hits(Plan& plan);
   void give_group(Plan& plan);
@@ -95,6 +103,7 @@ class ExpertAnswers {
   void hold(std::size_t slot, Plan& plan);
   void read_by(std::size_t slot, const Plan& plan);
   void keep(std::int64_t layer);
+  void drop_wishes() noexcept;
   MemoryView slot_memory(std::size_t slot) const;
 
   const ExpertStore* const store_;  // null: one of the next two
@@ -114,6 +123,9 @@ class ExpertAnswers {
   ExpertSlots slots_;
   std::uint32_t enqueued_ = 0;  // the number of the last copy
   std::deque<Wish> wishes_;
+  const std::int64_t hint_wait_ns_;
+  std::deque<Hint> hints_;                 // that wait for a call
+  std::uint64_t answered_ = 0;             // the serial number of the last call that was answered
   std::vector<std::int64_t> kept_layers_;  // that wishes must not evict
   ExpertOrder order_;
   std::vector<std::vector<std::int32_t>> last_needed_;  // by layer

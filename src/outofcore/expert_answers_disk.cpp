@@ -41,7 +41,7 @@ void ExpertAnswers::expect(const ExpertCall& call, const std::vector<std::int32_
 
 bool ExpertAnswers::has_work() {
   if (reads_) reads_->release_copied(flag_value(copied_));
-  return !wishes_.empty() || (reads_ && reads_->copying());
+  return !wishes_.empty() || !hints_.empty() || (reads_ && reads_->copying());
 }
 
 void ExpertAnswers::give_up() noexcept {

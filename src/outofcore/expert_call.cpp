@@ -2,10 +2,12 @@
 
 #include <cstring>
 
+#include "penstock/base/checked.h"
+
 namespace ps::detail {
 namespace {
 
-std::size_t rounded_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+std::size_t aligned(std::size_t bytes) { return align_up(bytes, 256, "calls_in_flight"); }
 
 // Offsets in the page-locked memory of one call. What the device writes is apart from what the host
 // writes.
@@ -14,17 +16,17 @@ struct Parts {
 
   explicit Parts(std::int64_t experts) {
     const auto words = static_cast<std::size_t>(experts) * 4;
-    routed = rounded_up(words);
+    routed = aligned(words);
     flags = routed + 256;
-    maps = flags + rounded_up(most_expert_groups * 4);
-    end = maps + rounded_up(most_expert_groups * words);
+    maps = flags + aligned(most_expert_groups * 4);
+    end = maps + aligned(most_expert_groups * words);
   }
 };
 
 }  // namespace
 
 std::size_t ExpertCalls::device_bytes(std::size_t calls, std::int64_t experts) {
-  return calls * rounded_up(static_cast<std::size_t>(experts) * 4);
+  return calls * aligned(static_cast<std::size_t>(experts) * 4);
 }
 
 ExpertCalls::ExpertCalls(const Device& device, MemoryView device_memory, std::size_t calls,

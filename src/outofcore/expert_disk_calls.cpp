@@ -1,6 +1,7 @@
 #include "outofcore/expert_disk_calls.h"
 
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <utility>
 
@@ -12,6 +13,21 @@
 #include "penstock/base/error.h"
 
 namespace ps::detail {
+namespace {
+
+enum class Read : std::uint8_t { under_way, there, again };
+
+// `again`: a read that was not started for the call has failed. Throws the error of one that was.
+Read state_of(const DiskExpertStore::Block& block) {
+  try {
+    return block.ready() ? Read::there : Read::under_way;
+  } catch (...) {
+    if (!block.hit()) throw;
+    return Read::again;
+  }
+}
+
+}  // namespace
 
 struct ExpertDiskCalls::Call {
   std::int64_t layer = 0;
@@ -102,28 +118,34 @@ void ExpertDiskCalls::compute(const Call& call) {
     const std::vector<std::int32_t> needed = needed_by(call);
     order_.called(call.layer, call.whole);
     last_needed_[static_cast<std::size_t>(call.layer)] = needed;
-    auto next = needed.begin();  // the first one that is not in `arriving`
+    std::deque<std::int32_t> left(needed.begin(), needed.end());  // that are not in `arriving`
     std::vector<Arriving> arriving, group;
     Pauses pauses;
-    while (next != needed.end() || !arriving.empty()) {
+    while (!left.empty() || !arriving.empty()) {
       if (cancelled_) throw ExpertsClosed("the experts were closed while a call was in flight");
-      const bool reads_left = next != needed.end();
-      for (; next != needed.end(); ++next) {
-        auto block = store_.try_block(call.layer, *next, ReadPriority::urgent);
+      const bool reads_left = !left.empty();
+      for (; !left.empty(); left.pop_front()) {
+        auto block = store_.try_block(call.layer, left.front(), ReadPriority::urgent);
         if (!block) break;
-        const bool there = block->hit() && block->ready();
+        const bool there = block->hit() && state_of(*block) == Read::there;
         ++(there ? record.hits : block->hit() ? record.late : record.misses);
-        arriving.push_back({*next, std::move(*block)});
+        arriving.push_back({left.front(), std::move(*block)});
       }
-      if (reads_left && next == needed.end()) read_ahead(call);
+      if (reads_left && left.empty()) read_ahead(call);
       group.clear();
       for (auto each = arriving.begin(); each != arriving.end();) {
-        if (each->block.ready()) {
-          group.push_back(std::move(*each));
-          each = arriving.erase(each);
-        } else {
+        const Read state = state_of(each->block);
+        if (state == Read::under_way) {
           ++each;
+          continue;
         }
+        if (state == Read::there) {
+          group.push_back(std::move(*each));
+        } else {
+          --record.late;
+          left.push_back(each->expert);
+        }
+        each = arriving.erase(each);
       }
       if (group.empty()) {
         pauses.next();

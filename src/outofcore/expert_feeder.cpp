@@ -12,6 +12,7 @@
 #include "host/fork.h"
 #include "ops/arguments.h"
 #include "ops/scratch.h"
+#include "outofcore/expert_checks.h"
 #include "outofcore/expert_source.h"
 #include "penstock/base/error.h"
 
@@ -125,7 +126,7 @@ ExpertFeeder::ExpertFeeder(StreamedExpertsOptions options, ExpertHooks hooks)
     policy = pinned_policy(std::move(keys), std::move(policy));
   }
   answers_.emplace(options, std::move(policy), slots, copied_.view().as<std::uint32_t>(),
-                   cancelled_);
+                   cancelled_, hooks_.hint_wait_ns);
   if (staging > 0) answers_->stage(memory_.view().sub(slots.bytes + maps, staging), hooks_.steps);
   if (options.host_experts != HostExperts::none) share_with_host(options, slots);
   thread_ = std::thread([this] { run(); });
@@ -162,9 +163,10 @@ ExpertFeeder::~ExpertFeeder() {
   thread_.join();
 }
 
-void ExpertFeeder::check_layer(std::int64_t layer) const {
-  if (layer >= 0 && layer < shape_.layers) return;
-  throw_invalid("layer", fmt::format("from 0 to {}", shape_.layers - 1), std::to_string(layer));
+void ExpertFeeder::check_open(const char* call) const {
+  refuse_after_fork();
+  const std::lock_guard lock(mutex_);
+  if (closed_) throw ExpertsClosed(fmt::format("{}: the experts are closed", call));
 }
 
 void ExpertFeeder::check_stream(const Stream& stream) const {
@@ -175,7 +177,7 @@ void ExpertFeeder::check_stream(const Stream& stream) const {
 void ExpertFeeder::forward(std::int64_t layer, const MoeOptions& given_options,
                            const Stream& stream) {
   refuse_after_fork();
-  check_layer(layer);
+  check_index("layer", layer, shape_.layers);
   check_stream(stream);
   check_absent("gate_up", given_options.gate_up);
   check_absent("down", given_options.down);
@@ -183,6 +185,7 @@ void ExpertFeeder::forward(std::int64_t layer, const MoeOptions& given_options,
   check_absent("gate_up_bias", given_options.gate_up_bias);
   check_absent("down_bias", given_options.down_bias);
   check();
+  check_open("forward");
   if (in_place_) return forward_in_place(layer, given_options, stream);
   stream.impl().refuse_capture("StreamedExperts::forward");
 
@@ -263,10 +266,6 @@ std::size_t ExpertFeeder::last_misses(std::int64_t layer) const {
 }
 
 void ExpertFeeder::forward_in_place(std::int64_t layer, MoeOptions options, const Stream& stream) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (closed_) throw ExpertsClosed("forward: the experts are closed");
-  }
   if (disk_calls_) return disk_calls_->forward(layer, options, stream);
   const MemoryView last = store_->block(layer, shape_.experts - 1);  // waits for all of the layer
   MemoryView first = store_->block(layer, 0);
@@ -289,7 +288,8 @@ void ExpertFeeder::forward_in_place(std::int64_t layer, MoeOptions options, cons
 }
 
 void ExpertFeeder::prefetch(std::int64_t layer, std::span<const std::int32_t> experts) {
-  check_layer(layer);
+  check_open("prefetch");
+  check_index("layer", layer, shape_.layers);
   for (const std::int32_t expert : experts) {
     if (expert >= 0 && expert < shape_.experts) continue;
     throw_invalid("experts", fmt::format("experts from 0 to {}", shape_.experts - 1),
@@ -297,18 +297,17 @@ void ExpertFeeder::prefetch(std::int64_t layer, std::span<const std::int32_t> ex
   }
   {
     const std::lock_guard lock(mutex_);
-    if (closed_) throw ExpertsClosed("prefetch: the experts are closed");
     if (disk_calls_) disk_calls_->prefetch(layer, experts);
     if (in_place_) return;
-    hints_.emplace_back(layer, std::vector<std::int32_t>(experts.begin(), experts.end()));
-    if (hints_.size() > 64) hints_.pop_front();
+    named_.emplace_back(layer, std::vector<std::int32_t>(experts.begin(), experts.end()));
+    if (named_.size() > 64) named_.pop_front();
   }
   posted_or_ending_.notify_one();
 }
 
 void ExpertFeeder::prefetch(std::int64_t layer, const TensorView& ids, const Stream& stream) {
-  refuse_after_fork();
-  check_layer(layer);
+  check_open("prefetch");
+  check_index("layer", layer, shape_.layers);
   check_stream(stream);
   const Named named{"ids", ids};
   check_type(named, {DType::i32, DType::i64});
@@ -378,7 +377,8 @@ void ExpertFeeder::free_part(ExpertCall& call) {
 void ExpertFeeder::post(std::list<ExpertCall*> call) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    posted_.splice(posted_.end(), call);
+    auto& posted = call.front()->hint ? posted_hints_ : posted_;
+    posted.splice(posted.end(), call);
   }
   posted_or_ending_.notify_one();
 }
@@ -392,10 +392,9 @@ void ExpertFeeder::abandon(std::list<ExpertCall*> call, const Stream& stream) no
 }
 
 void ExpertFeeder::clear() {
+  check_open("clear");
   if (in_place_) return;
-  refuse_after_fork();
   std::unique_lock lock(mutex_);
-  if (closed_) throw ExpertsClosed("clear: the experts are closed");
   clearing_ = true;
   posted_or_ending_.notify_one();
   given_back_.wait(lock, [&] { return !clearing_; });

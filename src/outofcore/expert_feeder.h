@@ -49,7 +49,7 @@ class ExpertFeeder {
 
  private:
   // --- on the threads of callers ---
-  void check_layer(std::int64_t layer) const;
+  void check_open(const char* call) const;
   void check_stream(const Stream& stream) const;
   std::size_t last_misses(std::int64_t layer) const;
   void forward_in_place(std::int64_t layer, MoeOptions options, const Stream& stream);
@@ -72,6 +72,7 @@ class ExpertFeeder {
   // --- on the answering thread ---
   void run();
   void take_posted();
+  void take_hints();
   void answer_current();
   void count(const ExpertCallRecord* record, bool failed);
   static bool is_over(const ExpertCall& call);
@@ -103,10 +104,11 @@ class ExpertFeeder {
   std::mutex forwarding_;
   mutable std::mutex mutex_;
   std::condition_variable posted_or_ending_, given_back_;
-  std::list<ExpertCall*> free_, posted_;
+  std::list<ExpertCall*> free_, posted_, posted_hints_;
   std::uint64_t calls_made_ = 0;
-  std::vector<ExpertHostPart*> free_parts_;                               // of the host
-  std::deque<std::pair<std::int64_t, std::vector<std::int32_t>>> hints_;  // of prefetch()
+  std::vector<ExpertHostPart*> free_parts_;  // of the host
+  // Experts by layer that prefetch() named.
+  std::deque<std::pair<std::int64_t, std::vector<std::int32_t>>> named_;
   bool ending_ = false, closed_ = false;
   bool clearing_ = false;                   // the cache is to be emptied
   std::vector<std::uint32_t> last_misses_;  // by layer
@@ -116,6 +118,7 @@ class ExpertFeeder {
   // Of the answering thread.
   std::optional<ExpertAnswers> answers_;
   std::list<ExpertCall*> current_;   // the call that is answered next
+  std::list<ExpertCall*> hints_;     // whose ids are not known yet
   std::list<ExpertCall*> answered_;  // and not done yet
   std::int64_t busy_ns_ = 0;         // when the thread last had something to do
   std::int64_t looked_ns_ = 0;       // for faults

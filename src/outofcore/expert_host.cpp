@@ -28,6 +28,8 @@ constexpr std::uint32_t most_calls_without_experts = 256;
 // The share of a new measurement in the average.
 constexpr double newest = 0.25;
 
+constexpr std::size_t most_threads = 256;
+
 // The answering thread and the callers need cores of their own; more threads than this do not read
 // faster.
 std::size_t usual_threads() { return std::clamp<std::size_t>(parallel_threads(), 5, 28) - 4; }
@@ -61,6 +63,14 @@ void ExpertHost::check(const StreamedExpertsOptions& options, bool copies) {
                     given);
     }
   }
+  if (options.host_threads > most_threads) {
+    throw_invalid("host_threads", fmt::format("at most {}", most_threads),
+                  std::to_string(options.host_threads));
+  }
+  if (options.host_threads > 0 && options.host_experts == HostExperts::none) {
+    throw_invalid("host_threads", "0, because host_experts is none",
+                  std::to_string(options.host_threads));
+  }
   const double share = options.host_share;
   if (options.host_experts == HostExperts::fixed) {
     if (share > 0 && share <= 1) return;
@@ -83,7 +93,7 @@ ExpertHost::ExpertHost(const StreamedExpertsOptions& options, const ExpertHooks&
       workspace_bytes_(most_workspace_bytes(shape_)),
       host_ns_(copy_ns_),
       uses_(static_cast<std::size_t>(shape_.layers * shape_.experts)),
-      helpers_(hooks.host_threads > 0 ? hooks.host_threads : usual_threads()) {
+      helpers_(options.host_threads > 0 ? options.host_threads : usual_threads()) {
   const auto aligned = [](std::size_t bytes) { return align_up(bytes, 256, "shape"); };
   const std::size_t x = aligned(static_cast<std::size_t>(most_tokens * shape_.hidden) *
                                 size_of(shape_.dtype)),

@@ -12,15 +12,6 @@ namespace {
 // Bytes that are read ahead: enough that a disk has work until the next request comes.
 constexpr std::size_t bytes_ahead = 64 * MiB;
 
-bool has_failed(const DiskExpertStore::Block& block) {
-  try {
-    static_cast<void>(block.ready());
-    return false;
-  } catch (...) {
-    return true;
-  }
-}
-
 }  // namespace
 
 ExpertReads::ExpertReads(const DiskExpertStore& store)
@@ -37,8 +28,7 @@ void ExpertReads::expect(std::span<const Key> keys, ReadPriority priority) {
   expected_.assign(keys.begin(), keys.end());
   priority_ = priority;
   std::erase_if(pending_, [&](const Pending& each) {
-    if (std::find(keys.begin(), keys.end(), each.key) == keys.end()) return true;
-    return priority != ReadPriority::background && has_failed(each.block);
+    return std::find(keys.begin(), keys.end(), each.key) == keys.end();
   });
   start_reads();
 }
@@ -56,7 +46,8 @@ void ExpertReads::start_reads() {
     const std::int64_t experts = store_.shape().experts;
     auto block = store_.try_block(key / experts, key % experts, priority_);
     if (!block) return;
-    pending_.push_back({key, std::move(*block)});
+    const bool own = !block->hit() && priority_ != ReadPriority::background;
+    pending_.push_back({key, std::move(*block), own});
   }
 }
 
@@ -74,8 +65,11 @@ std::optional<MemoryView> ExpertReads::find(Key key) {
   try {
     if (!found->block.ready()) return std::nullopt;
   } catch (...) {
+    const bool again = !found->own && priority_ != ReadPriority::background;
     pending_.erase(found);
-    throw;
+    if (!again) throw;
+    start_reads();
+    return std::nullopt;
   }
   return found->block.view();
 }

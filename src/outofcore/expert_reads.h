@@ -20,8 +20,7 @@ class ExpertReads {
   explicit ExpertReads(const DiskExpertStore& store);
 
   // The blocks that are needed next, in this order; the first ones are read ahead. Blocks that were
-  // expected before and are not in the list may be evicted. Those whose read in the background has
-  // failed are read again.
+  // expected before and are not in the list may be evicted.
   void expect(std::span<const Key> keys, ReadPriority priority);
   // Expects nothing, and holds no slots but those that are being copied from.
   void forget() noexcept;
@@ -29,7 +28,9 @@ class ExpertReads {
   std::size_t window() const { return window_; }
 
   // The block in host memory; or nothing, while it is being read or there is no slot for it. Throws
-  // the error of the read; the next call reads again.
+  // the error of the read; the next call reads again. A read that was started for something else,
+  // in the background or by another user of the store, may fail unless what is expected now is in
+  // the background, too: the block is then read again.
   std::optional<MemoryView> find(Key key);
 
   // The block that find() returned last for `key` is read by copy number `copy`.
@@ -42,6 +43,7 @@ class ExpertReads {
   struct Pending {
     Key key;
     DiskExpertStore::Block block;
+    bool own = false;  // read for a call of this object
   };
   struct Copying {
     std::uint32_t copy;

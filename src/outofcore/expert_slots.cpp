@@ -1,6 +1,10 @@
 #include "outofcore/expert_slots.h"
 
+#include <fmt/format.h>
+
 #include <utility>
+
+#include "penstock/base/error.h"
 
 namespace ps::detail {
 
@@ -22,7 +26,10 @@ std::int64_t ExpertSlots::victim(bool scan, std::size_t scan_slots, const Evicta
   }
   std::int64_t found = -1;
   policy_->victims([&](CacheKey key) {
-    const std::int64_t slot = find(static_cast<Key>(key));
+    const std::int64_t slot = key < where_.size() ? find(static_cast<Key>(key)) : -1;
+    if (slot < 0) {
+      throw_invalid("policy", "victims that are in the cache", fmt::format("key {}", key));
+    }
     if (!may_go(slots_[static_cast<std::size_t>(slot)])) return true;
     found = slot;
     return false;

@@ -62,8 +62,8 @@ struct ExpertHooks {
   std::shared_ptr<ExpertSteps> steps = std::make_shared<ExpertSteps>();
   // Whether experts are copied to slots on the CPU device too.
   bool copy_on_cpu = false;
-  // That compute experts on the host; 0: as many as the machine has cores for.
-  std::size_t host_threads = 0;
+  // How long a hint by ids waits for the call that probably follows it.
+  std::int64_t hint_wait_ns = 1'000'000;
 };
 
 }  // namespace ps::detail

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "outofcore/expert_checks.h"
 #include "penstock/base/checked.h"
 #include "penstock/base/error.h"
 
@@ -16,8 +17,6 @@ using detail::throw_invalid;
 
 constexpr std::size_t part_alignment = 256;
 constexpr std::size_t file_page = 4096;
-
-std::size_t rounded_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
 void check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most,
                  std::int64_t multiple = 1) {
@@ -50,7 +49,7 @@ struct Parts {
                n = static_cast<std::size_t>(shape.width);
     const auto part = [&](std::size_t elements) {
       const std::size_t begin = end;
-      end += rounded_up(elements * element, part_alignment);
+      end += align_up(elements * element, part_alignment, "shape");
       return begin;
     };
     gate_up = part(2 * n * d);
@@ -58,7 +57,7 @@ struct Parts {
     gate_up_bias = part(shape.gate_up_bias ? 2 * n : 0);
     down_bias = part(shape.down_bias ? d : 0);
     // Whole pages, which files are read into fastest, where they are few.
-    if (end >= 100 * file_page) end = rounded_up(end, file_page);
+    if (end >= 100 * file_page) end = align_up(end, file_page, "shape");
   }
 };
 
@@ -130,8 +129,7 @@ ExpertStore::ExpertStore(MemoryView memory, const ExpertShape& shape)
 }
 
 MemoryView ExpertStore::block(std::int64_t layer, std::int64_t expert) const {
-  check_range("layer", layer, 0, shape_.layers - 1);
-  check_range("expert", expert, 0, shape_.experts - 1);
+  detail::check_expert(shape_, layer, expert);
   const auto number = static_cast<std::size_t>(layer * shape_.experts + expert);
   if (arena_) arena_->wait((number + 1) * block_bytes_);
   return memory_.sub(number * block_bytes_, block_bytes_);

@@ -23,6 +23,7 @@ void ExpertFeeder::run() {
   while (!must_end()) {
     try {
       take_posted();
+      take_hints();
       if (!current_.empty()) {
         const ExpertCall& call = *current_.front();
         if (call.abandoned || call.whole || cancelled_ || flag_reached(call.routed, call.number)) {
@@ -50,11 +51,16 @@ void ExpertFeeder::run() {
 
 void ExpertFeeder::take_posted() {
   const std::lock_guard lock(mutex_);
-  for (; !hints_.empty(); hints_.pop_front()) {
-    answers_->wish(hints_.front().first, hints_.front().second);
+  for (; !named_.empty(); named_.pop_front()) {
+    answers_->wish(named_.front().first, named_.front().second);
+  }
+  if (!posted_hints_.empty()) {
+    hints_.splice(hints_.end(), posted_hints_);
+    busy_ns_ = now_ns();
   }
   if (cancelled_ || ending_) answers_->forget_wishes();
   if (clearing_ && current_.empty() && posted_.empty()) {
+    answered_.splice(answered_.end(), hints_);
     answers_->clear();
     clearing_ = false;
     given_back_.notify_all();
@@ -64,15 +70,23 @@ void ExpertFeeder::take_posted() {
   busy_ns_ = now_ns();
 }
 
+// Never waits for a hint: its stream may wait for a call that is posted later.
+void ExpertFeeder::take_hints() {
+  for (auto each = hints_.begin(); each != hints_.end();) {
+    const auto hint = each++;
+    const ExpertCall& call = **hint;
+    const bool dropped = call.abandoned || cancelled_;
+    if (!dropped && !flag_reached(call.routed, call.number)) continue;
+    answered_.splice(answered_.end(), hints_, hint);
+    if (!dropped) answers_->wish(call);
+  }
+}
+
 void ExpertFeeder::answer_current() {
   ExpertCall& call = *current_.front();
   answered_.splice(answered_.end(), current_);
   busy_ns_ = now_ns();
   if (call.abandoned) return;
-  if (call.hint) {
-    if (flag_reached(call.routed, call.number)) answers_->wish(call);
-    return;
-  }
   ExpertCallRecord record;
   const std::exception_ptr failure = answers_->answer(call, record);
   call.answered = call.number;
@@ -105,6 +119,7 @@ void ExpertFeeder::count(const ExpertCallRecord* record, bool failed) {
 // The device is lost: nothing will ever arrive there.
 void ExpertFeeder::drop_work() {
   answers_->give_up();
+  answered_.splice(answered_.end(), hints_);
   if (current_.empty()) return;
   release(*current_.front());
   current_.front()->answered = current_.front()->number;
@@ -145,11 +160,14 @@ void ExpertFeeder::give_back_done() {
 
 // Sleeps while there is nothing to do.
 bool ExpertFeeder::must_end() {
-  if (answers_->has_work() || !current_.empty() || !answered_.empty()) return false;
+  if (answers_->has_work() || !current_.empty() || !hints_.empty() || !answered_.empty()) {
+    return false;
+  }
   std::unique_lock lock(mutex_);
-  posted_or_ending_.wait(
-      lock, [&] { return ending_ || clearing_ || !posted_.empty() || !hints_.empty(); });
-  return ending_ && !clearing_ && posted_.empty();
+  posted_or_ending_.wait(lock, [&] {
+    return ending_ || clearing_ || !posted_.empty() || !posted_hints_.empty() || !named_.empty();
+  });
+  return ending_ && !clearing_ && posted_.empty() && posted_hints_.empty();
 }
 
 void ExpertFeeder::pause() {

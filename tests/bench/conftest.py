@@ -9,6 +9,8 @@ from penstock.bench import Absent, Case, Context, Operator, Peer
 from penstock.bench import operators as registry
 from penstock.bench._cli import main
 
+pytest_plugins = ["gpu_run"]
+
 
 class Doubling(Case):
     """Twice x; a subject that tests break in every way."""

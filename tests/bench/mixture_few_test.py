@@ -13,11 +13,11 @@ from penstock.bench._choice import cases as chosen
 from penstock.bench._clock import CpuClock
 from penstock.bench._correctness import check
 from penstock.bench._rotation import Rotation
-from penstock.bench.mixture import cpu_case, decode_case, layouts_case, load
+from penstock.bench.mixture import cpu_case, decode_case, layouts_case, load, rounding_case
 from penstock.bench.mixture.cpu_case import experts_that_fit, sets_of
 from penstock.bench.mixture.decode_case import DecodeCase
 from penstock.bench.mixture.shapes import Shape
-from penstock.bench.operators import moe_cpu, moe_decode, moe_layouts, moe_portable
+from penstock.bench.operators import moe_cpu, moe_decode, moe_layouts, moe_portable, moe_rounding
 
 SMALL = Shape(3, 64, 40, 8, 2)
 
@@ -84,11 +84,26 @@ def test_what_was_chosen_counts_as_read(context):
 
 
 @pytest.mark.parametrize("name, rights", [
-    ("moe_decode", 9), ("moe_layouts", 11), ("moe_portable", 4)])
+    ("moe_decode", 9), ("moe_layouts", 17), ("moe_portable", 4), ("moe_rounding", 1)])
 def test_it_is_right(bench, name, rights):
     code, out, err = bench(name, "--mode", "correctness", "--device", "cpu", "--quick")
     assert code == 0, err
     assert out.count(" right ") == rights
+
+
+@pytest.mark.parametrize("expert", [0, 5])
+def test_a_wrong_weight_of_one_expert_is_found(context, expert, monkeypatch):
+    """Also of expert 0: the places without an expert must not count as its tokens."""
+    case, = moe_rounding.operator.cases(context)
+    assert check(case, case.kernels(), CpuClock())["rounded"].right
+    assert (case.load.ids == 8).any() and (case.load.ids == expert).any()
+    moe = rounding_case.moe
+
+    def wrong(x, gate_up, down, ids, weights, **more):
+        moe(x, gate_up, down, ids, weights * numpy.where(ids == expert, numpy.float32(1.1), 1), **more)
+
+    monkeypatch.setattr(rounding_case, "moe", wrong)
+    assert not check(case, case.kernels(), CpuClock())["rounded"].right
 
 
 def test_the_sets_of_weights_are_in_the_file(bench, tmp_path):
@@ -112,6 +127,23 @@ def test_gpt_oss_has_the_layout_and_the_gate_of_transformers(context, gpu_contex
     numpy.testing.assert_array_equal(gate_up[:, 1::2], inputs["gate_up"][:, 40:])
     numpy.testing.assert_array_equal(options["gate_up_bias"][:, ::2], inputs["gate_up_bias"][:, :40])
     assert (abs(inputs["gate_up_bias"]) > layouts_case.LIMIT).any()
+
+
+def test_a_shared_expert_is_computed_in_the_call_or_in_another(context, gpu_context):
+    cases = [case for case in moe_layouts.operator.cases(gpu_context) if "shared" in case.name]
+    assert named(cases) == {
+        f"DeepSeek-V3, {count} token{'s' if count > 1 else ''}, shared expert": (count, 7168, 2048, 256, 8)
+        for count in (1, 8, 64)}
+    case = next(case for case in moe_layouts.operator.cases(context) if "shared" in case.name)
+    without = DecodeCase(context, case.name, case._shape)
+    for each in (case, without):
+        each.reference(each.make_inputs(0))
+    assert case.bytes - without.bytes == case._shape.expert_bytes(4)
+    assert case.flop - without.flop == 6 * case._shape.tokens * 64 * 40
+    peers = {name: peer.call for name, peer in case.peers().items()}
+    verdicts = check(case, {**case.kernels(), **peers, "without it": without.kernels()["best"]}, CpuClock())
+    assert {name: verdict.right for name, verdict in verdicts.items()} == {
+        "concatenated": True, "in two calls": True, "without it": False}
 
 
 @pytest.mark.parametrize("changed", [{"limit": 1e9}, {"alpha": 1.0}, {"down_bias": None}])

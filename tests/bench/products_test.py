@@ -103,8 +103,7 @@ class Library:
 
 
 @pytest.fixture
-def tensors(monkeypatch):
-    torch = pytest.importorskip("torch", reason="torch is not installed here")
+def tensors(monkeypatch, torch):
     monkeypatch.setattr(torch.cuda, "current_stream",
                         lambda device=None: types.SimpleNamespace(cuda_stream=0))
     a, b = torch.arange(6.0).reshape(2, 3), torch.ones(4, 3)
@@ -130,8 +129,7 @@ def test_every_algorithm_is_a_way(tensors):
         cublas_lt.ways(CublasLt(Library([], 0)), 2, 4, 3, "f16")
 
 
-def test_torch_is_told_to_call_cublaslt_and_to_fail_otherwise(monkeypatch):
-    torch = pytest.importorskip("torch", reason="torch is not installed here")
+def test_torch_is_told_to_call_cublaslt_and_to_fail_otherwise(monkeypatch, torch):
     for name in torch_peer.SETTINGS:
         monkeypatch.setenv(name, "1")
     told = []

@@ -204,15 +204,13 @@ for shape in (Shape(3, 50, 32, 16), Shape(2, 100, 50, 14), Shape(3, 60, 33, 7, r
 """
 
 
-def test_what_is_written_in_triton_is_right():
-    pytest.importorskip("torch", reason="torch is not installed here")
+def test_what_is_written_in_triton_is_right(torch):
     pytest.importorskip("triton", reason="triton is not installed here")
     subprocess.run([sys.executable, "-c", TRITON], check=True, timeout=300,
                    env=os.environ | {"TRITON_INTERPRET": "1"})
 
 
-def test_torch_answers_the_same(context):
-    torch = pytest.importorskip("torch", reason="torch is not installed here")
+def test_torch_answers_the_same(context, torch):
     for ragged in (False, True):
         case = BatchCase(context, "it", Shape(3, 60, 33, 7, "f32", ragged), False)
         inputs = case.make_inputs(0)
@@ -221,7 +219,7 @@ def test_torch_answers_the_same(context):
         assert numpy.abs(out.numpy() - case.reference(inputs)).max() <= case.peer_tolerance
 
 
-def test_a_block_of_triton_is_not_too_large_for_its_threads():
+def test_a_block_of_triton_is_not_too_large_for_its_threads(torch):
     pytest.importorskip("triton", reason="triton is not installed here")
     from penstock.bench.resampling import triton_peer
 

@@ -57,6 +57,7 @@ cuda::Status FakeDriver::host_free(void* data) {
 }
 
 cuda::Status FakeDriver::host_register(void* data, std::size_t bytes) {
+  if (simulation_->options.registering) simulation_->options.registering(bytes);
   Call call(*simulation_, "host_register");
   if (!call.proceeds() || !call.on(call.current())) return call.status();
   if (!simulation_->options.registered_memory) {

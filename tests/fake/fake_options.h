@@ -37,10 +37,11 @@ struct FakeOptions {
   std::function<void(int device, cuda::Properties&)> adjust{};  // other changes to the properties
   std::size_t device_bytes = std::size_t{1} << 30;              // of each device
   std::size_t pinned_bytes = std::size_t{1} << 30;              // that may be page-locked
-  std::size_t pool_step = std::size_t{2} << 20;     // pools take memory in multiples of this
-  std::size_t granularity = std::size_t{64} << 10;  // of mapped memory
-  std::uint64_t seed = 1;                           // of the delays
-  unsigned max_delay_us = 100;                      // before a piece of work; 0: none
+  std::size_t pool_step = std::size_t{2} << 20;          // pools take memory in multiples of this
+  std::size_t granularity = std::size_t{64} << 10;       // of mapped memory
+  std::function<void(std::size_t bytes)> registering{};  // called by host_register, which may wait
+  std::uint64_t seed = 1;                                // of the delays
+  unsigned max_delay_us = 100;                           // before a piece of work; 0: none
 };
 
 }  // namespace ps::test

@@ -9,6 +9,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gpu/copies.h"
@@ -254,9 +255,11 @@ TEST_F(StreamedExpertsGpu, AreMeasured) {
                                    .cache = streams == 4 ? 20U : 0U,
                                    .repeats = 1};
       options.sweep_depths = {1, 8};
+      options.decode_steps = 4;
       options.rounding = streams == 1 ? 16 : 0;
       const auto r = measure_expert_overlap(options);
       EXPECT_TRUE(r->streamed_seconds) << r->why_not_streamed;
+      EXPECT_TRUE(r->decode) << r->why_no_decode;
       EXPECT_EQ(r->loaded, r->needed - r->cache);
       EXPECT_GT(r->pipelined.upload, 0);
       EXPECT_EQ(r->traced_by, "events");
@@ -298,8 +301,7 @@ TEST_F(StreamedExpertsGpu, PrefetchWhatIdsOnTheGpuSay) {
   LayerCall call(gpu, usual, 2, 4, 0, *stream, random);
   call.options.pool = &*pool;
   experts.prefetch(1, call.options.ids, *stream);
-  stream->synchronize();
-  experts.synchronize();
+  while (experts.statistics().prefetched == 0) std::this_thread::yield();
   experts.forward(1, call.options, *stream);
   experts.synchronize();
   const ExpertStatistics counts = experts.statistics();

@@ -50,6 +50,18 @@ TEST(FreeRanges, GivingBackTakesNoMemory) {
   EXPECT_EQ(free.largest(), 10 * ranges);
 }
 
+TEST(FreeRanges, ATrialChangesNothing) {
+  FreeRanges free(40);
+  for (std::size_t offset = 0; offset < 40; offset += 10) free.take_at({offset, 10});
+  free.give({20, 10});
+  FreeRanges::Trial trial = free.trial();
+  EXPECT_EQ(trial.give({0, 10}).bytes, 10U);
+  const ByteRange merged = trial.give({10, 10});
+  EXPECT_EQ(merged.offset, 0U);
+  EXPECT_EQ(merged.bytes, 30U);
+  EXPECT_EQ(free.largest(), 10U);
+}
+
 TEST(FreeRanges, NothingIsLostInRandomUse) {
   for (unsigned seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

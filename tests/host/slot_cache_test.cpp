@@ -2,6 +2,7 @@
 #include "penstock/host/slot_cache.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +15,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "penstock/base/error.h"
@@ -49,6 +51,37 @@ class SlotCaches : public testing::Test {
   Device cpu = Device::cpu();
   std::vector<std::byte> bytes_;
 };
+
+// Looks how much memory is allocated when the cache asks what to evict.
+class MeasuringPolicy final : public CachePolicy {
+ public:
+  explicit MeasuringPolicy(std::size_t& heap) : heap_(heap) {}
+  void added(CacheKey key) override { lru_->added(key); }
+  void used(CacheKey key) override { lru_->used(key); }
+  void removed(CacheKey key) noexcept override { lru_->removed(key); }
+  void victims(const std::function<bool(CacheKey)>& visit) const override {
+    heap_ = mallinfo2().uordblks;
+    lru_->victims(visit);
+  }
+
+ private:
+  const std::unique_ptr<CachePolicy> lru_ = lru_policy();
+  std::size_t& heap_;
+};
+
+// (Sanitizers do not count.)
+TEST_F(SlotCaches, AMissCopiesNoListOfTheCachedSlots) {
+  constexpr std::size_t slots = 4000;
+  std::size_t heap = 0;
+  SlotCacheOptions measured = options();
+  measured.policy = std::make_unique<MeasuringPolicy>(heap);
+  SlotCache cache(cpu, memory(slots * slot), std::move(measured));
+  for (CacheKey key = 0; key < slots; ++key) put(cache, key);
+  const std::size_t before = mallinfo2().uordblks;
+  put(cache, slots);
+  EXPECT_LE(heap, before + slots) << "bytes";
+  EXPECT_FALSE(has(cache, 0));
+}
 
 TEST_F(SlotCaches, AMissIsFilledOnceAndHitAfterwards) {
   const MemoryView whole = memory(4 * slot);

@@ -5,6 +5,7 @@
 #include <malloc.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <deque>
@@ -18,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "host/storage/transfer.h"
 #include "penstock/base/error.h"
 #include "penstock/outofcore/experts.h"
 #include "penstock/weights/writer.h"
@@ -627,6 +629,70 @@ TEST(DiskExperts, ABadBlockEndsTheCallThatNeedsIt) {
     EXPECT_EQ(arrays.take_out(), wanted);
     EXPECT_EQ(experts.statistics().failed_calls, 3U);
     EXPECT_EQ(experts.statistics().calls, 4U);
+  }
+}
+
+// Holds up the first read of a file, which then fails.
+class FirstReadFails {
+ public:
+  explicit FirstReadFails(const std::filesystem::path& path) {
+    path_ = path.string();
+    held_ = 0;
+    go_on_ = false;
+    detail::set_transfer_hook(answer);
+  }
+  ~FirstReadFails() {
+    go_on_ = true;
+    detail::set_transfer_hook(nullptr);
+  }
+  FirstReadFails(const FirstReadFails&) = delete;
+  FirstReadFails& operator=(const FirstReadFails&) = delete;
+  static void fail() { go_on_ = true; }
+
+ private:
+  static std::int64_t answer(const detail::Piece& piece, std::int64_t moved) {
+    if (piece.write || piece.file->path != path_ || held_.fetch_add(1) > 0) return moved;
+    while (!go_on_) std::this_thread::yield();
+    return -EIO;
+  }
+
+  static inline std::string path_;
+  static inline std::atomic<int> held_{0};
+  static inline std::atomic<bool> go_on_{false};
+};
+
+// A call that needs an expert while it is being prefetched does not share the failure of this read.
+TEST(DiskExperts, APrefetchThatFailsDuringACallIsReadAgain) {
+  const Watchdog watchdog("APrefetchThatFailsDuringACallIsReadAgain");
+  constexpr ExpertShape shape{.layers = 2, .experts = 4, .hidden = 16, .width = 8};
+  std::mt19937 random(1);
+  const Model model(shape, random);
+  for (const bool copies : {false, true}) {
+    const DiskExpertStore disk(Device::cpu(), model.path,
+                               {.host_bytes = 4 * model.store.block_bytes()});
+    StreamedExperts experts(
+        {.disk = &disk, .device = Device::cpu(), .device_bytes = bytes_for(shape, 2)},
+        {.copy_on_cpu = copies});
+    const Stream stream(Device::cpu());
+    Arrays arrays(model.store, 0, 20, 2, 0, random);
+    const auto wanted = arrays.wanted(stream);
+    const FirstReadFails failing(model.path);
+    static_cast<void>(disk.try_block(0, 2, ReadPriority::background));
+    std::thread other([&] {
+      while (disk.statistics().hits == 0) std::this_thread::yield();
+      FirstReadFails::fail();
+    });
+    experts.forward(0, arrays.call(), stream);
+    stream.synchronize();
+    other.join();
+    experts.synchronize();
+    EXPECT_EQ(arrays.take_out(), wanted);
+    EXPECT_EQ(disk.statistics().failed_fills, 1U);
+    const std::uint64_t needed = experts.statistics().needed;
+    experts.forward(0, arrays.call(), stream);
+    experts.synchronize();
+    EXPECT_EQ(experts.statistics().needed, 2 * needed) << "none was counted twice";
+    EXPECT_EQ(experts.statistics().failed_calls, 0U);
   }
 }
 

@@ -185,8 +185,8 @@ TEST(ExpertHost, ACallThatDoesNotFitIsNotKept) {
   std::mt19937 random(1);
   detail::FirstError error;
   const std::atomic<bool> cancelled{false};
-  detail::ExpertHost host({.store = &store, .device = Device::cpu()}, {.host_threads = 1}, 1, error,
-                          cancelled);
+  detail::ExpertHost host({.store = &store, .device = Device::cpu(), .host_threads = 1}, {}, 1,
+                          error, cancelled);
   detail::ExpertHostPart& part = host.all().front();
   const Arrays small(store, 0, 8, 2, 0, random), large(store, 0, 4000, 4, 0, random);
   EXPECT_THROW(host.prepare(part, 0, large.call()), Exhausted);

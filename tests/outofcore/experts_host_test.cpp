@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -89,8 +92,9 @@ TEST(ExpertsOnTheHost, GiveTheResultsOfMoe) {
                              .device_bytes = bytes_for(shape, slots),
                              .prefetch = ExpertPrefetch::previous,
                              .host_experts = share.host,
-                             .host_share = share.share},
-                            {.copy_on_cpu = true, .host_threads = 3});
+                             .host_share = share.share,
+                             .host_threads = 3},
+                            {.copy_on_cpu = true});
     const Stream stream(Device::cpu());
     for (int call = 0; call < 12; ++call) {
       Arrays arrays = random_arrays(store, call, random);
@@ -123,8 +127,9 @@ TEST(ExpertsOnTheHost, WithEveryActivation) {
                            .device = Device::cpu(),
                            .device_bytes = bytes_for(shape, 3),
                            .host_experts = HostExperts::fixed,
-                           .host_share = 0.5},
-                          {.copy_on_cpu = true, .host_threads = 2});
+                           .host_share = 0.5,
+                           .host_threads = 2},
+                          {.copy_on_cpu = true});
   const Stream stream(Device::cpu());
   for (const MoeActivation activation :
        {MoeActivation::swiglu, MoeActivation::geglu, MoeActivation::geglu_tanh,
@@ -149,8 +154,9 @@ TEST(ExpertsOnTheHost, LeaveOutBatchInvariantCalls) {
                            .device = Device::cpu(),
                            .device_bytes = bytes_for(shape, 3),
                            .host_experts = HostExperts::fixed,
-                           .host_share = 1},
-                          {.copy_on_cpu = true, .host_threads = 1});
+                           .host_share = 1,
+                           .host_threads = 1},
+                          {.copy_on_cpu = true});
   const Stream stream(Device::cpu());
   const Arrays arrays(store, 0, 3, 2, 0, random);
   MoeOptions call = arrays.call();
@@ -171,8 +177,9 @@ TEST(ExpertsOnTheHost, ServeSeveralThreads) {
   StreamedExperts experts({.store = &store,
                            .device = Device::cpu(),
                            .device_bytes = bytes_for(shape, 5),
-                           .host_experts = HostExperts::balanced},
-                          {.copy_on_cpu = true, .host_threads = 2});
+                           .host_experts = HostExperts::balanced,
+                           .host_threads = 2},
+                          {.copy_on_cpu = true});
   std::vector<std::thread> threads;
   for (unsigned number = 1; number <= 6; ++number) {
     threads.emplace_back([&, number] { expect_the_bits_of_moe(experts, store, 40, number); });
@@ -180,6 +187,29 @@ TEST(ExpertsOnTheHost, ServeSeveralThreads) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(experts.statistics().calls, 240U);
   EXPECT_GT(experts.statistics().on_host, 0U);
+}
+
+std::ptrdiff_t threads_of_this_process() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+}
+
+TEST(ExpertsOnTheHost, HaveAsManyThreadsAsTheOptionSays) {
+  constexpr ExpertShape shape{.layers = 1, .experts = 8, .hidden = 16, .width = 8};
+  const ExpertStore store(Device::cpu(), shape);
+  static_cast<void>(store.block(0, 7));  // all of its memory is there
+  const auto threads_with = [&](std::size_t threads) {
+    const std::ptrdiff_t before = threads_of_this_process();
+    const StreamedExperts experts({.store = &store,
+                                   .device = Device::cpu(),
+                                   .device_bytes = bytes_for(shape, 5),
+                                   .host_experts = HostExperts::fixed,
+                                   .host_share = 0.5,
+                                   .host_threads = threads},
+                                  {.copy_on_cpu = true});
+    return threads_of_this_process() - before;
+  };
+  threads_with(1);  // threads that stay
+  EXPECT_EQ(threads_with(5), threads_with(1) + 4);
 }
 
 // A long call on one stream, which waits, does not keep short calls on another one waiting.
@@ -193,8 +223,9 @@ TEST(ExpertsOnTheHost, DoNotWaitForOtherStreams) {
                            .device = Device::cpu(),
                            .device_bytes = bytes_for(shape, 8),
                            .host_experts = HostExperts::fixed,
-                           .host_share = 0.5},
-                          {.copy_on_cpu = true, .host_threads = 2});
+                           .host_share = 0.5,
+                           .host_threads = 2},
+                          {.copy_on_cpu = true});
   const Stream stopped(Device::cpu()), stream(Device::cpu());
   std::atomic<bool> go = false;
   stopped.call([&] {
@@ -380,14 +411,16 @@ TEST(ExpertsOnTheHostErrors, OfOptions) {
   for (std::int64_t layer = 0; layer < 2; ++layer) {
     for (std::int64_t e = 0; e < 4; ++e) compressed.set(layer, e, store.block(layer, e));
   }
-  const auto made = [&](HostExperts host, double share, bool copies = true, bool plain = true) {
+  const auto made = [&](HostExperts host, double share, bool copies = true, bool plain = true,
+                        std::size_t threads = 0) {
     return named([&] {
       StreamedExperts({.store = plain ? &store : nullptr,
                        .compressed = plain ? nullptr : &compressed,
                        .device = Device::cpu(),
                        .device_bytes = 1 * MiB,
                        .host_experts = host,
-                       .host_share = share},
+                       .host_share = share,
+                       .host_threads = threads},
                       {.copy_on_cpu = copies});
     });
   };
@@ -404,6 +437,9 @@ TEST(ExpertsOnTheHostErrors, OfOptions) {
   EXPECT_EQ(made(HostExperts::none, 0, false), "");
   EXPECT_EQ(made(HostExperts::balanced, 0, true, false), "host_experts");
   EXPECT_EQ(made(static_cast<HostExperts>(7), 0), "host_experts");
+  EXPECT_EQ(made(HostExperts::fixed, 1, true, true, 3), "");
+  EXPECT_EQ(made(HostExperts::fixed, 1, true, true, 257), "host_threads");
+  EXPECT_EQ(made(HostExperts::none, 0, true, true, 1), "host_threads");
 }
 
 }  // namespace

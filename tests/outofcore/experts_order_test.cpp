@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -21,6 +23,7 @@
 
 #include "host/backend.h"
 #include "host/cpu/backend.h"
+#include "host/flag.h"
 #include "outofcore/expert_groups.h"
 #include "penstock/base/error.h"
 #include "penstock/base/units.h"
@@ -46,17 +49,18 @@ struct Place {
 class ExpertsOrder : public testing::TestWithParam<Place> {
  protected:
   void with_model(std::uint32_t seed, std::size_t slots, StreamedExpertsOptions options,
-                  const std::function<void(OrderModel&)>& use) {
+                  const std::function<void(OrderModel&)>& use, std::int64_t hint_wait_ns = 1000) {
     const Source source{.host_slots = GetParam().disk ? 2 + seed % 5 : 0,
                         .compressed = GetParam().compressed};
     if (!GetParam().gpu) {
-      OrderModel model(Device::cpu(), nullptr, slots, seed, 50, std::move(options), source);
+      OrderModel model(Device::cpu(), nullptr, slots, seed, 50, std::move(options), source,
+                       hint_wait_ns);
       return use(model);
     }
     FakeMachine machine({.stream_wait_value = seed % 4 != 3, .seed = seed, .max_delay_us = 40});
     {
-      OrderModel model(machine.gpu(), &machine.driver(), slots, seed, 0, std::move(options),
-                       source);
+      OrderModel model(machine.gpu(), &machine.driver(), slots, seed, 0, std::move(options), source,
+                       hint_wait_ns);
       use(model);
     }
     EXPECT_TRUE(is_clean(machine.driver()));
@@ -186,6 +190,72 @@ TEST_P(ExpertsOrder, HintsAreCopiedBeforeTheCall) {
   });
 }
 
+// Another thread's hint on the stream of a call: its ids are not known before the call is answered,
+// and it is posted first.
+TEST_P(ExpertsOrder, HintsBehindACallDoNotHoldItUp) {
+  const Watchdog watchdog("HintsBehindACallDoNotHoldItUp");
+  with_model(9, 12, {}, [&](OrderModel& model) {
+    const MoeOptions ids = model.options({4, 6});
+    model.steps().before_combine(
+        [&] { std::thread([&] { model.experts().prefetch(1, ids.ids, model.stream()); }).join(); });
+    model.call(0, {1, 2});
+    while (model.experts().statistics().prefetched < 2) std::this_thread::yield();
+    model.call(1, {4, 6});
+    model.experts().synchronize();
+    EXPECT_EQ(model.experts().statistics().misses, 2U);
+    EXPECT_EQ(model.steps().wrong(), "");
+  });
+}
+
+// A hint for the next layer comes before the call of this one, which must not wait for its copies.
+TEST_P(ExpertsOrder, HintsAreCopiedAfterTheCallThatFollows) {
+  const Watchdog watchdog("HintsAreCopiedAfterTheCallThatFollows");
+  constexpr std::int64_t an_hour = 3'600'000'000'000;
+  with_model(
+      11, 12, {},
+      [&](OrderModel& model) {
+        for (const int layer : {0, 1}) {
+          const MoeOptions ids = model.options({4, 6});
+          model.experts().prefetch(1, ids.ids, model.stream());
+          model.experts().synchronize();  // the ids are known
+          EXPECT_EQ(model.experts().statistics().prefetched, layer * 2U);
+          model.call(layer, {1, 2});
+          while (model.experts().statistics().prefetched < 2) std::this_thread::yield();
+        }
+        model.call(2, {1, 2});
+        model.call(1, {4, 6});
+        model.experts().synchronize();
+        const ExpertStatistics counts = model.experts().statistics();
+        EXPECT_EQ(counts.misses, 6U);
+        EXPECT_EQ(counts.hits + counts.late, 2U);
+        EXPECT_EQ(counts.prefetched, 2U);
+        EXPECT_EQ(model.steps().wrong(), "");
+      },
+      an_hour);
+}
+
+// The ids of a hint may take as long as they like: calls on other streams do not wait for them.
+TEST_P(ExpertsOrder, HintsOfASlowStreamDoNotHoldUpCalls) {
+  const Watchdog watchdog("HintsOfASlowStreamDoNotHoldUpCalls");
+  with_model(10, 12, {}, [&](OrderModel& model) {
+    const Stream slow(model.stream().device());
+    const PinnedBuffer memory(slow.device(), 64);
+    auto* const flag = memory.view().as<std::uint32_t>();
+    *flag = 0;
+    const MoeOptions ids = model.options({4, 6});
+    slow.impl().wait_value(flag, 1);
+    model.experts().prefetch(1, ids.ids, slow);
+    for (int i = 0; i < 3; ++i) model.call(i, {1, 2});
+    model.stream().synchronize();
+    model.experts().clear();  // forgets the hint
+    detail::set_flag(flag, 1);
+    model.experts().synchronize();
+    EXPECT_EQ(model.experts().statistics().misses, 6U);
+    EXPECT_EQ(model.experts().statistics().prefetched, 0U);
+    EXPECT_EQ(model.steps().wrong(), "");
+  });
+}
+
 TEST_P(ExpertsOrder, ThePreviousChoiceIsPrefetched) {
   with_model(5, 8, {.policy = lru_policy(), .prefetch = ExpertPrefetch::previous},
              [&](OrderModel& model) {
@@ -203,26 +273,34 @@ TEST_P(ExpertsOrder, ThePreviousChoiceIsPrefetched) {
 
 // Calls of many tokens do not wait for their routing, and the next layers are copied ahead.
 TEST_P(ExpertsOrder, PassesOverAPromptGoAhead) {
+  const Watchdog watchdog("PassesOverAPromptGoAhead");
   with_model(6, 18, {.policy = lru_policy()}, [&](OrderModel& model) {
     for (int pass = 0; pass < 3; ++pass) {
-      for (int layer = 0; layer < 3; ++layer) model.call(layer, all_experts(32));
+      for (int layer = 0; layer < 3; ++layer) {
+        model.call(layer, all_experts(32));
+        // Between two calls there may be no time for it.
+        while (model.experts().statistics().prefetched == 0) std::this_thread::yield();
+      }
       model.experts().synchronize();
     }
     EXPECT_EQ(model.steps().wrong(), "");
     const ExpertStatistics counts = model.experts().statistics();
     EXPECT_EQ(counts.needed, 9U * 12U);
     EXPECT_GT(counts.hits + counts.late, 0U);
+    EXPECT_GT(counts.prefetched, 0U);
   });
 }
 
 // Experts without tokens are not waited for, also if the call did not wait for its routing.
 TEST_P(ExpertsOrder, ExpertsWithoutTokensMayBeLeftOut) {
   with_model(7, 12, {}, [&](OrderModel& model) {
+    model.steps().route_at_once();
     std::vector<std::int32_t> chosen(600, 3);
     model.call(0, chosen);
     model.experts().synchronize();
     EXPECT_EQ(model.steps().wrong(), "");
     EXPECT_EQ(model.steps().missing(), 0U);
+    EXPECT_EQ(model.experts().statistics().misses, 1U);
   });
 }
 
@@ -348,13 +426,20 @@ void survive_every_failing_call(Source source, HostExperts host = HostExperts::n
     };
     {
       OrderModel model(machine.gpu(), &machine.driver(), 5, static_cast<std::uint32_t>(n), 0,
-                       {.host_experts = host,
+                       {.pinned = {{1, 7}},
+                        .prefetch = ExpertPrefetch::previous,
+                        .host_experts = host,
                         .host_share = host == HostExperts::fixed ? 0.5 : 0,
                         .calls_in_flight = 4},
                        source);
       machine.driver().fail_call(n, unknown_error);
       for (int i = 0; i < 8; ++i) {
+        guarded([&] {
+          const MoeOptions likely = model.options({4, 6});
+          model.experts().prefetch((i + 1) % 3, likely.ids, model.stream());
+        });
         guarded([&] { model.random_call(i % 3, i % 3 == 2 ? 150 : 2, false); });
+        if (n % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
       }
       guarded([&] { model.experts().synchronize(); });
       const bool strikes = machine.driver().fault_struck();
@@ -362,7 +447,13 @@ void survive_every_failing_call(Source source, HostExperts host = HostExperts::n
       struck += strikes ? 1 : 0;
       EXPECT_EQ(model.steps().wrong(), "") << "call " << n;
       EXPECT_TRUE(reported || model.steps().missing() == 0) << "call " << n;
-      guarded([&] { model.experts().check(); });
+      // What a prefetch met last is reported by now.
+      for (int i = 0; i < 2; ++i) {
+        guarded([&] {
+          model.call(0, {1, 2}, false);
+          model.experts().synchronize();
+        });
+      }
       // All slots and calls are still there.
       for (int layer = 0; layer < 3; ++layer) model.call(layer, all_experts(), true);
       model.experts().synchronize();
@@ -371,6 +462,50 @@ void survive_every_failing_call(Source source, HostExperts host = HostExperts::n
     EXPECT_TRUE(is_clean(machine.driver())) << "call " << n;
   }
   EXPECT_GT(struck, 100U);
+}
+
+// Memory of a store is locked piece by piece. Experts that are there are copied meanwhile.
+TEST(ExpertsStore, CallsDoNotWaitForMemoryOfLaterLayers) {
+  const Watchdog watchdog("CallsDoNotWaitForMemoryOfLaterLayers");
+  constexpr ExpertShape shape{.layers = 2, .experts = 2, .hidden = 2048, .width = 2816};
+  ASSERT_GT(ExpertStore::bytes_needed(shape), 128 * MiB) << "two pieces";
+  std::promise<void> go_on;
+  std::atomic<int> pieces{0};
+  FakeMachine machine({.registering = [&](std::size_t) {
+    if (++pieces == 2) go_on.get_future().wait();
+  }});
+  {
+    const ExpertStore store(machine.gpu(), shape);
+    const auto steps = std::make_shared<RecordingSteps>(store, &machine.driver(), 1, 0);
+    StreamedExperts experts({.store = &store,
+                             .device = machine.gpu(),
+                             .device_bytes = StreamedExperts::least_bytes(shape)},
+                            {.steps = steps});
+    const Stream stream(machine.gpu());
+    Pool pool(machine.gpu());
+    const DeviceBuffer memory(machine.gpu(), 32 * 1024);
+    std::iota(memory.view().as<std::int32_t>(), memory.view().as<std::int32_t>() + 2, 0);
+    const auto view = [&](std::size_t at, DType type, std::int64_t columns) {
+      return TensorView(memory.view().data + at, type, {1, columns}, machine.gpu().place());
+    };
+    const MoeOptions call{.x = view(4096, DType::bf16, shape.hidden),
+                          .ids = view(0, DType::i32, 2),
+                          .weights = view(1024, DType::f32, 2),
+                          .out = view(16384, DType::bf16, shape.hidden),
+                          .pool = &pool};
+    steps->expect(0);
+    experts.forward(0, call, stream);
+    experts.synchronize();
+    EXPECT_EQ(steps->calls(), 1U);
+    EXPECT_LE(pieces, 2) << "the second piece is not there yet";
+    go_on.set_value();
+    steps->expect(1);
+    experts.forward(1, call, stream);
+    experts.synchronize();
+    EXPECT_EQ(experts.statistics().misses, 4U);
+    EXPECT_EQ(steps->wrong(), "");
+  }
+  EXPECT_TRUE(is_clean(machine.driver()));
 }
 
 TEST(ExpertsFaults, EveryFailingCallIsSurvived) { survive_every_failing_call({}); }

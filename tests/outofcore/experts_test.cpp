@@ -221,7 +221,8 @@ TEST(StreamedExpertsTest, AForkedChildDoesNotWaitForTheThread) {
     int refused = 0;
     for (const auto& use : std::initializer_list<std::function<void()>>{
              [&] { experts->forward(0, arrays.call(), stream); }, [&] { experts->clear(); },
-             [&] { experts->synchronize(); }}) {
+             [&] { experts->synchronize(); },
+             [&] { experts->prefetch(0, std::vector<std::int32_t>{1}); }}) {
       try {
         use();
       } catch (const Unsupported&) {
@@ -230,7 +231,7 @@ TEST(StreamedExpertsTest, AForkedChildDoesNotWaitForTheThread) {
     }
     experts->close();
     experts.reset();
-    _exit(refused == 3 ? 0 : 1);
+    _exit(refused == 4 ? 0 : 1);
   }
   int status = 0;
   waitpid(child, &status, 0);
@@ -383,16 +384,54 @@ TEST_F(StreamedExpertsErrors, OfHints) {
   experts.synchronize();
 }
 
+class WrongPolicy final : public CachePolicy {
+ public:
+  explicit WrongPolicy(CacheKey key) : key_(key) {}
+  void added(CacheKey /*key*/) override {}
+  void used(CacheKey /*key*/) override {}
+  void removed(CacheKey /*key*/) noexcept override {}
+  void victims(const std::function<bool(CacheKey)>& visit) const override { visit(key_); }
+
+ private:
+  const CacheKey key_;
+};
+
+TEST_F(StreamedExpertsErrors, APolicyMustNameKeysOfTheCache) {
+  std::mt19937 random(1);
+  const Stream stream(Device::cpu());
+  const auto all = static_cast<CacheKey>(shape.layers * shape.experts);
+  for (const CacheKey wrong : {all - 1, all, ~CacheKey{0}}) {
+    const Arrays arrays(store, 0, 40, 2, 0, random);
+    StreamedExperts experts({.store = &store,
+                             .device = Device::cpu(),
+                             .device_bytes = bytes_for(shape, 2),
+                             .policy = std::make_unique<WrongPolicy>(wrong)},
+                            {.copy_on_cpu = true});
+    EXPECT_EQ(named([&] {
+                experts.forward(0, arrays.call(), stream);
+                experts.synchronize();
+              }),
+              "policy");
+    stream.synchronize();
+  }
+}
+
 TEST_F(StreamedExpertsErrors, AClosedObjectRefusesCalls) {
   std::mt19937 random(1);
-  const Arrays arrays(store, 0, 5, 2, 0, random);
+  const Arrays arrays(store, 0, 5, 2, 0, random), empty(store, 0, 0, 2, 0, random);
+  const std::vector<std::int32_t> likely{1};
   const Stream stream(Device::cpu());
   for (const bool copies : {false, true}) {
     StreamedExperts experts(
         {.store = &store, .device = Device::cpu(), .device_bytes = bytes_for(shape, 4)},
         {.copy_on_cpu = copies});
+    experts.forward(0, empty.call(), stream);
     experts.close();
     EXPECT_THROW(experts.forward(0, arrays.call(), stream), ExpertsClosed);
+    EXPECT_THROW(experts.forward(0, empty.call(), stream), ExpertsClosed);
+    EXPECT_THROW(experts.prefetch(0, likely), ExpertsClosed);
+    EXPECT_THROW(experts.prefetch(0, arrays.call().ids, stream), ExpertsClosed);
+    EXPECT_THROW(experts.clear(), ExpertsClosed);
     experts.synchronize();
   }
 }

@@ -6,7 +6,10 @@ import gpu_evidence
 @pytest.fixture
 def on_a_gpu(monkeypatch):
     monkeypatch.setattr(gpu_evidence, "gpu_name", lambda: "Some GPU, driver 1.2")
-    monkeypatch.setattr(gpu_evidence, "python_name", lambda: "Python 3.12, torch 2.11")
+    monkeypatch.setattr(gpu_evidence, "cpu_name", lambda: "Some CPU with avx2")
+    monkeypatch.setattr(gpu_evidence.platform, "python_version", lambda: "3.12")
+    monkeypatch.setattr(gpu_evidence.importlib.metadata, "version",
+                        {"torch": "2.11", "transformers": "5.17", "accelerate": "1.15"}.get)
     monkeypatch.setattr(gpu_evidence.platform, "freedesktop_os_release",
                         lambda: {"PRETTY_NAME": "Another OS"})
 
@@ -44,8 +47,17 @@ def test_evidence_names_the_machine_and_the_compiler(write, build, tmp_path, on_
     gpu_evidence.keep(tmp_path, how)
     text = gpu_evidence.look(tmp_path)
     assert says in text
-    assert ": Some GPU, driver 1.2; " in text and "; Python 3.12, torch 2.11; " in text
+    assert ": Some GPU, driver 1.2; Some CPU with avx2; " in text
+    assert "; Python 3.12, torch 2.11, transformers 5.17, accelerate 1.15; " in text
     assert text.endswith("; without the page in src/trace/page, which no GPU test reads")
+
+
+@pytest.mark.parametrize("flags, says", [
+    ("fpu avx2 avx512f avx512_bf16 amx_bf16 amx_tile", "avx2, avx512f, avx512_bf16, amx_bf16"),
+    ("fpu avx2 avx", "avx2"), ("fpu", "none of AVX2 and later")])
+def test_the_instruction_sets_of_the_cpu(write, flags, says):
+    info = write("cpuinfo", "processor\t: 0\nmodel name\t: Some CPU\nflags\t\t: " + flags + "\n\n")
+    assert gpu_evidence.cpu_name(info) == f"Some CPU with {says}"
 
 
 def test_binaries_of_other_sources_are_no_evidence(write, build, tmp_path, on_a_gpu):
@@ -145,7 +157,9 @@ def test_words_and_literals_stay_apart():
         "src/ops/a/launch_cuda.cpp",
         "tests/gpu/gate.h",
         "tests/gpu/stream_test.cpp",
+        "tests/bench/mixture_torch_test.py",
         "tests/python/gpu_test.py",
+        "tests/support/gpu_run.py",
     ],
 )
 def test_what_the_gpu_tests_exercise_counts(write, tmp_path, name):

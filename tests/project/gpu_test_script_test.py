@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Prints what it was asked to run, and fails if its name and filter are those in the file `fails`.
+# Prints what it was asked to run, and fails if its name and filter are those in the file `fails`, or skips
+# a test if there is a file `skips`.
 PROGRAM = """#!/bin/bash
 me="$(basename "$0") $1"
 echo "[ RUN      ] $me, part $GTEST_SHARD_INDEX"
@@ -18,14 +19,15 @@ if grep -qxF -- "$me" fails 2>/dev/null; then
   echo "[  FAILED  ] Suite.Test, where GetParam() = 1 (3 ms)"
   exit 3
 fi
+if [[ -e skips ]]; then echo "[  SKIPPED ] Suite.Other (0 ms)"; fi
 """
 PYTHON = """#!/bin/bash
 if [[ $1 == tools/* ]]; then echo "evidence $2"; exit; fi
 echo $$ >>started
 exec {nothing}<> <(:)
 read -t "$(cat seconds 2>/dev/null || echo 0.5)" -u $nothing  # a sleep without a process
-echo "python tests ${*: -1}"
-if [[ -e python_fails && ${*: -1} == 2/4 ]]; then echo "FAILED a_test.py::test_b - no"; exit 1; fi
+echo "python tests ${*: -2}"
+if [[ -e python_fails && ${*: -2} == "$(cat python_fails)" ]]; then echo "FAILED a_test.py::test_b - no"; exit 1; fi
 """
 
 
@@ -40,14 +42,14 @@ def tree(write, tmp_path):
     return tmp_path
 
 
-def start(tree, *arguments):
+def start(tree, *arguments, **environment):
     return subprocess.Popen(["bash", "scripts/gpu_test.sh", *arguments], cwd=tree, text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                            env={"PATH": "/usr/bin:/bin", "PENSTOCK_PYTHON": str(tree / "python")})
+                            env={"PATH": "/usr/bin:/bin", "PENSTOCK_PYTHON": str(tree / "python"), **environment})
 
 
-def run(tree, *arguments):
-    process = start(tree, *arguments)
+def run(tree, *arguments, **environment):
+    process = start(tree, *arguments, **environment)
     printed, _ = process.communicate(timeout=60)
     return process.returncode, printed
 
@@ -57,7 +59,8 @@ EVERYTHING = ["test_ops --gtest_filter=*/CpuProduct.*, part 0",
                 for program in ("test_gpu", "test_gpu_ptds") for part in range(5)),
               *(f"{program} --gtest_filter=DeviceTraceGpu.*, part 0"
                 for program in ("test_gpu", "test_gpu_ptds")),
-              *(f"python tests {part}/4" for part in range(4))]
+              *(f"python tests {part}/4 tests/python" for part in range(4)),
+              "python tests 0/1 tests/bench"]
 
 
 def test_runs_everything_and_records_it(tree):
@@ -81,13 +84,27 @@ def test_after_a_failure_all_other_tests_run_and_are_shown(tree, write, fails):
     assert f"FAILED {fails.split()[0]}" in summary
 
 
-def test_a_failure_in_python_is_shown(tree, write):
-    write("python_fails")
+@pytest.mark.parametrize("fails, says", [("2/4 tests/python", "python, shard 2"),
+                                         ("0/1 tests/bench", "bench, shard 0")])
+def test_a_failure_in_python_is_shown(tree, write, fails, says):
+    write("python_fails", fails)
     code, printed = run(tree)
     assert code == 1
     assert [each for each in EVERYTHING if printed.count(each) != 1] == []
     _, summary = printed.split("gpu_test: failed:\n")
-    assert summary.splitlines() == ["FAILED a_test.py::test_b - no", "FAILED python, shard 2, with exit code 1"]
+    assert summary.splitlines() == ["FAILED a_test.py::test_b - no", f"FAILED {says}, with exit code 1"]
+
+
+def test_a_skipped_product_of_the_cpu_fails(tree, write):
+    write("skips")
+    code, printed = run(tree)
+    assert code == 1
+    assert [each for each in EVERYTHING if printed.count(each) != 1] == []
+    _, summary = printed.split("gpu_test: failed:\n")
+    assert summary.splitlines() == [
+        "FAILED test_ops: skipped tests; PENSTOCK_SKIPPED_PRODUCTS=1 accepts them"]
+    code, printed = run(tree, PENSTOCK_SKIPPED_PRODUCTS="1")
+    assert code == 0 and "evidence keep" in printed
 
 
 def test_one_part_fails_with_its_code(tree, write):

@@ -16,67 +16,12 @@ import penstock.hf
 # programs that the tests start are to see it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-
-def pytest_addoption(parser):
-    parser.addoption("--require-gpu", action="store_true",
-                     help="fail, instead of skipping tests, if there is no GPU or no torch for it")
-    parser.addoption("--shard", metavar="I/N", default="0/1", type=_shard,
-                     help="run every Nth of the selected tests, from test I on")
-
-
-def _shard(text):
-    first, count = (int(number) for number in text.split("/"))
-    if not 0 <= first < count:
-        raise ValueError(f"--shard: expected I/N with 0 <= I < N, got {text}")
-    return first, count
-
-
-def pytest_configure(config):
-    if not config.getoption("--require-gpu"):
-        return
-    if reason := penstock.Device.why_no_gpu():
-        raise pytest.UsageError(f"--require-gpu: expected a GPU: {reason}")
-    try:
-        import torch
-    except ImportError as error:
-        raise pytest.UsageError(f"--require-gpu: expected torch: {error}") from None
-    if not torch.cuda.is_available():
-        raise pytest.UsageError(f"--require-gpu: torch {torch.__version__} cannot use the GPU")
-
-
-@pytest.hookimpl(tryfirst=True)  # before -m selects by markers
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if "torch" in item.fixturenames or hasattr(item.module, "torch"):
-            item.add_marker("torch")
-
-
-@pytest.hookimpl(specname="pytest_collection_modifyitems", trylast=True)  # of the selected ones
-def pytest_collection_take_shard(config, items):
-    first, count = config.getoption("--shard")
-    left_out = [item for at, item in enumerate(items) if at % count != first]
-    items[:] = items[first::count]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-
-
-def pytest_sessionfinish(session):
-    """A run in which every test was skipped shows nothing."""
-    config = session.config
-    passed = config.pluginmanager.get_plugin("terminalreporter").stats.get("passed", [])
-    if config.getoption("--require-gpu") and not config.getoption("--collect-only") and not passed:
-        print("\n--require-gpu: expected at least one test to pass, got none")
-        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+pytest_plugins = ["gpu_run"]
 
 
 @pytest.fixture
 def pipeline():
     return penstock.Pipeline("cpu", depth=3)
-
-
-@pytest.fixture
-def torch():
-    return pytest.importorskip("torch", reason="torch is not installed here")
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

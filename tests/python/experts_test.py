@@ -205,6 +205,8 @@ class TestRefuses:
         ({"host_experts": "fixed", "host_share": 0.5}, "host_experts"),
         ({"host_share": 0.5}, "host_share: expected 0, because host_experts is not fixed, given 0.5"),
         ({"host_share": "half"}, "host_share: expected a number above 0 and at most 1"),
+        ({"host_threads": 3}, "host_threads: expected 0, because host_experts is none, given 3"),
+        ({"host_threads": -1}, "host_threads: expected 0 or more"),
     ])
     def test_options(self, options, says):
         with pytest.raises(InvalidArgument, match=says):

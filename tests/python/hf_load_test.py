@@ -186,11 +186,11 @@ def test_experts_that_are_stored_merged(small, name, tmp_path):
                                small.logits(model, "eager", small.prompt()), rtol=0, atol=1e-4)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)  # the CPU computes all experts where they are
 def test_experts_on_the_host(small, saved, device):
-    if device == "cpu":
-        pytest.skip("the CPU computes all experts where they are")
     folder, ids = saved("olmoe"), small.prompt(device, tokens=7)
-    model = load(folder, device, host_experts="fixed", host_share=0.5)
+    model = load(folder, device, host_experts="fixed", host_share=0.5, host_threads=2)
     torch.testing.assert_close(logits(model, ids), logits(load(folder, device), ids), rtol=0, atol=1e-4)
     assert model.streamed_experts.statistics.on_host > 0
 
@@ -372,13 +372,8 @@ class TestOffload:
             penstock.hf.offload(model, device="cpu")
 
     def test_refuses_quantised_experts(self, small):
-        model = small.build("mixtral")
-        experts = model.model.layers[0].mlp.experts
-        for name in ("gate_up_proj", "down_proj"):
-            quantised = getattr(experts, name).detach().to(torch.float8_e4m3fn)
-            setattr(experts, name, torch.nn.Parameter(quantised, requires_grad=False))
-        with pytest.raises(Unsupported, match="bf16, f16 or f32, given torch.float8_e4m3fn"):
-            penstock.hf.offload(model, device="cpu")
+        with pytest.raises(Unsupported, match=r"\(?FP8Experts.*bf16, f16 or f32, given torch.float8_e4m3fn"):
+            penstock.hf.offload(small.with_fp8_experts("qwen3_moe").to_empty(device="cpu"), device="cpu")
 
 
 class TestRefuses:
@@ -459,6 +454,8 @@ class TestRefuses:
         ("device", "tpu", "device"), ("dtype", "int8", "dtype"), ("pinned", [(9, 0)], "pinned"),
         ("host_experts", "all", "host_experts: expected 'none', 'balanced' or 'fixed', given 'all'"),
         ("host_share", 0.5, "host_share: expected 0"), ("host_share", "half", "host_share"),
+        ("host_threads", 2, "host_threads: expected 0, because host_experts is 'none'"),
+        ("host_threads", 257, "host_threads: expected at most 256"),
     ])
     def test_options(self, saved, option, value, says):
         with pytest.raises(InvalidArgument, match=says):

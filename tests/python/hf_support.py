@@ -68,6 +68,15 @@ def build(name, device="cpu", dtype=torch.float32, **changes):
     return model.to(device, dtype).eval()
 
 
+def with_fp8_experts(name):
+    """A model on the meta device, whose experts are modules of fp8 blocks, as transformers loads them from such
+    a checkpoint."""
+    from transformers.integrations.finegrained_fp8 import replace_with_fp8_linear
+
+    config = transformers.FineGrainedFP8Config(weight_block_size=(8, 8))
+    return replace_with_fp8_linear(build(name, "meta"), quantization_config=config)
+
+
 def prompt(device="cpu", batch=2, tokens=21):
     draw = torch.Generator().manual_seed(3)
     return torch.randint(2, SIZES["vocab_size"], (batch, tokens), generator=draw).to(device)

@@ -20,6 +20,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed here")
 NAMES = ("qwen3_moe", "mixtral", "olmoe", "deepseek_v3", "gpt_oss")
 FORWARD = {"use_cache": False}
 WITH_INDUCTOR = ("qwen3_moe",)  # on a GPU; the others are traced only, which takes seconds
+FP8 = (r"{}: gate_up_proj: expected expert weights in bf16, f16 or f32, given torch.float8_e4m3fn; load the model "
+       r"with dequantised weights, by quantization_config=FineGrainedFP8Config\(dequantize=True\)")
 
 
 def generated(model, implementation, ids, **options):
@@ -28,14 +30,46 @@ def generated(model, implementation, ids, **options):
                           do_sample=False, **options)
 
 
+@pytest.fixture
+def calls(small, monkeypatch):
+    """The modules for which transformers has called Penstock's experts."""
+    from transformers.integrations.moe import ExpertsInterface
+
+    mapping, calls = ExpertsInterface._global_mapping, []
+    experts = mapping["penstock"]
+
+    def counted(module, *arguments):
+        calls.append(module)
+        return experts(module, *arguments)
+
+    monkeypatch.setitem(mapping, "penstock", counted)
+    return calls
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_as_eager(small, name, device):
+def test_as_eager(small, name, device, calls, tmp_path):
+    """After transformers' own test of its implementations against eager; also after saving and loading."""
+    from transformers import AutoModelForCausalLM
+
+    assert torch.get_float32_matmul_precision() == "highest", "TF32 would hide errors"
     model, ids = small.build(name, device), small.prompt(device)
     wanted = small.logits(model, "eager", ids)
+    assert not calls
     got = small.logits(model, "penstock", ids)
     torch.testing.assert_close(got, wanted, rtol=0, atol=1e-4)
+    experts = [each for each in model.modules() if hasattr(each, "is_transposed")]
+    assert calls == experts and experts[0].down_proj.device.type == device
     # The comparison above shows nothing where the experts do not matter.
     assert (small.logits(model, "zeros", ids) - wanted).abs().max() > 0.1
+
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path, experts_implementation="penstock").to(device)
+    assert loaded.config._experts_implementation == "penstock"
+    calls.clear()
+    with torch.no_grad():
+        got = loaded(ids, **FORWARD).logits
+    torch.testing.assert_close(got, wanted, rtol=0, atol=1e-4)
+    assert len(calls) == len(experts) > 0
 
 
 def with_all_chosen(name):
@@ -170,36 +204,40 @@ def check_as_eager(small, model):
     check_rounding(got, own, wanted)
 
 
-def test_fp8_blocks_that_are_dequantised_at_loading(small, tmp_path):
-    """A checkpoint as those of DeepSeek-V3: values of eight bits, and a scale of every square block."""
-    import transformers
-    from packaging.version import Version
+def save_fp8(small, folder, **changes):
+    """A checkpoint as those of DeepSeek-V3, in several files: values of eight bits, and a scale of every square
+    block. Returns what they mean."""
     from safetensors.torch import load_file, save_file
 
-    pytest.importorskip("accelerate", reason="transformers loads fp8 with accelerate only")
-    if Version(transformers.__version__) < Version("5.8"):
-        pytest.skip("older versions of transformers leave the experts in fp8")
     side, largest = 8, torch.finfo(torch.float8_e4m3fn).max
-    small.build("deepseek_v3").save_pretrained(tmp_path)
-    tensors = load_file(tmp_path / "model.safetensors")
-    stored = {}  # what the eight bits and the scales mean
-    for name in [each for each in tensors if each.endswith("_proj.weight")]:
+    small.build("deepseek_v3", **changes).save_pretrained(folder, max_shard_size="100KB")
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    files = sorted(set(index["weight_map"].values()))
+    tensors = {name: each for file in files for name, each in load_file(folder / file).items()}
+    stored = {}
+    for name in [each for each in tensors if "_proj" in each and each.endswith(".weight")]:
         rows, columns = tensors[name].shape
-        blocks = tensors[name].view(rows // side, side, columns // side, side)
+        whole = torch.nn.functional.pad(tensors[name], (0, -columns % side, 0, -rows % side))
+        blocks = whole.view(whole.shape[0] // side, side, whole.shape[1] // side, side)
         scales = blocks.abs().amax((1, 3), keepdim=True) / largest
         values = (blocks / scales).to(torch.float8_e4m3fn)
-        stored[name] = (values.float() * scales).view(rows, columns)
-        tensors[name] = values.view(rows, columns)
-        tensors[f"{name}_scale_inv"] = scales.view(rows // side, columns // side)
-    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
-    config = json.loads((tmp_path / "config.json").read_text())
+        stored[name] = (values.float() * scales).view_as(whole)[:rows, :columns]
+        tensors[name] = values.view_as(whole)[:rows, :columns].contiguous()
+        tensors[f"{name}_scale_inv"] = scales[:, 0, :, 0].contiguous()
+    names = sorted(tensors)  # so that some scales are in another file than their values
+    for number, file in enumerate(files):
+        mine = names[number * len(names) // len(files):(number + 1) * len(names) // len(files)]
+        save_file({name: tensors[name] for name in mine}, folder / file, {"format": "pt"})
+        index["weight_map"] |= dict.fromkeys(mine, file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    config = json.loads((folder / "config.json").read_text())
     config["quantization_config"] = {"quant_method": "fp8", "weight_block_size": [side, side],
                                      "activation_scheme": "dynamic"}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        tmp_path, dtype=torch.bfloat16,
-        quantization_config=transformers.FineGrainedFP8Config(dequantize=True))
-    model.bfloat16()  # some versions of transformers leave weights in f32
+    (folder / "config.json").write_text(json.dumps(config))
+    return stored
+
+
+def check_dequantised(small, model, stored):
     penstock.hf.use(model)
     experts = model.model.layers[1].mlp.experts
     for expert in range(8):
@@ -208,6 +246,41 @@ def test_fp8_blocks_that_are_dequantised_at_loading(small, tmp_path):
         assert torch.equal(experts.gate_up_proj[expert], torch.cat((gate, up)))
         assert torch.equal(experts.down_proj[expert], down)
     check_as_eager(small, model)
+
+
+def test_fp8_blocks_that_are_dequantised_at_loading(small, tmp_path):
+    import transformers
+    from packaging.version import Version
+
+    pytest.importorskip("accelerate", reason="transformers loads fp8 with accelerate only")
+    if Version(transformers.__version__) < Version("5.8"):
+        pytest.skip("older versions of transformers leave the experts in fp8")
+    stored = save_fp8(small, tmp_path)
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path, dtype=torch.bfloat16,
+        quantization_config=transformers.FineGrainedFP8Config(dequantize=True))
+    model.bfloat16()  # some versions of transformers leave weights in f32
+    check_dequantised(small, model, stored)
+
+
+def test_the_conversion_of_the_page(small, tmp_path):
+    """Also of matrices whose rows do not fill whole blocks, which transformers does not dequantise."""
+    from transformers import AutoModelForCausalLM
+
+    (block,) = [each for each in blocks_of_the_page() if "def to_bf16(" in each]
+    exec(block, page := {})
+    (tmp_path / "fp8").mkdir()
+    stored = save_fp8(small, tmp_path / "fp8", qk_rope_head_dim=20)
+    page["to_bf16"](tmp_path / "fp8", tmp_path / "bf16")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "bf16", dtype=torch.bfloat16)
+    attention = model.model.layers[0].self_attn
+    assert attention.kv_a_proj_with_mqa.weight.shape[0] % 8 == 4
+    assert torch.equal(attention.kv_a_proj_with_mqa.weight,
+                       stored["model.layers.0.self_attn.kv_a_proj_with_mqa.weight"].bfloat16())
+    check_dequantised(small, model, stored)
+    streamed = penstock.hf.load(tmp_path / "bf16", device="cpu", dtype="bf16", progress=False)
+    with torch.no_grad():
+        assert torch.equal(streamed(small.prompt(), **FORWARD).logits, small.logits(model, "penstock", small.prompt()))
 
 
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
@@ -383,21 +456,23 @@ class TestRefuses:
         experts.has_gate = False
         self.check(experts, arguments, "experts without a gate")
 
-    def test_quantised_weights(self, small):
-        from transformers.integrations.finegrained_fp8 import ALL_FP8_EXPERTS_FUNCTIONS
+    def test_fp8_experts(self, small):
+        """The module that transformers makes of the experts of an fp8 checkpoint."""
+        model = small.with_fp8_experts("qwen3_moe")
+        model.set_experts_implementation("penstock")
+        experts = model.model.layers[-1].mlp.experts
+        x, ids, weights = (torch.empty(9, each, device="meta") for each in (64, 2, 2))
+        with torch.no_grad(), pytest.raises(penstock.Unsupported, match=FP8.format("FP8Experts")):
+            experts(x, ids.long(), weights)
 
-        experts, arguments = one_experts(small)
-        function = ALL_FP8_EXPERTS_FUNCTIONS.get_interface("penstock", None)
-        for name in ("gate_up_proj", "down_proj"):
-            quantised = getattr(experts, name).detach().to(torch.float8_e4m3fn)
-            setattr(experts, name, torch.nn.Parameter(quantised, requires_grad=False))
-        with pytest.raises(penstock.Unsupported, match="float8_e4m3fn; .*dequantize=True"):
-            function(experts, *arguments)
+
+def blocks_of_the_page():
+    page = (Path(__file__).resolve().parents[2] / "docs/transformers.md").read_text()
+    return re.findall(r"```python\n(.*?)```", page, re.DOTALL)
 
 
 def test_the_page(small):
-    page = (Path(__file__).resolve().parents[2] / "docs/transformers.md").read_text()
-    blocks = [each for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if ">>>" in each]
+    blocks = [each for each in blocks_of_the_page() if ">>>" in each]
     test = doctest.DocTestParser().get_doctest("".join(blocks), {}, "transformers.md", None, 0)
     said = []
     assert len(test.examples) > 10

@@ -153,6 +153,11 @@ class TestRefuses:
         self.check(model, r"model.layers.1.mlp.experts \(Mxfp4GptOssExperts\) has experts in MXFP4, expected "
                           r"bf16, f16 or f32; .*quantization_config=Mxfp4Config\(dequantize=True\)")
 
+    def test_experts_in_fp8(self, small):
+        self.check(small.with_fp8_experts("qwen3_moe"),
+                   r"model.layers.0.mlp.experts \(FP8Experts\): gate_up_proj: expected expert weights in bf16, f16 "
+                   r"or f32, given torch.float8_e4m3fn; .*FineGrainedFP8Config\(dequantize=True\)")
+
     @pytest.mark.parametrize("dtype, says", [
         (torch.float8_e4m3fn, r"FineGrainedFP8Config\(dequantize=True\)"),
         (torch.int8, r"FineGrainedFP8Config\(dequantize=True\)"),

@@ -1,4 +1,7 @@
-"""penstock.MoE: against the same layer of transformers, and against moe() and route()."""
+"""penstock.MoE: against the same layer of transformers, and against moe() and route().
+
+On the CPU and, where there is one, on a GPU.
+"""
 
 import pytest
 
@@ -32,8 +35,8 @@ def tokens(*shape):
     ("gpt_oss", {"width": 56, "scoring": "topk_softmax", "router_bias": True, "bias": True,
                  "activation": "clamped_swiglu", "layout": "interleaved", "transposed": True}),
 ])
-def test_as_transformers(small, name, options):
-    model = small.build(name)
+def test_as_transformers(small, name, options, device):
+    model = small.build(name, device)
     model.set_experts_implementation("eager")
     block = model.model.layers[-1].mlp
     given = {key.replace("router.", "gate."): value for key, value in block.state_dict().items()}
@@ -43,43 +46,43 @@ def test_as_transformers(small, name, options):
         given["shared_expert.gate_up_proj"] = torch.cat([shared.gate_proj.weight,
                                                          shared.up_proj.weight])
         given["shared_expert.down_proj"] = shared.down_proj.weight
-    own = layer(**options)
+    own = layer(device=device, **options)
     own.load_state_dict(given)
-    x = tokens(2, 11)
+    x = tokens(2, 11).to(device)
     with torch.no_grad():
         wanted = block(x)
     wanted = wanted[0] if isinstance(wanted, tuple) else wanted
     torch.testing.assert_close(own(x), wanted, rtol=0, atol=1e-4)
 
 
-def test_the_weight_of_the_shared_expert():
-    own = layer(shared_width=24, shared_gate=True)
-    x, alone = tokens(9), layer()
+def test_the_weight_of_the_shared_expert(device):
+    own = layer(shared_width=24, shared_gate=True, device=device)
+    x, alone = tokens(9).to(device), layer(device=device)
     alone.load_state_dict({key: value for key, value in own.state_dict().items()
                            if "shared" not in key})
     weight = (x @ own.shared_expert_gate.weight.T).sigmoid()
     gate, up = (x @ own.shared_expert.gate_up_proj.T).chunk(2, 1)
     shared = (torch.nn.functional.silu(gate) * up) @ own.shared_expert.down_proj.T
-    torch.testing.assert_close(own(x), alone(x) + weight * shared, rtol=0, atol=1e-5)
+    torch.testing.assert_close(own(x), alone(x) + weight * shared, rtol=0, atol=3e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_shapes_and_types(dtype):
-    own = layer(dtype=dtype, scoring="sigmoid", bias=True)
+def test_shapes_and_types(dtype, device):
+    own = layer(dtype=dtype, scoring="sigmoid", bias=True, device=device)
     for shape in ((), (5,), (2, 3), (0,)):
-        out = own(tokens(*shape).to(dtype))
+        out = own(tokens(*shape).to(device, dtype))
         assert out.shape == (*shape, 64) and out.dtype == dtype
-    assert own.to(torch.float16)(tokens(3).half()).dtype == torch.float16
+    assert own.to(torch.float16)(tokens(3).to(device, torch.float16)).dtype == torch.float16
     assert "experts=8, choices=3" in repr(own)
 
 
-def test_transposed_weights():
-    own = layer(transposed=True, bias=True)
+def test_transposed_weights(device):
+    own = layer(transposed=True, bias=True, device=device)
     assert own.experts.gate_up_proj.shape == (8, 64, 96) and own.experts.down_proj.shape == (8, 48, 64)
-    usual, x = layer(bias=True), tokens(2, 5)
+    usual, x = layer(bias=True, device=device), tokens(2, 5).to(device)
     usual.load_state_dict({key: each.mT if each.dim() == 3 else each
                            for key, each in own.state_dict().items()})
-    assert torch.equal(own(x), usual(x))
+    torch.testing.assert_close(own(x), usual(x), rtol=0, atol=0 if device == "cpu" else 3e-5)
     assert repr(own) == repr(usual) and "d=64, width=48" in repr(own)
 
 
@@ -103,8 +106,22 @@ def test_the_correction_of_the_scores_stays_f32(convert):
     assert own.state_dict()["gate.e_score_correction_bias"].dtype == torch.float32
 
 
-def test_compiled():
-    own, x = layer(shared_width=16, shared_gate=True), tokens(2, 5)
+def test_the_correction_of_the_scores_is_f32_whatever_the_default_dtype():
+    correction = torch.linspace(1, 1 + 2**-20, 8)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        own = layer(scoring="sigmoid")
+        own.load_state_dict({**own.state_dict(), "gate.e_score_correction_bias": correction})
+    finally:
+        torch.set_default_dtype(before)
+    assert own.gate.weight.dtype == torch.bfloat16
+    assert own.gate.e_score_correction_bias.dtype == torch.float32
+    assert torch.equal(own.gate.e_score_correction_bias, correction)
+
+
+def test_compiled(device):
+    own, x = layer(shared_width=16, shared_gate=True, device=device), tokens(2, 5).to(device)
     torch.compiler.reset()
     got = torch.compile(own, fullgraph=True, backend="eager")(x)
     torch.testing.assert_close(got, own(x))

@@ -27,6 +27,20 @@ def test_counts_are_multiples(dtype, scoring):
     assert (abs(changes) < 16).all() and (changes > 0).any() and (changes < 0).any()
 
 
+@pytest.mark.parametrize("padding", [0, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_types_and_rows_of_the_logits(dtype, padding):
+    """f16 numbers, and rows with gaps between them, give what the same numbers give in f32 without gaps."""
+    logits, _, _ = routed()
+    rows = np.full((300, 8 + padding), np.nan, dtype)
+    rows[:, :8] = logits
+    plain = rows[:, :8].astype(np.float32)
+    ids, weights = route(plain, 2)
+    got = round_routes(rows[:, :8], ids, weights, tile=16)
+    for one, other in zip(got, round_routes(plain, ids, weights, tile=16), strict=True):
+        assert np.array_equal(one, other)
+
+
 @pytest.mark.parametrize("tile", [64, 128])
 def test_nearly_all_round_to_the_nearest_multiple(tile):
     rng = np.random.default_rng(1)
@@ -88,12 +102,15 @@ class TestTorch:
         with pytest.raises(penstock.Unsupported, match="logits requires a gradient"):
             round_routes(logits.requires_grad_(), ids, weights)
 
-    @pytest.mark.gpu
-    def test_on_the_gpu(self, torch):
-        if not torch.cuda.is_available():
-            pytest.skip("no GPU for torch")
-        arrays = routed()
-        expected = round_routes(*arrays, tile=16)
-        got = round_routes(*(torch.from_numpy(each).cuda() for each in arrays), tile=16)
+    @pytest.mark.parametrize("padding", [0, 3])
+    @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+    def test_types_and_rows_of_the_logits(self, torch, device, dtype, padding):
+        """The bits of the CPU for the same numbers in f32."""
+        rows = torch.full((300, 8 + padding), torch.nan, dtype=getattr(torch, dtype))
+        rows[:, :8] = torch.from_numpy(routed()[0])
+        plain = rows[:, :8].float().contiguous()
+        ids, weights = route(plain, 2)
+        expected = round_routes(plain, ids, weights, tile=16)
+        got = round_routes(rows.to(device)[:, :8], ids.to(device), weights.to(device), tile=16)
         for one, other in zip(got, expected, strict=True):
-            assert np.array_equal(one.cpu().numpy(), other)
+            assert one.device.type == device and torch.equal(one.cpu(), other)

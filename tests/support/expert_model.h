@@ -36,7 +36,8 @@ struct Source {
 class OrderModel {
  public:
   OrderModel(const Device& device, FakeDriver* driver, std::size_t slots, std::uint32_t seed,
-             unsigned most_delay_us, StreamedExpertsOptions options = {}, Source source = {})
+             unsigned most_delay_us, StreamedExpertsOptions options = {}, Source source = {},
+             std::int64_t hint_wait_ns = 1000)
       : device_(device),
         store_(device, small_experts),
         steps_(std::make_shared<RecordingSteps>(store_, driver, seed, most_delay_us)),
@@ -56,9 +57,11 @@ class OrderModel {
     options.disk = disk_ ? &*disk_ : nullptr;
     options.compressed = compressed_.get();
     options.device = device;
+    if (options.host_experts != HostExperts::none) options.host_threads = 2;
     options.device_bytes = bytes_for(slots, options);
-    experts_.emplace(std::move(options),
-                     detail::ExpertHooks{.steps = steps_, .copy_on_cpu = true, .host_threads = 2});
+    experts_.emplace(
+        std::move(options),
+        detail::ExpertHooks{.steps = steps_, .copy_on_cpu = true, .hint_wait_ns = hint_wait_ns});
     EXPECT_EQ(experts_->slots(), slots);
   }
   ~OrderModel() { drop(); }

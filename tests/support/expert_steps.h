@@ -96,6 +96,7 @@ class RecordingSteps final : public detail::ExpertSteps {
       if (to.ids != nullptr) std::copy_n(ids, count, to.ids);
       detail::set_flag(to.flag, to.value);
     });
+    if (routed_at_once_) stream.synchronize();
   }
 
   void load_publish_ids(const Device& /*device*/) override { ids_loaded_ = true; }
@@ -178,7 +179,14 @@ class RecordingSteps final : public detail::ExpertSteps {
     });
   }
 
+  // From now on the rows of a call are known before anything else of it is enqueued.
+  void route_at_once() { routed_at_once_ = true; }
+
+  // Called once by the next combine(), when all waits of a call are on its stream.
+  void before_combine(std::function<void()> function) { before_combine_ = std::move(function); }
+
   void combine(const MoeOptions& options, const Stream& stream) override {
+    if (before_combine_) std::exchange(before_combine_, nullptr)();
     auto* out = static_cast<std::uint16_t*>(options.out.data());
     run(stream, [this, call = call_, out] {
       if (out != nullptr) ++*out;
@@ -259,8 +267,9 @@ class RecordingSteps final : public detail::ExpertSteps {
   const unsigned most_delay_us_;
   std::int64_t layer_ = 0;
   bool whole_ = true;
-  bool loaded_ = false, ids_loaded_ = false;
+  bool loaded_ = false, ids_loaded_ = false, routed_at_once_ = false;
   std::shared_ptr<Call> call_;
+  std::function<void()> before_combine_;
   std::atomic<int> refused_{0}, refused_on_host_{0}, on_host_{0};
   std::mutex decompressing_;
   Stream on_cpu_{Device::cpu()};

@@ -26,7 +26,8 @@ namespace ps::test {
 struct RoundingShape {
   std::int64_t tokens = 200, experts = 8, choices = 2, extra = 2, tile = 16;
   RoundScoring scoring = RoundScoring::softmax;
-  DType id_type = DType::i32;
+  DType id_type = DType::i32, logit_type = DType::f32;
+  std::int64_t row_padding = 0;  // elements between two rows of the logits
   double levels = 0;  // logits are rounded to 1 / levels, so that many weights are equal; 0: not
 };
 
@@ -35,7 +36,8 @@ class RoundingCall {
  public:
   RoundingCall(std::uint32_t seed, const RoundingShape& shape)
       : shape_(shape),
-        logits_(DType::f32, {shape.tokens, shape.experts}),
+        logits_(shape.logit_type, {shape.tokens, shape.experts},
+                {shape.experts + shape.row_padding, 1}),
         ids_(shape.id_type, {shape.tokens, shape.choices}),
         weights_(DType::f32, {shape.tokens, shape.choices}),
         rounded_ids_(shape.id_type, {shape.tokens, places()}),
@@ -48,7 +50,7 @@ class RoundingCall {
         double logit = normal(random);
         if (shape.levels > 0) logit = std::round(logit * shape.levels) / shape.levels;
         if (random() % 50 == 0) logit = -std::numeric_limits<double>::infinity();
-        logits_.set_bits({t, e}, encoded(static_cast<float>(logit), DType::f32));
+        logits_.set_bits({t, e}, encoded(rounded(logit, shape.logit_type), shape.logit_type));
       }
     }
     const Stream stream(Device::cpu());
@@ -132,7 +134,8 @@ class RoundingCall {
                                     : static_cast<std::int32_t>(bits);
   }
   static float number(const Strided& array, std::int64_t t, std::int64_t k) {
-    return static_cast<float>(decoded(static_cast<std::uint32_t>(array.bits({t, k})), DType::f32));
+    return static_cast<float>(
+        decoded(static_cast<std::uint32_t>(array.bits({t, k})), array.type()));
   }
   static double softened(double logit) { return 1 / (1 + std::exp(-logit)); }
 
@@ -241,6 +244,9 @@ inline RoundingShape rounding_shape(std::uint32_t seed) {
   shape.scoring = any(0, 1) == 0 ? RoundScoring::softmax : RoundScoring::sigmoid;
   shape.id_type = any(0, 1) == 0 ? DType::i32 : DType::i64;
   shape.levels = any(0, 1) == 0 ? 0 : 2;
+  const DType logit_types[] = {DType::f32, DType::bf16, DType::f16};
+  shape.logit_type = logit_types[any(0, 2)];
+  shape.row_padding = any(0, 1) == 0 ? 0 : any(1, 9);
   return shape;
 }
 

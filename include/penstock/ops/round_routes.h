@@ -28,11 +28,11 @@ struct RoundRoutesOptions {
   TensorView ids{};      // (T, K), i32 or i64, contiguous: route()'s result
   TensorView weights{};  // (T, K), f32, contiguous: route()'s result
 
-  // (T, P), contiguous, of the types of ids and weights; P is K to 16. The first K places of a
-  // token are its choices, with id E and weight 0 where one was dropped. Experts that took the
-  // token follow, in the order of their index, then id E and weight 0. With P = K + 4, nearly all
-  // experts can round to the nearest multiple if the logits are random; with fewer places, more of
-  // them round down.
+  // (T, P), contiguous, of the types of ids and weights; P is K to 16, and for moe() at most E. The
+  // first K places of a token are its choices, with id E and weight 0 where one was dropped.
+  // Experts that took the token follow, in the order of their index, then id E and weight 0. With P
+  // = K + 4, nearly all experts can round to the nearest multiple if the logits are random; with
+  // fewer places, more of them round down.
   TensorView rounded_ids{};
   TensorView rounded_weights{};
   TensorView changes{};  // (E), i32, contiguous: tokens that each expert took, or minus the tokens

@@ -92,13 +92,15 @@ struct StreamedExpertsOptions {
   // Experts that are copied at the first opportunity and never evicted, by layer and expert.
   std::vector<std::pair<std::int64_t, std::int64_t>> pinned{};
   ExpertPrefetch prefetch = ExpertPrefetch::none;
-  // Other than none only with `store`, on a GPU. Keeps all but four of the CPU's cores busy, at
-  // least 1 and at most 24, while a call is in flight and for about a millisecond longer. Takes
-  // page-locked memory for 4 calls: each for 64 rows of the hidden size, and 544 of the hidden size
-  // and the width.
+  // Other than none only with `store`, on a GPU. Keeps `host_threads` of the CPU's cores busy while
+  // a call is in flight and for about a millisecond longer. Takes page-locked memory for 4 calls:
+  // each for 64 rows of the hidden size, and 544 of the hidden size and the width.
   HostExperts host_experts = HostExperts::none;
   // Of `fixed`: the share of the experts that the CPU computes, above 0 and at most 1.
   double host_share = 0;
+  // Of HostExperts other than none: the threads that compute, at most 256. 0: all but four of the
+  // CPU's cores, at least 1 and at most 24.
+  std::size_t host_threads = 0;
   // Calls that may be in flight; forward() blocks when there are more. At least 1.
   std::size_t calls_in_flight = 64;
   // The last calls that records() keeps.
@@ -168,6 +170,11 @@ class StreamedExperts {
   // Calls are answered in the order in which they were made, so a call must not depend on one that
   // is made later. Cannot be captured into a graph.
   //
+  // While experts are in flight, a flag holds `stream` on the device, and CUDA does not know
+  // what raises it. If `stream` shares a hardware queue with a stream of the object, which copies
+  // or decompresses, both wait forever. Each stream has its own queue while the process uses no
+  // more streams than CUDA_DEVICE_MAX_CONNECTIONS (8 by default, 32 at most).
+  //
   // CUDA loads a kernel when it is first launched, and may wait for all work on the device to do
   // so. A program whose other threads launch kernels meanwhile, also through another object, should
   // launch each of them once before, or set CUDA_MODULE_LOADING=EAGER.
@@ -186,7 +193,8 @@ class StreamedExperts {
   void prefetch(std::int64_t layer, std::span<const std::int32_t> experts);
   // The same for ids, (T, K) of i32 or i64 and contiguous, that work on `stream` computes: a
   // prediction of the next router, for example. Ids outside [0, E) are ignored. Enqueues a small
-  // kernel. Cannot be captured.
+  // kernel. Cannot be captured. May be made before the call of the layer that comes first: the
+  // experts are copied when the next call has been answered, or, if none comes, after about 1 ms.
   void prefetch(std::int64_t layer, const TensorView& ids, const Stream& stream);
 
   // Empties the cache on the device, pinned experts included, and forgets what was to be

@@ -48,8 +48,12 @@ class DecodeCase(LayerCase):
         raise BenchError(f"{self.name}: in {DRAWS} draws of random tokens, the choice of experts depended "
                          "on rounding for more than half of the tokens")
 
+    @property
+    def _experts_read(self) -> int:
+        return self.load.touched
+
     def reference(self, inputs: Any) -> Any:
-        self.bytes = self._shape.touched_bytes(self.load.touched, self._arrays.element)
+        self.bytes = self._shape.touched_bytes(self._experts_read, self._arrays.element)
         return super().reference(inputs)
 
     @cached_property
@@ -68,7 +72,7 @@ class DecodeCase(LayerCase):
     @cached_property
     def _read(self) -> DeviceRead:
         device = self._context.device
-        experts = self.load.touched * self._shape.expert_bytes(self._arrays.element)
+        experts = self._experts_read * self._shape.expert_bytes(self._arrays.element)
         return DeviceRead(experts, device.name, cache_bytes(device))
 
     def engines(self) -> Mapping[str, Call]:

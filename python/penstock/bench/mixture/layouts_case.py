@@ -1,10 +1,10 @@
-"""Cases of moe with weights in other layouts, and with biases."""
+"""Cases of moe with weights in other layouts, with biases, and with a shared expert."""
 
 from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import Any
 
-from ... import moe, route
+from ... import __version__, moe, route
 from .._operator import Absent, Call, Context, Peer
 from .arrays import Arrays
 from .decode_case import FEWEST_SETS, DecodeCase
@@ -92,6 +92,52 @@ class GptOssCase(DecodeCase):
 
     def peers(self) -> Mapping[str, Peer | Absent]:
         return {}
+
+
+class SharedCase(DecodeCase):
+    """Few tokens in a layer with a shared expert, of the width of the others: in the call of moe(), and in
+    a call of its own, whose result is added."""
+
+    def __init__(self, context: Context, name: str, shape: Shape,
+                 arrays: Arrays | None = None) -> None:
+        super().__init__(context, name, shape, arrays)
+        self.flop += 6 * shape.tokens * shape.hidden * shape.width
+
+    @property
+    def _experts_read(self) -> int:
+        return super()._experts_read + 1
+
+    def make_inputs(self, rotation: int) -> Any:
+        inputs, shape, normal = super().make_inputs(rotation), self._shape, self._arrays.normal
+        return {**inputs,
+                "shared_gate_up": normal(self._random(rotation, 5), (2 * shape.width, shape.hidden),
+                                         shape.hidden**-0.5),
+                "shared_down": normal(self._random(rotation, 6), (shape.hidden, shape.width),
+                                      shape.width**-0.5)}
+
+    @cached_property
+    def _kernels(self) -> dict[str, Call]:
+        return {PLAIN: self._in_one_call}
+
+    def _in_one_call(self, inputs: Any, out: Any) -> None:
+        ids, weights = self._route(inputs)
+        moe(inputs["x"], inputs["gate_up"], inputs["down"], ids, weights, out=out,
+            shared_gate_up=inputs["shared_gate_up"], shared_down=inputs["shared_down"])
+
+    def _in_two_calls(self, inputs: Any, out: Any) -> None:
+        x, (ids, weights) = inputs["x"], self._route(inputs)
+        moe(x, inputs["gate_up"], inputs["down"], ids, weights, out=out)
+        if "everyone" not in inputs:  # the shared expert is the only one, and all tokens have it
+            inputs["everyone"] = 0 * ids[:, :1], 0 * weights[:, :1] + 1
+        out += moe(x, inputs["shared_gate_up"][None], inputs["shared_down"][None], *inputs["everyone"])
+
+    def _route(self, inputs: Any) -> tuple[Any, Any]:
+        logits = self._arrays.project(inputs["x"], inputs["router"])
+        ids, weights = route(logits, self._shape.choices, renormalise=True)
+        return ids, weights
+
+    def peers(self) -> Mapping[str, Peer | Absent]:
+        return {"in two calls": Peer(__version__, self._in_two_calls, self._peer_tolerance)}
 
 
 def interleaved(halves: Any) -> Any:

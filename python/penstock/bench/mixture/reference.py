@@ -15,24 +15,34 @@ def of_tokens(arrays: Arrays, inputs: dict[str, Any], load: Load, tokens: Any,
     """The results of `tokens`, wide: exact, and with every value rounded that an implementation of the
     same type rounds: the activation, the result of each expert, and the sum.
 
-    Tokens of one expert are computed together, one expert after the other. Biases are added where the
-    inputs have them.
+    Tokens of one expert are computed together, one expert after the other. Places with weight 0 are left
+    out. Biases are added where the inputs have them, and a shared expert with weight 1.
     """
     import numpy
 
     ids, weights = load.ids[tokens], load.weights(tokens)
     x = inputs["x"][arrays.given(tokens, "i64")]
     exact, rounded = (0 * arrays.wide(x) for _ in range(2))
-    for expert in numpy.unique(ids):
-        rows, places = numpy.nonzero(ids == expert)
+
+    def results(rows: Any, gate_up: Any, down: Any, gate_up_bias: Any = 0, down_bias: Any = 0) -> tuple[Any, Any]:
+        """Those of one expert."""
+        gate, up = _halves(arrays.wide(rows) @ arrays.wide(gate_up).T + gate_up_bias)
+        hidden, wide = activated(gate, up), arrays.wide(down).T
+        return hidden @ wide + down_bias, arrays.rounded(arrays.rounded(hidden) @ wide + down_bias)
+
+    for expert in numpy.unique(ids[weights != 0]):
+        rows, places = numpy.nonzero((ids == expert) & (weights != 0))
         at = arrays.given(rows, "i64")
         share = arrays.given(weights[rows, places], "wide")[:, None]
-        gate, up = _halves(arrays.wide(x[at]) @ arrays.wide(inputs["gate_up"][expert]).T
-                           + _bias(arrays, inputs, "gate_up_bias", expert))
-        down, bias = arrays.wide(inputs["down"][expert]).T, _bias(arrays, inputs, "down_bias", expert)
-        hidden = activated(gate, up)
-        exact[at] += share * (hidden @ down + bias)
-        rounded[at] += share * arrays.rounded(arrays.rounded(hidden) @ down + bias)
+        own, near = results(x[at], inputs["gate_up"][expert], inputs["down"][expert],
+                            _bias(arrays, inputs, "gate_up_bias", expert),
+                            _bias(arrays, inputs, "down_bias", expert))
+        exact[at] += share * own
+        rounded[at] += share * near
+    if "shared_gate_up" in inputs:
+        own, near = results(x, inputs["shared_gate_up"], inputs["shared_down"])
+        exact += own
+        rounded += near
     return exact, arrays.rounded(rounded)
 
 

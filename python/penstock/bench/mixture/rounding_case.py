@@ -15,7 +15,7 @@ from .shapes import Shape
 
 @dataclass(frozen=True)
 class RoundedLoad(Load):
-    """The routing after rounding. Dropped choices have expert 0 and weight 0."""
+    """The routing after rounding. Places without an expert have id E and weight 0."""
 
     shares: Any  # (T, K + extra), the weights
     changes: Any  # (E)
@@ -41,7 +41,7 @@ class RoundedCase(LayerCase):
         tokens = self._tokens(0)
         logits = self._arrays.on_host(self._arrays.project(tokens["x"], tokens["router"]))
         ids, weights, changes = self._rounded(logits)
-        return RoundedLoad(logits, ids * (ids < self._shape.experts), weights, changes)
+        return RoundedLoad(logits, ids, weights, changes)
 
     @cached_property
     def _sample(self) -> Any:
