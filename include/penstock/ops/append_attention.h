@@ -26,7 +26,9 @@ namespace ps {
 //
 // On a GPU one kernel does both if attention() would use a decode kernel, that is, with at most 16
 // new rows per sequence, or if `kernel` names a decode kernel. Other calls run append_kv() and
-// attention() one after the other. The bits are those of the two calls. `append.advance` adds a
+// attention() one after the other. The bits are those of the two calls with the same kernel, if
+// attention() is told the lengths in the same way: by caches cut to the length where `length` is a
+// number, else by lengths_k. With batch_invariant they always are. `append.advance` adds a
 // small kernel: in a model whose layers have the same lengths, only the last layer needs it.
 //
 // Enqueues and returns, without waiting for the device unless a `check` is set; may be captured

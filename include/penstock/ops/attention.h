@@ -91,10 +91,10 @@ struct AttentionOptions {
   AttentionKernel kernel = AttentionKernel::best;
 
   // On a GPU, the result of a sequence is bitwise identical whatever other sequences are in the
-  // call and on whichever GPU the same kernel runs. Only the decode kernels need this option: they
-  // then divide each sequence into chunks that depend on its own length alone. `best` chooses the
-  // kernel by the rows of q, or with cu_q by `max_q`, which must then be given: pass the same one
-  // in all calls whose results are compared.
+  // call, if the same kernel runs on the same model of GPU. Only the decode kernels need this
+  // option: they then divide each sequence into chunks that depend on its own length alone. `best`
+  // chooses the kernel by the rows of q, or with cu_q by `max_q`, which must then be given: pass
+  // the same one in all calls whose results are compared.
   bool batch_invariant = false;
 
   // Waits for cu_q, cu_k, first_k, lengths_k and pages and throws InvalidArgument if lengths
