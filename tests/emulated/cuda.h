@@ -23,9 +23,9 @@
 #define __global__
 #define __device__
 #define __host__
-// Dynamic shared memory, declared `extern`: its definitions are below. Static shared memory does
-// not compile.
-#define __shared__ __thread
+// Of the host thread that runs the block. Dynamic shared memory is declared `extern`: its
+// definitions are below.
+#define __shared__ constinit thread_local
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(...)
 #define __grid_constant__
@@ -37,16 +37,17 @@ inline thread_local dim3 gridDim{};
 
 // The names under which kernels declare their dynamic shared memory. They keep what the block
 // before left there.
-#define PENSTOCK_SHARED_MEMORY __thread unsigned char memory[227 * 1024] __align__(1024)
+#define PENSTOCK_SHARED_MEMORY \
+  [[maybe_unused]] static __shared__ __align__(1024) unsigned char memory[227 * 1024]
 namespace ps::detail {
 namespace {
-[[maybe_unused]] PENSTOCK_SHARED_MEMORY;
+PENSTOCK_SHARED_MEMORY;
 }
 namespace portable_attention {
-[[maybe_unused]] static PENSTOCK_SHARED_MEMORY;
+PENSTOCK_SHARED_MEMORY;
 }
 namespace decoding {
-[[maybe_unused]] static PENSTOCK_SHARED_MEMORY;
+PENSTOCK_SHARED_MEMORY;
 }
 }  // namespace ps::detail
 #undef PENSTOCK_SHARED_MEMORY
@@ -97,14 +98,73 @@ T __reduce_min_sync(unsigned mask, T value) {
   return among_all_lanes(mask, value, [](T a, T b) { return std::min(a, b); });
 }
 
+inline unsigned __ballot_sync(unsigned mask, bool value) {
+  const unsigned own = value ? 1U << ps::emulated::Block::current().fiber().lane() : 0;
+  return ps::emulated::among_lanes(mask, own, "__ballot_sync", [&](auto& block) {
+    unsigned all = 0;
+    for (unsigned lane = 0; lane < 32; ++lane) {
+      if ((mask >> lane & 1) != 0) all |= block.template shown_by<unsigned>(lane);
+    }
+    return all;
+  });
+}
+template <class T>
+unsigned __match_any_sync(unsigned mask, T value) {
+  return ps::emulated::among_lanes(mask, value, "__match_any_sync", [&](auto& block) {
+    unsigned equal = 0;
+    for (unsigned lane = 0; lane < 32; ++lane) {
+      if ((mask >> lane & 1) == 0) continue;
+      equal |= static_cast<unsigned>(block.template shown_by<T>(lane) == value) << lane;
+    }
+    return equal;
+  });
+}
+
 // One host thread runs all threads of a grid.
 inline void __threadfence() {}
+inline void __threadfence_system() {}
+template <class T, class U>
+T atomicAdd(T* to, U value) {
+  const T before = *to;
+  *to += static_cast<T>(value);
+  return before;
+}
+
+template <class T>
+T __ldg(const T* from) {
+  return *from;
+}
+template <class T>
+T __ldcs(const T* from) {
+  return *from;
+}
+template <class T>
+T __ldcv(const T* from) {
+  return *from;
+}
+template <class T>
+void __stcs(T* to, const T& value) {
+  *to = value;
+}
 
 // Only for address.cuh, whose addresses nothing uses here.
 inline std::size_t __cvta_generic_to_shared(const void* object) {
   return reinterpret_cast<std::size_t>(object);
 }
 
+inline int __popc(unsigned x) { return std::popcount(x); }
+inline int __ffs(unsigned x) { return x == 0 ? 0 : std::countr_zero(x) + 1; }
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned by) {
+  return static_cast<unsigned>((std::uint64_t{high} << 32 | low) >> by % 32);
+}
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selectors) {
+  unsigned result = 0;
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned byte = selectors >> 4 * i & 7;
+    result |= static_cast<unsigned>((std::uint64_t{high} << 32 | low) >> 8 * byte & 0xFF) << 8 * i;
+  }
+  return result;
+}
 inline unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>(std::uint64_t{a} * b >> 32);
 }
