@@ -93,7 +93,7 @@ class Block {
   template <class T>
   void show(const T& value) {
     static_assert(sizeof(T) <= sizeof(Warp::shown[0]));
-    std::memcpy(warp().shown[fiber().lane()].data(), &value, sizeof(T));
+    std::memcpy(warp().shown[fiber().lane()].data(), static_cast<const void*>(&value), sizeof(T));
   }
   template <class T>
   T shown_by(unsigned lane) {

@@ -13,6 +13,7 @@
 
 #include "emulated/block.h"
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the names are CUDA's.
 #undef __global__
 #undef __device__
 #undef __host__
@@ -175,3 +176,4 @@ using std::max;
 using std::min;
 inline unsigned min(unsigned a, int b) { return std::min(a, static_cast<unsigned>(b)); }
 inline unsigned max(unsigned a, int b) { return std::max(a, static_cast<unsigned>(b)); }
+// NOLINTEND(bugprone-reserved-identifier)
