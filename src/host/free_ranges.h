@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <utility>
 
 namespace ps::detail {
 
@@ -25,7 +26,7 @@ class FreeRanges {
 
    private:
     friend FreeRanges;
-    explicit Trial(const Ranges& ranges) : ranges_(ranges) {}
+    explicit Trial(Ranges ranges) : ranges_(std::move(ranges)) {}
     Ranges ranges_;
   };
 
