@@ -133,7 +133,11 @@ PinnedArena::PinnedArena(const Device& device, PinnedArenaOptions options) {
 }
 
 PinnedArena::~PinnedArena() {
-  if (detail::forked()) return;  // the thread and the locks are the parent's
+  if (detail::forked()) {
+    // The thread and the locks are the parent's.
+    [[maybe_unused]] const State* kept = state_.release();
+    return;
+  }
   state_->stop = true;
   state_->worker.drain();
   state_->unlock_all();

@@ -1,7 +1,10 @@
 #include "penstock/host/slot_cache.h"
 
+#include <memory>
+#include <new>
 #include <utility>
 
+#include "host/fork.h"
 #include "host/slot_cache_state.h"
 #include "penstock/base/error.h"
 
@@ -117,7 +120,15 @@ void SlotCache::Slot::release() noexcept {
 SlotCache::SlotCache(const Device& device, MemoryView memory, SlotCacheOptions options)
     : state_(std::make_shared<detail::SlotCacheState>(device, memory, std::move(options))) {}
 
-SlotCache::~SlotCache() { state_->drain(); }
+SlotCache::~SlotCache() {
+  if (detail::forked()) {
+    // Its streams and events may be locked by threads, which exist in the parent only.
+    [[maybe_unused]] const auto* kept =
+        new (std::nothrow) std::shared_ptr<detail::SlotCacheState>(std::move(state_));
+    return;
+  }
+  state_->drain();
+}
 
 SlotCache::Slot SlotCache::acquire(CacheKey key, std::size_t bytes) {
   std::optional<std::chrono::nanoseconds> timeout;

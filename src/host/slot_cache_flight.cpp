@@ -223,7 +223,6 @@ bool SlotCacheState::ready(CachedSlot& slot) {
 }
 
 void SlotCacheState::drain() noexcept {
-  if (forked()) return;  // nobody is left to do the work
   Lock lock(mutex_);
   while (!queues_.empty()) {
     if (queues_.front().uses.empty()) {
