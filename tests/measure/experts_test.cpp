@@ -383,7 +383,11 @@ TEST(TracedCalls, BarsFollowFromTheirTimes) {
       // All its experts are loaded from the beginning, before they are known.
       {.record = {.misses = 2, .enqueued_ns = 1115, .routed_ns = 1150},
        .whole = true,
-       .groups = {Group{.arrived_ns = 1140, .products = {1140, 1160}}}}};
+       .groups = {Group{.arrived_ns = 1140, .products = {1140, 1160}}}},
+      // The hit was computed before the load began.
+      {.record = {.hits = 1, .misses = 1, .enqueued_ns = 1170, .routed_ns = 1200},
+       .groups = {Group{.arrived_ns = 1180, .products = {1180, 1190}},
+                  Group{.arrived_ns = 1230, .products = {1235, 1240}}}}};
   Timeline timeline;
   add_calls(timeline, calls, Engine::upload);
   Bars bars = bars_of(timeline);
@@ -406,6 +410,10 @@ TEST(TracedCalls, BarsFollowFromTheirTimes) {
   expect("load", 2, Engine::upload, {{115, 140}});
   expect("wait", 2, Engine::host, {{115, 140}});
   expect("products", 2, Engine::compute, {{140, 160}});
+  expect("routing", 3, Engine::host, {{170, 200}});
+  expect("load", 3, Engine::upload, {{200, 230}});
+  expect("wait", 3, Engine::host, {{200, 230}});
+  expect("products", 3, Engine::compute, {{180, 190}, {235, 240}});
   EXPECT_TRUE(bars.empty()) << bars.begin()->first.first;
 }
 

@@ -121,7 +121,8 @@ void add_calls(Timeline& timeline, const std::vector<TracedCall>& calls, Engine 
     for (const TracedCall::Group& group : groups) {
       add(Engine::host, "wait", idle, std::min(group.products.begin_ns, there));
       add(Engine::compute, "products", group.products.begin_ns, group.products.end_ns);
-      idle = before = std::max(before, group.products.end_ns);
+      before = std::max(before, group.products.end_ns);
+      idle = std::max(routed, before);
     }
     ++item;
   }
