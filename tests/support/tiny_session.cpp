@@ -83,7 +83,9 @@ StageId TinySession::edge_stage(std::size_t stage, std::vector<StageId> after, R
         auto* slot = item.slot(ring).as<std::uint64_t>();
         const Bytes touched{slot, bytes};
         kernel(item, {touched}, writes ? std::vector{touched} : std::vector<Bytes>{},
-               [function, slot, load = &item.payload<TinyLoad>()] { function(slot, *load); });
+               [function, slot, load = item.payload<TinyLoad>().shared_from_this()] {
+                 function(slot, *load);
+               });
       },
       std::move(when));
 }
@@ -131,7 +133,9 @@ void TinySession::download(Item& item) {
 }
 
 TinySession::Pushed TinySession::push(std::uint64_t value, bool resident) {
-  auto load = std::make_shared<TinyLoad>(TinyLoad{.value = value, .resident = resident});
+  auto load = std::make_shared<TinyLoad>();
+  load->value = value;
+  load->resident = resident;
   return {session.push(load), load};
 }
 

@@ -14,7 +14,7 @@
 
 namespace ps::test {
 
-struct TinyLoad {
+struct TinyLoad : std::enable_shared_from_this<TinyLoad> {
   std::uint64_t value = 0;
   bool resident = false;
   std::uint64_t result = 0;  // by the last stage
