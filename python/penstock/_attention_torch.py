@@ -114,9 +114,18 @@ def _aligned(tensor: Any) -> bool:
     """Whether rows are contiguous and, on a GPU, begin at multiples of 16 bytes."""
     if tensor.numel() == 0 or tensor.stride(3) != 1:
         return bool(tensor.numel() == 0)
+    if tensor.is_cpu:
+        return True
     each = 16 // tensor.element_size()
-    return bool(tensor.is_cpu or tensor.storage_offset() % each == 0 and all(
-        stride % each == 0 for stride in tensor.stride()[:3]))
+    for stride in tensor.stride()[:3]:
+        if stride % each:
+            return False
+    # While a graph is compiled, offsets are unknown: the operator copies what it does not take.
+    return torch.compiler.is_compiling() or bool(tensor.storage_offset() % each == 0)
+
+
+def _begins_aligned(tensor: Any) -> Any:
+    return tensor if tensor.is_cpu or tensor.data_ptr() % 16 == 0 else tensor.clone()
 
 
 def _result(inputs: Tuple) -> Any:
@@ -172,6 +181,7 @@ def _workspace_bytes(inputs: Tuple, options: Tuple) -> int:
 
 def _attention(*arguments: Any) -> Any:
     inputs, (*options, return_lse) = arguments[:len(_NAMES)], arguments[len(_NAMES):]
+    inputs = tuple(_begins_aligned(each) for each in inputs[:3]) + inputs[3:]
     out = _result(inputs)
     lse = _lse(inputs) if return_lse else None
     _run(inputs, tuple(options), out, lse)

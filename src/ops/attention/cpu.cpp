@@ -27,14 +27,13 @@ constexpr std::size_t block_keys = ProductBlock::most_columns;
 
 // The functions of the instruction set of the product of f32: both need the same.
 const AttentionRows& best_rows() {
-  static const AttentionRows& best = [&]() -> const AttentionRows& {
-    if (product_kernel(InstructionSet::avx512, DType::f32) != nullptr) {
-      return *attention_rows_avx512();
-    }
-    if (product_kernel(InstructionSet::avx2, DType::f32) != nullptr) return *attention_rows_avx2();
-    return *attention_rows_baseline();
+  static const AttentionRows* const best = [] {
+    if (product_kernel(InstructionSet::avx512, DType::f32) != nullptr)
+      return attention_rows_avx512();
+    if (product_kernel(InstructionSet::avx2, DType::f32) != nullptr) return attention_rows_avx2();
+    return attention_rows_baseline();
   }();
-  return best;
+  return *best;
 }
 
 const std::byte* element_at(const void* array, std::int64_t index, DType type) {
