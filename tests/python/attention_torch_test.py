@@ -202,6 +202,18 @@ def test_torchs_function_compiled(runs, backend, autocast, device):
     assert len(runs) == (0 if autocast else 2)
 
 
+def test_torchs_function_compiled_for_tensors_at_any_address(runs, device):
+    torch.compiler.reset()
+    q, k, v = heads_first(draw(torch.float16, device, sk=5))
+    moved = q.new_empty(q.numel() + 1)[1:].view(q.shape).copy_(q)
+
+    def call(q):
+        return scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+    compiled = torch.compile(call, fullgraph=True, backend="eager")
+    assert torch.equal(compiled(moved), compiled(q)) and len(runs) == 2
+
+
 @pytest.mark.parametrize("changes", [
     {"cu_q": torch.tensor([0, 3, 10], dtype=torch.int32)}, {"dtype": torch.bfloat16}, {"heads": 8},
     {"dim_v": 32}, {"max_q": 2, "cu_q": torch.tensor([0, 5, 10], dtype=torch.int32)},
