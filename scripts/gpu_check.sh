@@ -64,8 +64,9 @@ experts+=':MoeNarrowGpu.A*:MoeNarrowGpu.L*:MoeNarrowGpu.S*:MoeNarrowGpu.W*'
 experts+=':MoeDecodeGpu.WeightsWithContiguousColumns:RoundRoutesGpu.MayBeCaptured'
 experts+=':*/MoeLayoutsGpu.EitherBias/*'
 # Calls that wait until experts are loaded. Other tests of streamed experts take long under the tools.
+# Those of compressed experts hang: the tools wait for each kernel, also while a stream waits for what
+# the next kernel decompresses.
 streamed='StreamedExpertsGpu.WithEveryKernel:StreamedExpertsGpu.OnTwoStreams'
-streamed+=':StreamedExpertsGpu.FromCompressedExpertsOnTwoStreams'
 streamed+=':StreamedExpertsGpu.PrefetchWhatIdsOnTheGpuSay'
 streamed+=':ExpertsOnTheHostGpu.WithEveryLayoutAndType:ExpertsOnTheHostGpu.AFixedShareGivesTheSameBits'
 attention='*/AttentionGpu.SmallSizes/Portable:*/AttentionGpu.WithoutQueriesOrKeys/Portable'
@@ -138,9 +139,12 @@ barriers() {
 uninitialised() {
   check initcheck $bin/gpu_racy right
   finds initcheck $bin/gpu_racy unwritten
+  # initcheck (2025.3) does not follow stores through tensor maps, and reports what another kernel reads
+  # of them. So MoE's kernels for Hopper are left out.
+  local unseen='MoeGpu.*:MoeNarrowGpu.*:*/MoeLayoutsGpu.*:StreamedExpertsGpu.*'
   local all="$elementwise:$resample:$experts:$streamed:$append:$attention:$attention_hopper:$decode"
   all+=":$decode_hopper:$compress:$portable:$hopper"
-  check initcheck $bin/test_gpu "--gtest_filter=$all"
+  check initcheck $bin/test_gpu "--gtest_filter=$all-$unseen"
 }
 
 # The tutorial's mistakes, without the delays that make them show without a tool.

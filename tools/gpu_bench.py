@@ -354,7 +354,7 @@ def main(words=None, root=benchmarks.ROOT):
     parser.add_argument("--one-commit", action="store_true",
                         help="results of other commits than --commit count as stale, although they "
                              "were measured on the same sources")
-    args = parser.parse_args(words)
+    args = parser.parse_intermixed_args(words)  # names may also follow options
     if args.one_commit and not args.commit:
         parser.error("--one-commit: expected --commit ID as well, got none")
     bench = Bench(root, args.output and args.output.resolve(), args.commit, args.one_commit)

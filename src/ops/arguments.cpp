@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdlib>
 
-#include "ops/launch.h"
+#include "ops/properties.h"
 #include "penstock/base/error.h"
 
 namespace ps::detail {

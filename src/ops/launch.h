@@ -3,19 +3,10 @@
 
 #include <cuda_runtime_api.h>
 
-#include "host/cuda/backend.h"
+#include "ops/properties.h"
 #include "penstock/host/stream.h"
 
 namespace ps::detail {
-
-inline cuda::Backend& backend_of(const Device& gpu) {
-  return static_cast<cuda::Backend&>(gpu.backend());
-}
-
-// Of a device that is a GPU.
-inline const cuda::Properties& properties_of(const Device& gpu) {
-  return backend_of(gpu).properties();
-}
 
 // Puts this thread into the relaxed capture mode for a scope. In the other modes CUDA forbids calls
 // that are not recorded while a stream is being captured, and makes the capture invalid. CUDA loads

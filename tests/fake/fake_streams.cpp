@@ -161,7 +161,7 @@ cuda::Status FakeDriver::stream_wait_value(cuda::StreamHandle handle, std::uint3
   const Operation operation = simulation_->next_operation(*stream, "stream_wait_value");
   std::string complaint = simulation_->ledger.access(operation, flag, sizeof(*flag), false);
   if (!complaint.empty()) return call.wrong(std::move(complaint));
-  const Gate gate{.stream = stream->number,
+  const HostGate gate{.stream = stream->number,
                   .before = stream->enqueued,
                   .tick = operation.tick,
                   .flag = flag,

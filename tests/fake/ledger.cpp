@@ -7,7 +7,7 @@
 
 namespace ps::test {
 
-bool Gate::open() const {
+bool HostGate::open() const {
   if (flag == nullptr) return false;
   // atomic_ref<const T> does not exist before C++26; the load changes nothing.
   const std::atomic_ref<std::uint32_t> value_now(*const_cast<std::uint32_t*>(flag));
@@ -127,7 +127,7 @@ std::string Ledger::access(const Operation& operation, const void* data, std::si
 // A write stands for the accesses that it followed as well, so for it the host must also know that
 // what came before the gate is done.
 bool Ledger::held_back(const Access& access) const {
-  return std::any_of(gates_.begin(), gates_.end(), [&](const Gate& gate) {
+  return std::any_of(gates_.begin(), gates_.end(), [&](const HostGate& gate) {
     return access.operation.clock.at(gate.stream) >= gate.tick &&
            (!access.write || host_.knows(gate.stream, gate.before)) && !gate.open();
   });
@@ -165,9 +165,9 @@ std::string Ledger::still_used(const void* data) const {
   return {};
 }
 
-const Gate* Ledger::closed_gate(const Operation& operation) const {
-  const Gate* last = nullptr;
-  for (const Gate& gate : gates_) {
+const HostGate* Ledger::closed_gate(const Operation& operation) const {
+  const HostGate* last = nullptr;
+  for (const HostGate& gate : gates_) {
     if (gate.flag == nullptr || gate.written || gate.open()) continue;
     if (operation.clock.at(gate.stream) >= gate.tick) last = &gate;
   }
@@ -176,7 +176,7 @@ const Gate* Ledger::closed_gate(const Operation& operation) const {
 
 bool Ledger::promise(const Operation& behind, const Operation& other,
                      const std::string& complaint) {
-  const Gate* gate = closed_gate(behind);
+  const HostGate* gate = closed_gate(behind);
   if (gate == nullptr || closed_gate(other) != nullptr) return false;
   promises_.push_back({gate->stream, gate->tick, other.stream, other.tick, complaint});
   return true;
@@ -185,7 +185,7 @@ bool Ledger::promise(const Operation& behind, const Operation& other,
 std::vector<StreamNumber> Ledger::opens(const std::uint32_t* flag, std::uint32_t value,
                                         const Clock& clock) {
   std::vector<StreamNumber> waiting;
-  for (Gate& gate : gates_) {
+  for (HostGate& gate : gates_) {
     if (gate.flag != flag || static_cast<std::int32_t>(value - gate.value) < 0) continue;
     gate.written = true;
     waiting.push_back(gate.stream);
@@ -199,7 +199,7 @@ std::vector<StreamNumber> Ledger::opens(const std::uint32_t* flag, std::uint32_t
 
 std::vector<std::string> Ledger::remove_gates(StreamNumber stream, Tick until) {
   std::erase_if(gates_,
-                [&](const Gate& gate) { return gate.stream == stream && gate.tick <= until; });
+                [&](const HostGate& gate) { return gate.stream == stream && gate.tick <= until; });
   std::vector<std::string> broken;
   std::erase_if(promises_, [&](const Promise& p) {
     if (p.gate_stream != stream || p.gate_tick > until) return false;

@@ -25,7 +25,7 @@ struct Operation {
 
 // A point where a stream stands still until the host has done something: a host function, or a flag
 // that the host sets. Until then the host may touch what the work behind it will touch.
-struct Gate {
+struct HostGate {
   StreamNumber stream = 0;
   Tick before = 0;  // the last work before it
   Tick tick = 0;
@@ -63,7 +63,7 @@ class Ledger {
   // The host gives the allocation that begins here back: it must know of the end of all its work.
   std::string still_used(const void* data) const;
 
-  void add_gate(const Gate& gate) { gates_.push_back(gate); }
+  void add_gate(const HostGate& gate) { gates_.push_back(gate); }
   // The stream has passed its gates up to here. Returns what is wrong: work behind them that should
   // have waited for other work, which nothing made it do.
   std::vector<std::string> remove_gates(StreamNumber stream, Tick until);
@@ -106,12 +106,12 @@ class Ledger {
   bool held_back(const Access& access) const;
   // The last closed gate that the operation is behind and that the host may open: with a flag that
   // no enqueued work writes.
-  const Gate* closed_gate(const Operation& operation) const;
+  const HostGate* closed_gate(const Operation& operation) const;
   bool promise(const Operation& behind, const Operation& other, const std::string& complaint);
 
   const HostClock& host_;
   std::map<Address, Range> ranges_;
-  std::vector<Gate> gates_;
+  std::vector<HostGate> gates_;
   std::vector<Promise> promises_;
 };
 

@@ -188,7 +188,7 @@ void Simulation::run_host_function(Lock& lock, FakeStream& stream, Tick tick,
   host.learn(stream.number, tick);
 }
 
-void Simulation::wait_for_flag(Lock& lock, FakeStream& stream, const Gate& gate) {
+void Simulation::wait_for_flag(Lock& lock, FakeStream& stream, const HostGate& gate) {
   // In this order: the flag of a lost device may be gone.
   while (!stopped(stream) && !gate.open()) {
     lock.unlock();

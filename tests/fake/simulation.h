@@ -54,7 +54,7 @@ struct EventWork {
   Point point;
 };
 struct FlagWork {
-  Gate gate;
+  HostGate gate;
 };
 struct WriteFlagWork {
   std::uint32_t* flag;
@@ -185,7 +185,7 @@ class Simulation : public std::enable_shared_from_this<Simulation> {
   void run(Lock& lock, FakeStream& stream, Work& work);
   void run_memory(Lock& lock, FakeStream& stream, MemoryWork& work);
   void run_host_function(Lock& lock, FakeStream& stream, Tick tick, HostFunctionWork& work);
-  void wait_for_flag(Lock& lock, FakeStream& stream, const Gate& gate);
+  void wait_for_flag(Lock& lock, FakeStream& stream, const HostGate& gate);
   void delay(Lock& lock, FakeStream& stream);
   bool stopped(const FakeStream& stream) const {
     return closing || devices[static_cast<std::size_t>(stream.device)].lost != cuda::success;

@@ -213,6 +213,13 @@ TEST_F(CaptureGpu, WhatCudaForbidsIsAnErrorThatPasses) {
 TEST_F(CaptureGpu, TheLibrarysThreadsDoNotDisturbOne) {
   const Stream busy(gpu), stream(gpu);
   const DeviceBuffer memory(gpu, bytes), target(gpu, 64);
+  {
+    // CUDA loads kernels when they are first needed, and may wait for all streams.
+    const PinnedBuffer source(gpu, 64);
+    copy(target.view(), source.view(), busy);
+    fill(memory.view(), 1, stream);
+    gpu.synchronize();
+  }
   for (const Waiting waiting : {Waiting::poll, Waiting::spin, Waiting::block}) {
     SlotRing ring(gpu, {.slots = 1, .slot_bytes = 64, .waiting = waiting});
     bool ran = false;

@@ -165,8 +165,8 @@ TEST_F(FirstCallAlone, DISABLED_PortableGemm) { expect_gemm_captured(GemmKernel:
 TEST_F(FirstCallAlone, DISABLED_Resample) {
   const Stream stream(gpu), on_cpu(Device::cpu());
   for (const Shape& shape : {shapes[0], short_shapes[0]}) {
-    const Call fresh(shape, 7);
-    Call here = fresh, there = fresh;
+    const ResampleCall fresh(shape, 7);
+    ResampleCall here = fresh, there = fresh;
     resample(here.options([](Strided& array) { return array.view(); }, Interpolation::linear,
                           Outside::clamp),
              on_cpu);

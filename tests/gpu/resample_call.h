@@ -27,9 +27,9 @@ struct Shape {
   bool even, ragged;
 };
 
-class Call {
+class ResampleCall {
  public:
-  explicit Call(const Shape& shape, std::uint32_t seed) : shape_(shape), random_(seed) {
+  explicit ResampleCall(const Shape& shape, std::uint32_t seed) : shape_(shape), random_(seed) {
     const std::int64_t b = shape.episodes, s = shape.samples;
     if (shape.ragged) {
       offsets_ = Strided(DType::i64, {b + 1});

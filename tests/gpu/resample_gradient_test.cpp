@@ -102,7 +102,7 @@ TEST_F(ResampleGpu, GradientsHaveTheBitsOfTheCpu) {
     if (!is_floating(shape.type)) continue;
     for (const auto outside : {Outside::clamp, Outside::extrapolate}) {
       ++seed;
-      Call here(shape, seed), there = here;
+      ResampleCall here(shape, seed), there = here;
       // The gradient that comes in: some numbers.
       std::mt19937 random(seed);
       for (std::int64_t i = 0; i < here.out().size(); ++i) {

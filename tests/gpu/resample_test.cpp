@@ -42,12 +42,12 @@ void expect_the_bits_of_the_cpu(const Device& gpu, std::span<const Shape> all) {
       if (mode == Interpolation::linear && !is_floating(shape.type)) continue;
       for (const auto outside : {Outside::clamp, Outside::fill, Outside::extrapolate}) {
         ++seed;
-        const Call fresh(shape, seed);
-        Call here = fresh;
+        const ResampleCall fresh(shape, seed);
+        ResampleCall here = fresh;
         resample(here.options([](Strided& array) { return array.view(); }, mode, outside), on_cpu);
         on_cpu.synchronize();
         for (const ResampleKernel kernel : kernels) {
-          Call there = fresh;
+          ResampleCall there = fresh;
           Copies copies(gpu, stream);
           const auto place = [&](Strided& array) { return copies.of(array); };
           ResampleOptions options = there.options(place, mode, outside);
@@ -285,14 +285,14 @@ TEST_F(ResampleGpu, ManyTargetsHaveTheBitsOfTheCpu) {
   for (const bool even : {true, false}) {
     for (const bool ragged : {true, false}) {
       const Shape shape{11, 700, 40'000, 8, DType::bf16, DType::f32, even, ragged};
-      const Call fresh(shape, 3);
-      Call here = fresh;
+      const ResampleCall fresh(shape, 3);
+      ResampleCall here = fresh;
       resample(here.options([](Strided& array) { return array.view(); }, Interpolation::linear,
                             Outside::clamp),
                on_cpu);
       on_cpu.synchronize();
       for (const ResampleKernel kernel : kernels) {
-        Call there = fresh;
+        ResampleCall there = fresh;
         Copies copies(gpu, stream);
         const auto place = [&](Strided& array) { return copies.of(array); };
         ResampleOptions options = there.options(place, Interpolation::linear, Outside::clamp);
@@ -312,7 +312,7 @@ TEST_F(ResampleGpu, FloatsOfEveryKindHaveTheBitsOfTheCpu) {
   for (const std::int64_t columns : {64, 14, 5}) {
     const Shape shape{3, 300, 500, columns, DType::f32, DType::f32, false, false};
     const auto call = [&] {
-      Call made(shape, 11);
+      ResampleCall made(shape, 11);
       std::mt19937 random(5);
       for (std::int64_t i = 0; i < made.values().size(); ++i) {
         const auto bits = static_cast<std::uint32_t>(random());
@@ -324,13 +324,13 @@ TEST_F(ResampleGpu, FloatsOfEveryKindHaveTheBitsOfTheCpu) {
       return made;
     };
     for (const auto outside : {Outside::clamp, Outside::extrapolate}) {
-      Call here = call();
+      ResampleCall here = call();
       resample(
           here.options([](Strided& array) { return array.view(); }, Interpolation::linear, outside),
           on_cpu);
       on_cpu.synchronize();
       for (const ResampleKernel kernel : kernels) {
-        Call there = call();
+        ResampleCall there = call();
         Copies copies(gpu, stream);
         const auto place = [&](Strided& array) { return copies.of(array); };
         ResampleOptions options = there.options(place, Interpolation::linear, outside);
@@ -354,14 +354,14 @@ TEST_F(ResampleGpu, FloatsOfEveryKindHaveTheBitsOfTheCpu) {
 
 TEST_F(ResampleGpu, CanBeCaptured) {
   const Stream stream(gpu), on_cpu(Device::cpu());
-  const Call fresh(shapes[0], 7);
-  Call here = fresh;
+  const ResampleCall fresh(shapes[0], 7);
+  ResampleCall here = fresh;
   resample(here.options([](Strided& array) { return array.view(); }, Interpolation::linear,
                         Outside::clamp),
            on_cpu);
   on_cpu.synchronize();
   for (const ResampleKernel kernel : kernels) {
-    Call there = fresh;
+    ResampleCall there = fresh;
     Copies copies(gpu, stream);
     ResampleOptions options = there.options([&](Strided& array) { return copies.of(array); },
                                             Interpolation::linear, Outside::clamp);

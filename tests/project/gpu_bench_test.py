@@ -209,6 +209,11 @@ def test_a_budget_stops_between_benchmarks_and_the_next_call_continues(tree, cap
     assert run(tree, "--budget", 60) == 0 and runs(tree) == ["one", "three", "two"]
 
 
+def test_names_may_follow_options(tree):
+    assert run(tree, "--budget", 60, "three", "--commit", "fedcba", "one") == gpu_bench.DONE
+    assert runs(tree) == ["three", "one"]
+
+
 def test_what_outlasts_the_budget_is_ended_with_all_its_processes(tree, capfd):
     program(tree, "bench_one", f"sleep 30 & echo $! >{tree}/pid; wait")
     begin = time.monotonic()

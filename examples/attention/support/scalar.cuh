@@ -38,6 +38,7 @@ class ScalarTile {
     take_softmax(s, first);
     __syncwarp();  // probabilities of a query are written and read by the same warp
     multiply_values(v);
+    __syncwarp();  // the next ones are written to the same place
   }
 
   // Writes the results of the queries from `first` on.

@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "host/cuda/backend.h"
 #include "ops/arguments.h"
 #include "ops/attention/shapes.h"
+#include "ops/properties.h"
 #include "penstock/base/error.h"
 
 namespace ps::attending {
@@ -192,7 +192,7 @@ AttentionWork checked(const AttentionOptions& options, const Device& device, con
   check_workspace(options, views, work.memory_bytes(), device);
   if (device.kind() != DeviceKind::cpu) {
     work.memory = options.workspace.data;
-    work.shared_bytes = static_cast<cuda::Backend&>(device.backend()).properties().shared_bytes;
+    work.shared_bytes = detail::properties_of(device).shared_bytes;
   }
   work.heads_q = static_cast<std::int32_t>(shapes.q.heads);
   work.heads_k = static_cast<std::int32_t>(shapes.k.heads);

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/launch.h"
+#include "ops/properties.h"
 #include "ops/rotation.h"
 #include "ops/tunable.h"
 #include "penstock/base/units.h"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "ops/launch.h"
+#include "ops/properties.h"
 #include "ops/resample/brief.h"
 #include "ops/rotation.h"
 #include "ops/tunable.h"

@@ -4,7 +4,7 @@
 #include <array>
 #include <memory>
 
-#include "ops/launch.h"
+#include "ops/properties.h"
 #include "ops/rotation.h"
 #include "ops/transform/cpu.h"
 #include "ops/transform/dispatch.h"
