@@ -125,7 +125,7 @@ std::optional<SlotCacheState::Acquired> SlotCacheState::satisfy(const Request& r
   const ByteRange range{*offset, request.taken};
   std::shared_ptr<CachedSlot> slot;
   try {
-    slot = std::make_shared<CachedSlot>(request.key, request.bytes, range);
+    slot = std::make_shared<CachedSlot>(CachedSlot{request.key, request.bytes, range});
     slots_.emplace(range.offset, slot);
     keys_.emplace(request.key, slot);
     policy_->added(request.key);

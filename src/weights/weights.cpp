@@ -180,7 +180,7 @@ void Weights::read(std::span<const WeightRead> reads, TransferDone done,
     from.push_back(state_->tensors[reads[i].tensor].file);
   }
   std::ranges::sort(from);
-  from.erase(std::ranges::unique(from).begin(), from.end());
+  from.erase(std::unique(from.begin(), from.end()), from.end());
   state_->queue.read(
       parts,
       [state = state_, from = std::move(from), done = std::move(done)](std::exception_ptr failure) {

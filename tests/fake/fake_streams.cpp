@@ -162,10 +162,10 @@ cuda::Status FakeDriver::stream_wait_value(cuda::StreamHandle handle, std::uint3
   std::string complaint = simulation_->ledger.access(operation, flag, sizeof(*flag), false);
   if (!complaint.empty()) return call.wrong(std::move(complaint));
   const HostGate gate{.stream = stream->number,
-                  .before = stream->enqueued,
-                  .tick = operation.tick,
-                  .flag = flag,
-                  .value = value};
+                      .before = stream->enqueued,
+                      .tick = operation.tick,
+                      .flag = flag,
+                      .value = value};
   simulation_->ledger.add_gate(gate);
   simulation_->enqueue(*stream, {.body = FlagWork{gate}});
   return call.status();

@@ -22,7 +22,7 @@ const bool installed = [] {
   // The first call loads a library, which a handler must not do.
   std::array<void*, 64> frames{};
   frames_of(frames);
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = report_crash;
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(signal, &action, nullptr);

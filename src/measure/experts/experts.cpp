@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -215,7 +216,8 @@ class Experiment {
   }
 
   void emplace_streamed() {
-    streamed_.emplace(work_, o_.depth + o_.cache, static_cast<std::size_t>(o_.shape.layers));
+    streamed_ = std::make_unique<StreamedWork>(work_, o_.depth + o_.cache,
+                                               static_cast<std::size_t>(o_.shape.layers));
   }
 
   void make_streamed() {
@@ -313,7 +315,7 @@ class Experiment {
   Stream stream_;
   const bool gpu_;
   std::optional<ExpertFlow> read_, upload_, compute_;
-  std::optional<StreamedWork> streamed_;
+  std::unique_ptr<StreamedWork> streamed_;
 };
 
 }  // namespace

@@ -22,8 +22,8 @@ class VectorRows {
   static constexpr AttentionRows functions() { return {softmax, accumulate}; }
 
  private:
-  using Vector = Lanes::Vector;
-  using Bits = Lanes::Bits;
+  using Vector = typename Lanes::Vector;
+  using Bits = typename Lanes::Bits;
   static constexpr std::size_t lanes = Lanes::lanes;
 
   // For x up to 88; 0 for x below -87.6; NaN for NaN.

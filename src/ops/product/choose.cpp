@@ -13,8 +13,9 @@ namespace {
 #if defined(__x86_64__) && defined(__GNUC__)
 
 bool has_avx2() {
+  unsigned a = 0, b = 0, c = 0, d = 0;  // clang 14 has no name for f16c
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("f16c");
+         __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
 bool has_avx512() {

@@ -23,7 +23,7 @@ class Dots {
   static constexpr ProductKernel kernel() { return {packed_bytes, pack, multiply}; }
 
  private:
-  using Sum = Lanes::Sum;
+  using Sum = typename Lanes::Sum;
   static constexpr std::size_t tile_columns = 4;
 
   // One vector more than needed: rows whose distance is a power of two would share cache sets.
@@ -49,7 +49,7 @@ class Dots {
   // Adds the products of one vector of depth.
   template <std::size_t rows, std::size_t columns>
   static void add(Sum (&sum)[rows][tile_columns], const std::byte* packed, std::size_t row_stride,
-                  const Lanes::Column (&column)[columns]) {
+                  const typename Lanes::Column (&column)[columns]) {
     for (std::size_t r = 0; r < rows; ++r) {
       const typename Lanes::Row row = Lanes::row(packed + r * row_stride);
       for (std::size_t c = 0; c < columns; ++c) sum[r][c] = Lanes::add(sum[r][c], row, column[c]);
