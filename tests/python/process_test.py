@@ -1,11 +1,13 @@
-"""Signals, exits and forks: what a process does around a pipeline."""
+"""Signals, exits and forks: what a process does around a pipeline; and other copies of its functions."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 
@@ -275,3 +277,15 @@ def test_spawned_workers_use_it(tmp_path):
     """))
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_program_cannot_replace_functions_of_the_library():
+    """A program may have the same inline functions with another copy of the C++ library."""
+    readelf = shutil.which("readelf")
+    if readelf is None:
+        pytest.skip("readelf is not installed")
+    library = Path(penstock.__file__).with_name("libpenstock.so")
+    listed = subprocess.run([readelf, "--relocs", "--wide", library], capture_output=True, text=True, check=True)
+    # Offset, info, type, value, name; the value of a function from elsewhere is 0.
+    calls = [line.split() for line in listed.stdout.splitlines() if "_JUMP_SLO" in line]
+    assert calls and not [call[4] for call in calls if int(call[3], 16) != 0]
