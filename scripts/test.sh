@@ -68,10 +68,8 @@ beside "python and page" package
 # The sanitized builds are without CUDA, whatever the machine has.
 phase "build asan" scripts/build.sh asan
 join
-# The tests wait for much of their time. They come first where both want a core.
-beside "lint" nice scripts/lint.sh --quick
+phase "lint" scripts/lint.sh --quick
 phase "test asan" ctest --preset asan
-join
 phase "build tsan" scripts/build.sh tsan
 phase "test tsan" fixed_addresses ctest --preset tsan
 show_times
