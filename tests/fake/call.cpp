@@ -9,7 +9,10 @@ namespace ps::test {
 Call::Call(Simulation& simulation, const char* name, OnFault on_fault)
     : simulation_(simulation), name_(name), on_fault_(on_fault), lock_(simulation.mutex) {
   const Faults::Verdict verdict = simulation_.faults.on_call(name);
-  if (verdict.lost) simulation_.lose(*verdict.lost, verdict.lost_with);
+  if (verdict.lost) {
+    simulation_.lose(*verdict.lost, verdict.lost_with);
+    simulation_.settle(lock_);
+  }
   if (verdict.status != cuda::success) fail(verdict.status);
   if (simulation_.inside_host_function()) {
     on_fault_ = OnFault::does_nothing;
@@ -38,7 +41,10 @@ bool Call::is_lost(int device) const {
 }
 
 bool Call::on(int device) {
-  if (is_lost(device)) fail(simulation_.devices[static_cast<std::size_t>(device)].lost);
+  if (is_lost(device)) {
+    simulation_.settle(lock_);  // whoever learns of the loss may use the memory at once
+    fail(simulation_.devices[static_cast<std::size_t>(device)].lost);
+  }
   return proceeds();
 }
 
